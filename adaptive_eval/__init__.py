@@ -5,7 +5,7 @@ does so beside other work, and `adaptive_eval.read_run(directory)` opens a run t
 is first used.
 """
 
-TYPE_CHECKING = False  # as whoever checks types takes it to be True: `typing` would be half of this import
+TYPE_CHECKING = False  # type checkers take it to be True; importing `typing` would take half of this import's time
 if TYPE_CHECKING:
     from adaptive_eval.notebook.started import run, run_async
     from adaptive_eval.notebook.stored import RunRecord, read_run

@@ -1,6 +1,6 @@
 """The command line: `adaptive-eval`, and `python -m adaptive_eval`.
 
-Whoever stops it while it begins, and modules are still being loaded, is told the same as whoever stops it later.
+Stopping it while modules are still being loaded gives the same message as stopping it later.
 """
 
 import signal
@@ -14,13 +14,13 @@ from adaptive_eval.running.garbage import disable_collections
 
 LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
 TYPER_STOPPED = 130
-"""The exit code that typer makes of Ctrl-C where no command has heard it."""
+"""Typer's exit code for a Ctrl-C that no command has handled."""
 
 
 def main() -> None:
     """Entry point of the console script."""
     for number in LIKE_CTRL_C:
-        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup a closed terminal is nobody's request
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup nobody asks for a stop by closing the terminal
             signal.signal(number, _interrupt)
     disable_collections()
     warnings.formatwarning = _note
@@ -35,16 +35,16 @@ def main() -> None:
             _stopped()
         raise
     finally:
-        exec("")  # Python ends by a signal, whatever the exit code, where Ctrl-C once came out of code made of a text
+        exec("")  # Python ends by a signal, whatever the exit code, if Ctrl-C interrupted code made of a text
 
 
 def _note(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
-    """A warning as users read it, without the line of this program that gave it."""
+    """Print a warning without the line of this program that gave it."""
     return f"note: {message}\n"
 
 
 def _interrupt(number: int, _: FrameType | None) -> NoReturn:
-    """As Ctrl-C; the next one acts as it does in any program."""
+    """Handle a signal like Ctrl-C; the next one has its default effect."""
     signal.signal(number, signal.SIG_DFL)
     raise KeyboardInterrupt
 

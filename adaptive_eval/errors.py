@@ -22,7 +22,7 @@ from enum import IntEnum
 
 
 def first_line(reason: str) -> str:
-    """A reason without the lines that may follow it, such as those of a log."""
+    """A reason without its further lines, such as those of a log."""
     return reason.partition("\n")[0]
 
 
@@ -55,11 +55,11 @@ class EndpointError(AdaptiveEvalError):
 
 
 class Retryable(EndpointError):
-    """Worth another attempt with the same seed."""
+    """A failure that is worth another attempt with the same seed."""
 
 
 class Rejected(EndpointError):
-    """A server refuses requests of a kind that no retry mends."""
+    """A server refuses a request, and no retry can mend that."""
 
 
 class Unavailable(EndpointError):
@@ -79,17 +79,16 @@ class GraderError(AdaptiveEvalError):
 
 
 class GraderExhausted(GraderError):
-    """The grader's time or memory was used up, or its process has ended, at every attempt: another would cost the
-    same."""
+    """The grader's time or memory was used up, or its process ended, at every attempt: another would cost the same."""
 
 
 class JudgeFailed(GraderExhausted):
-    """A judge gave no verdict, or could not be asked; asking again would be paid again."""
+    """A judge gave no verdict, or could not be asked; asking again would cost again."""
 
     def __init__(self, reason: str, cost: object = None) -> None:
         super().__init__(reason)
         self.cost = cost
-        """What was spent on it all the same (`core.types.Cost`)."""
+        """What was spent nevertheless (`core.types.Cost`)."""
 
 
 class Alarmed(AdaptiveEvalError):
@@ -106,8 +105,8 @@ class ExitCode(IntEnum):
     CONFIGURATION = 2
     """The configuration, the questions or an argument is wrong."""
     SPENT = 3
-    """The budget or the horizon came first, or answers that the grader cannot grade, or an alarm: something is not
-    decided."""
+    """The budget or the horizon was reached, answers could not be graded, or an alarm ended the run: some comparison is
+    undecided."""
     STOPPED = 4
     """The user stopped the run, or any command while it began."""
     ENDPOINTS = 5

@@ -1,7 +1,7 @@
 """Files and folders that appear whole or not at all, even after a power failure, and locks between processes.
 
-What appears is written beside its place, and moved there at the end. A lock is one of the operating system on a file,
-which dies with its holders however they end.
+A file is written beside its final place, and moved there at the end. A lock is the operating system's lock on a file,
+which ends with its holders however they end.
 """
 
 import errno
@@ -25,16 +25,16 @@ _held: "weakref.WeakSet[FileLock]" = weakref.WeakSet()
 
 
 class FileLock:
-    """Holds a file until `release`, and says in it who holds it."""
+    """A lock on a file, held until `release`; the file says who holds it."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        """Whoever inherits it holds the lock, too; -1 after the release."""
+        """A process that inherits it holds the lock, too; -1 after the release."""
         _held.add(self)
 
     @classmethod
     def take(cls, path: Path, **said: str) -> Self:
-        """Take the lock, or raise `OSError`: `BlockingIOError` where it is held; `said` is what `holder_of` gives."""
+        """Take the lock, or raise `OSError`: `BlockingIOError` if it is held; `said` is stored for `holder_of`."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,7 +45,7 @@ class FileLock:
         return cls(descriptor)
 
     def release(self) -> None:
-        """Let go; a second call does nothing. The file stays: removing it would race with the next holder."""
+        """Release the lock; a second call does nothing. The file stays: removing it would race with the next holder."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -67,7 +67,7 @@ def is_locked(path: Path) -> bool:
 
 
 def holder_of(path: Path) -> Mapping[str, object]:
-    """The last holder of the lock: `pid`, `host`, `since` and what it said; empty while that is being written."""
+    """The last holder of the lock: `pid`, `host`, `since` and its own words; empty while that is being written."""
     try:
         holder = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -92,15 +92,15 @@ os.register_at_fork(after_in_child=_release_in_child)
 
 
 class SupportsClose(Protocol):
-    """A file or a connection, or what has one."""
+    """A file or a connection, or an object that has one."""
 
     def close(self) -> None:
-        """Let it go."""
+        """Close it."""
 
 
 @contextmanager
 def closed_on_error(opened: SupportsClose) -> Iterator[None]:
-    """Close what could not be made use of."""
+    """Close the object if the block fails."""
     try:
         yield
     except BaseException:
@@ -110,7 +110,7 @@ def closed_on_error(opened: SupportsClose) -> Iterator[None]:
 
 @contextmanager
 def new_file(path: Path, force: bool) -> Iterator[Path]:
-    """Place to write a file that is to be at `path`; with `force` it may replace one."""
+    """A path to write to for a file that will appear at `path`; with `force` it may replace one."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder, but this format is one file; give another --output")
     if path.exists() and not force:
@@ -128,7 +128,7 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path, force: bool, ending: str) -> Iterator[Path]:
-    """A folder to be filled with files of this ending; with `force` it may replace one that holds nothing else."""
+    """A folder to be filled with files of this ending; with `force` it may replace one that has nothing else."""
     if path.exists():
         _require_ours(path, force, ending)
     draft = _beside(path)
@@ -154,7 +154,7 @@ def _require_ours(path: Path, force: bool, ending: str) -> None:
 
 
 def _put(draft: Path, path: Path) -> None:
-    """Move the draft to its place; what is there is out of the way for that moment, and gone after it."""
+    """Move the draft to its place; an existing file is set aside for that moment, and then removed."""
     if not path.exists():
         draft.rename(path)
         return
@@ -173,7 +173,7 @@ def _beside(path: Path) -> Path:
 
 
 def _sync(path: Path) -> None:
-    """Have the file on the disk before it gets its name, so that a power failure cannot leave an empty one."""
+    """Write the file to the disk before it gets its name, so that a power failure cannot leave an empty one."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -187,16 +187,16 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def require_plain(path: Path) -> None:
-    """Raise `OSError` where something else than a file has its name.
+    """Raise `OSError` if the path is not a plain file.
 
-    In a directory of a stranger it may be a pipe into which nobody ever writes, or a link to a device without end.
+    In a stranger's directory it may be a pipe that nobody writes to, or a link to an endless device.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no plain file", str(path))
 
 
 def read_whole(path: Path, most: int) -> bytes:
-    """All of a file, which may have so many bytes at most; raises `OSError`."""
+    """The content of a file of at most `most` bytes; raises `OSError`."""
     require_plain(path)
     with path.open("rb") as file:
         data = file.read(most + 1)
@@ -209,14 +209,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_whole(path: Path, data: bytes | Iterable[bytes], mend: str) -> None:
-    """Replace the file at `path`; raises `StoreFull` or `StoreError`, and leaves what was there as it was.
+    """Replace the file at `path`; raises `StoreFull` or `StoreError`, and then leaves the old file as it was.
 
-    `data` may come part by part; `mend` says what a person can do about it.
+    `data` may come in parts; `mend` tells the user what to do about a failure.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         draft.unlink(missing_ok=True)
-        with draft.open("xb") as file:  # never through a link that somebody has put there
+        with draft.open("xb") as file:  # never through an existing link
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
@@ -230,6 +230,6 @@ def write_whole(path: Path, data: bytes | Iterable[bytes], mend: str) -> None:
 
 
 def remove_drafts(path: Path) -> None:
-    """Remove what `write_whole` has left beside a file where it was killed."""
+    """Remove files that a killed `write_whole` has left."""
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*.draft"):
         draft.unlink(missing_ok=True)

@@ -1,11 +1,12 @@
-"""Loads plug-ins (`package.module:attribute`) and packages of extras, and fingerprints plug-ins without loading them.
+"""Loading plug-ins (`package.module:attribute`) and packages of extras, and fingerprinting plug-ins without loading
+them.
 
-Loading runs its code, so only a configuration that was given on the command line is loaded from. Of its source files
-there are fingerprints, found by reading: the module's own, and those of what it imports beside it, and what these do in
-turn. Beside it is what lies in the folder where it was found; of an installed package, the package. Imports that are
-worked out while the code runs, and data that it reads, are not seen.
+Loading a plug-in runs its code, so it is done only for a configuration given on the command line. Fingerprints are made
+by reading source files: the module's own, those that it imports from beside it, and so on. Beside it means in the
+folder where it was found, or for an installed package, in the package. Imports computed while the code runs, and data
+files, are not included.
 
-Packages that not everyone needs are imported when they are used, and an error says how to get them.
+Optional packages are imported when they are used, and an error says how to install them.
 """
 
 import ast
@@ -23,7 +24,8 @@ from adaptive_eval.errors import ConfigError
 
 
 def load_extra(module: str, extra: str, what: str) -> Any:
-    """A module of an extra; raises `ConfigError` where it is not installed. `what` are the things that need it."""
+    """Import a module of an extra; raises `ConfigError` if it is not installed. `what` names the features that need
+    it."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -38,19 +40,19 @@ def load_pyarrow(extra: str = "parquet", what: str = "Parquet files") -> tuple[A
 
 SPECIFICATION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 DIGITS = 16
-"""Of a fingerprint: enough that no edit goes unnoticed by chance."""
+"""Digits of a fingerprint: enough that no edit goes unnoticed by chance."""
 SAID = 200
-"""Characters of a plug-in's own words that are kept."""
+"""Characters kept of a plug-in's own description."""
 
 
 def load_attribute(specification: str, folder: Path) -> object:
-    """The attribute `package.module:attribute`, looked for in `folder` and then among what is installed."""
+    """The attribute `package.module:attribute`, looked up in `folder` and then among installed packages."""
     module_name, _, attribute = specification.partition(":")
     if (place := str(folder.resolve())) not in sys.path:
         sys.path.insert(0, place)
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # the module is the user's: whatever it raises while it is read makes it unusable
+    except Exception as error:  # user code: whatever it raises while being imported makes it unusable
         raise ConfigError(
             f"{specification}: module {module_name} could not be imported from {folder}: {error!r}"
         ) from error
@@ -62,7 +64,7 @@ def load_attribute(specification: str, folder: Path) -> object:
 
 
 def fingerprints(specification: str, folder: Path) -> Mapping[str, str]:
-    """The source files of a plug-in, by their place beside each other, and what each holds; nothing is imported."""
+    """A plug-in's source files with their digests, by relative path; nothing is imported."""
     module = specification.partition(":")[0]
     found = _PluginFolder.of(module, folder)
     if found is None:
@@ -79,7 +81,7 @@ def fingerprints(specification: str, folder: Path) -> Mapping[str, str]:
 
 
 def first_words(specification: str, folder: Path) -> str | None:
-    """The first line of what a plug-in says of itself in its docstring; nothing is imported."""
+    """The first line of a plug-in's docstring; nothing is imported."""
     module, _, attribute = specification.partition(":")
     found = _PluginFolder.of(module, folder)
     for file in () if found is None else found.files(module):
@@ -98,7 +100,7 @@ class _PluginFolder:
 
     @classmethod
     def of(cls, module: str, folder: Path) -> "_PluginFolder | None":
-        """The first of `folder` and the import path that has the module; of what is installed only its own package."""
+        """The first of `folder` and the import path that has the module; among installed packages only its own."""
         top = module.partition(".")[0]
         shared = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib", "platstdlib")}
         for entry in (folder, *map(Path, sys.path)):
@@ -109,7 +111,7 @@ class _PluginFolder:
         return None
 
     def files(self, module: str) -> Iterator[Path]:
-        """The file of a module and those of the packages around it, as far as they lie here."""
+        """The files of a module and of the packages around it that are in this folder."""
         parts, path = module.split("."), [str(self.root)]
         if self._only is not None and parts[0] != self._only:
             return
@@ -122,7 +124,7 @@ class _PluginFolder:
             path = list(spec.submodule_search_locations or ())
 
     def package_of(self, file: Path) -> tuple[str, ...]:
-        """The package in which the imports of a file begin that say only how far up they look."""
+        """The package from which a file's relative imports start."""
         return file.parent.relative_to(self.root).parts
 
 
@@ -134,7 +136,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _parsed(body: bytes) -> ast.Module | None:
-    """The source; None where it is none, as of a compiled module."""
+    """The parsed source; None if it is not source, such as a compiled module."""
     try:
         return ast.parse(body)
     except (SyntaxError, ValueError, RecursionError):
@@ -142,7 +144,7 @@ def _parsed(body: bytes) -> ast.Module | None:
 
 
 def _imports(body: bytes, package: tuple[str, ...]) -> Iterator[str]:
-    """Every module that a source may import, wherever in it; a name from a package may be a module too."""
+    """Every module that a source may import, anywhere in it; a name imported from a package may be a module, too."""
     tree = _parsed(body)
     for node in () if tree is None else ast.walk(tree):
         if isinstance(node, ast.Import):

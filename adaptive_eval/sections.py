@@ -1,7 +1,7 @@
-"""What all sections of the configuration share: their base, how they refuse a value, and three notations for numbers.
+"""The common parts of configuration sections: their base class, refusing a value, and three notations for numbers.
 
-Sections hold no "before" validators on lists or mappings: the file is validated as JSON, in strict mode, and such a
-validator would turn strict JSON into strict Python, where a list is no tuple.
+Sections have no "before" validators on lists or mappings: the file is validated as JSON, in strict mode, and such a
+validator would turn strict JSON into strict Python, where a list is not a tuple.
 """
 
 import re
@@ -18,29 +18,30 @@ DURATION = re.compile(
 )
 SECONDS_IN = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 LEDGER, SEGMENTS = "ledger", "segments"
-"""Where texts of answers are kept: in the database of the run, or in files beside it."""
+"""Where the texts of answers are stored: in the run's database, or in files beside it."""
 LEDGER_URL = r"^postgres(ql)?://[^@/\s\\?#:]+(:\d{1,5})?/[^@/\s\\?#]{1,63}/?$"
-"""A database that has the ledgers of many runs: no user, password or options, which would be stored."""
+"""A database for the ledgers of many runs; without user, password or options, which would be stored."""
 StopOnAlarm = Literal["all", "any", "never"]
 """Which alarms end a run."""
 PATIENCE = 300.0
-"""Seconds for which a run waits for a database that is away, where nothing else is said."""
+"""Default seconds for which a run waits for an unavailable database."""
 ANSWERS_URL = r"^[a-z][a-z0-9+.-]*://[^@\s\\?#]+$"
-"""The third place. No user or password, which would be stored: keys come from the variables of the storage."""
+"""Object storage for answers; without user or password, which would be stored: keys come from the storage's
+variables."""
 
 
 class Section(BaseModel):
     """A part of the configuration: frozen, strict, and without unknown keys.
 
-    Its validator is built when it is first used, since most are only parts of another. The texts under its fields are
-    for the JSON schema, which reads them when somebody asks for it (`config.json_schema`).
+    Its validator is built when first used, since most sections are only parts of others. The texts under its fields are
+    for the JSON schema, which reads them on demand (`config.json_schema`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 def refuse(rule: str, mend: str) -> PydanticCustomError:
-    """The error of a value that breaks a rule; `rule` follows the name of the value, `mend` says what to do."""
+    """The error for a value that breaks a rule; `rule` follows the value's name, `mend` says what to do."""
     return PydanticCustomError("rule", "{rule}; {mend}", {"rule": rule, "mend": mend})
 
 
@@ -109,5 +110,5 @@ class Price(Section):
     """Of answers."""
 
     def usd(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """Cost of so many tokens."""
+        """The cost of these tokens."""
         return (prompt_tokens * self.input + completion_tokens * self.output) / MILLION

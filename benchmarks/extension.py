@@ -25,7 +25,7 @@ from adaptive_eval.core import Bench, Controller, Outcome, Plan, Reason, Verdict
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import Evidence, estimate
 from adaptive_eval.core.horizon import PastHorizon, carried_over
-from adaptive_eval.core.judge import power_by
+from adaptive_eval.core.judge import forecast_power
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.rules import Rule, is_giving_up
 from adaptive_eval.core.sequential import Sequential
@@ -114,7 +114,7 @@ def _life(wins: NDArray[np.int32], horizons: Sequence[int], kind: Kind, futility
                 going &= ~rule.gives_up(now)
             least = rule.futility if is_giving_up(rule) else futility
             if least is not None:
-                power = power_by(now, rule, 0.0, np.ones(pairs))
+                power = forecast_power(now, rule, 0.0, np.ones(pairs))
                 going &= power >= least * (1.0 - now.information)
             if not going.any():
                 break

@@ -41,7 +41,7 @@ from adaptive_eval.sites.messages import (
     SiteReply,
     SiteSecrets,
     SiteSetup,
-    packed,
+    pack_answer,
 )
 from adaptive_eval.sites.opening import RunSites
 
@@ -88,7 +88,7 @@ class SimulatedSite:
     def _answer(self, order: SiteOrder) -> None:
         for request in order.requests:
             answers = tuple(
-                packed(
+                pack_answer(
                     Answer(TEXT, "stop", request.first + at, "", 0.5, prompt_tokens=50, completion_tokens=120), MARKS
                 )
                 for at in range(request.size)
@@ -96,7 +96,7 @@ class SimulatedSite:
             self._replies.append(SiteReply(request.number, answers))
         self._something.set()
 
-    async def news(self, head: str, order: SiteOrder) -> SiteNews:
+    async def sync(self, head: str, order: SiteOrder) -> SiteNews:
         """Take requests; then what there is to tell, and something at every beat, or when more is asked for."""
         if order.requests:
             asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._answer, order)
@@ -129,7 +129,7 @@ class SimulatedCluster:
     def __init__(self) -> None:
         self.placed = 0
 
-    def left_by(self, run: str) -> Sequence[str]:
+    def sites_left_by(self, run: str) -> Sequence[str]:
         """None is there from before."""
         return ()
 

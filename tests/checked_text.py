@@ -5,7 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from adaptive_eval.config.load import _complete, _names, _validated
+from adaptive_eval.config.load import _complete_document, _names, _validate
 from adaptive_eval.config.problems import Problem
 from adaptive_eval.config.run import RunConfig
 
@@ -21,5 +21,5 @@ def check_text(
     text: str, path: Path, overrides: Iterable[str] = (), environment: Mapping[str, str] = MappingProxyType({})
 ) -> CheckedConfig:
     """The configuration in a text that stands for the file at `path`."""
-    document = _complete(text, path, overrides, environment)
-    return CheckedConfig(*_validated(document, RunConfig, _names(document)))
+    document = _complete_document(text, path, overrides, environment)
+    return CheckedConfig(*_validate(document, RunConfig, _names(document)))

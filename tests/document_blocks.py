@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_eval.cli import COMMANDS, command_named
+from adaptive_eval.cli import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", flags=re.DOTALL | re.MULTILINE)
@@ -70,7 +70,7 @@ def require_understood(words: list[str]) -> None:
         assert words[1] == "--version"
         return
     assert words[1] in COMMANDS, f"no such command: {words[1]}"
-    command = command_named(words[1])
+    command = load_command(words[1])
     parts = getattr(command, "commands", None)
     if parts is not None:
         assert words[2] in parts, f"no such command: {words[1]} {words[2]}"

@@ -38,11 +38,11 @@ class NearSite:
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         return _sent(await self._worker.begin(*_sent((setup, site_secrets, material))))
 
-    async def news(self, head: str, order: SiteOrder) -> SiteNews:
+    async def sync(self, head: str, order: SiteOrder) -> SiteNews:
         self._require()
         self.orders.append(order)
         try:
-            news = _sent(await self._worker.news(head, _sent(order)))
+            news = _sent(await self._worker.sync(head, _sent(order)))
         except SiteGone:
             self._require()  # nor does what it says while it ends
             raise
@@ -88,7 +88,7 @@ class NearCluster:
     def _here(self) -> int:
         return sum(not site.gone for _, site in self.placed)
 
-    def left_by(self, run: str) -> list[str]:
+    def sites_left_by(self, run: str) -> list[str]:
         return []
 
     async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> SiteOrigin:

@@ -18,7 +18,7 @@ from test_layers import LAYERS, short
 from typer.testing import CliRunner
 
 from adaptive_eval import testing
-from adaptive_eval.cli import COMMANDS, app, command_named
+from adaptive_eval.cli import COMMANDS, app, load_command
 from adaptive_eval.config.json_schema import json_schema
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ExitCode
@@ -184,7 +184,7 @@ def test_commands_in_sentences_and_their_options_exist(path: Path) -> None:
     for text in re.findall(r"`adaptive-eval\s+([a-z][^`]*)`", without_fences(path.read_text())):
         words = text.split()
         assert words[0] in COMMANDS, f"no such command: {text}"
-        known = {option for one in command_named(words[0]).params for option in one.opts} | {"--help"}
+        known = {option for one in load_command(words[0]).params for option in one.opts} | {"--help"}
         assert {word for word in words if word.startswith("--")} <= known, text
 
 

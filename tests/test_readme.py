@@ -4,7 +4,7 @@ import re
 
 from document_blocks import ROOT
 
-from adaptive_eval.cli import COMMANDS, command_named
+from adaptive_eval.cli import COMMANDS, load_command
 from adaptive_eval.errors import ExitCode
 
 COMMANDS_PAGE = (ROOT / "docs" / "guide" / "commands.md").read_text()
@@ -18,7 +18,7 @@ def test_every_command_is_told_with_the_options_it_needs() -> None:
 
 
 def needed_options(name: str) -> set[str]:
-    return {one.opts[0] for one in command_named(name).params if one.required and one.opts[0].startswith("--")}
+    return {one.opts[0] for one in load_command(name).params if one.required and one.opts[0].startswith("--")}
 
 
 def test_import_and_export_need_options() -> None:

@@ -5,6 +5,7 @@ process does, and how it ends, is as ever; tests of how one begins start Python 
 """
 
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -23,13 +24,16 @@ LOADED = ["adaptive_eval.cli.run", "adaptive_eval.running.execute", "adaptive_ev
 
 
 class WarmProcess:
-    """The command line with these arguments, in a folder; to be used like a `subprocess.Popen` with pipes of text."""
+    """The command line with these arguments, in a folder, or a script that changes something first and then calls it;
+    to be used like a `subprocess.Popen` with pipes of text."""
 
-    def __init__(self, arguments: Sequence[str], folder: Path) -> None:
+    def __init__(self, arguments: Sequence[str], folder: Path, script: Path | None = None) -> None:
         context = get_context("forkserver")
         context.set_forkserver_preload(LOADED)
         (out, out_end), (err, err_end) = context.Pipe(duplex=False), context.Pipe(duplex=False)
-        self._process = context.Process(target=_run, args=(arguments, folder, dict(os.environ), out_end, err_end))
+        self._process = context.Process(
+            target=_run, args=(arguments, folder, script, dict(os.environ), out_end, err_end)
+        )
         self._process.start()
         self.stdout, self.stderr = _as_text(out), _as_text(err)
         out_end.close()
@@ -82,7 +86,14 @@ def _as_text(end: Connection) -> IO[str]:
         return os.fdopen(os.dup(end.fileno()), encoding="utf-8")
 
 
-def _run(arguments: Sequence[str], folder: Path, environment: dict[str, str], out: Connection, err: Connection) -> None:
+def _run(
+    arguments: Sequence[str],
+    folder: Path,
+    script: Path | None,
+    environment: dict[str, str],
+    out: Connection,
+    err: Connection,
+) -> None:
     """In the new process: what `python -m adaptive_eval` has, and then the same."""
     for end, number in ((out, 1), (err, 2)):
         os.dup2(end.fileno(), number)
@@ -97,6 +108,9 @@ def _run(arguments: Sequence[str], folder: Path, environment: dict[str, str], ou
         from adaptive_eval.inspect import process
 
         process.BOOT = warm_inspect.BOOT
+    if script is not None:
+        runpy.run_path(str(script), run_name="__main__")
+        return
     from adaptive_eval.__main__ import main
 
     main()

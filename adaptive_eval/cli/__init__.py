@@ -43,7 +43,7 @@ COMMANDS = {
     "demo": "Open the demonstration in a browser: a page on this disk that needs no server and no network.",
     "simulate": "Serve simulated models, whose true scores are known, on this machine until Ctrl-C.",
 }
-"""What each command does, as its function of the same name says too (`import_` for `import`)."""
+"""Help of each command, which also begins the docstring of its function of the same name (`import_` for `import`)."""
 
 
 EXAMPLES = {
@@ -70,7 +70,7 @@ EXAMPLES = {
     "demo": ("demo",),
     "simulate": ("simulate coins --port 8000",),
 }
-"""What the help of each command ends with."""
+"""Examples at the end of each command's help."""
 
 STYLE: Any = {
     "rich_markup_mode": "markdown",  # paragraphs of a docstring are filled to the terminal's width
@@ -80,14 +80,14 @@ app = typer.Typer(
     name="adaptive-eval",
     help="Rank language models with as few samples as an honest ranking needs.",
     no_args_is_help=True,
-    **STYLE | {"rich_markup_mode": "rich"},  # its texts are sentences: to read them as Markdown takes a while
+    **STYLE | {"rich_markup_mode": "rich"},  # plain sentences: parsing Markdown takes a while
 )
 
 
-def _pass_on(context: typer.Context) -> None:
-    """Have the command itself read the arguments."""
+def _call_command(context: typer.Context) -> None:
+    """Load a command, and let it read the arguments."""
     try:
-        command = command_named(str(context.info_name))
+        command = load_command(str(context.info_name))
         enable_collections()
         code = command.main(args=context.args, prog_name=context.command_path, standalone_mode=False)
     except ModuleNotFoundError as error:
@@ -98,8 +98,8 @@ def _pass_on(context: typer.Context) -> None:
     raise typer.Exit(code or 0)
 
 
-def command_named(name: str) -> Any:
-    """A command with its options, from its module: the function of its name, or an `app` of several commands."""
+def load_command(name: str) -> Any:
+    """Load a command from its module: the function of its name, or an `app` with several commands."""
     own = f"{name}_" if iskeyword(name) else name
     module = import_module(f"{PACKAGE}.cli.{own}")
     alone: typer.Typer | None = getattr(module, "app", None)
@@ -111,9 +111,9 @@ def command_named(name: str) -> Any:
     return command
 
 
-UNREAD = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+RAW_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 for _name, _help in COMMANDS.items():
-    app.command(_name, help=_help, add_help_option=False, context_settings=UNREAD)(_pass_on)
+    app.command(_name, help=_help, add_help_option=False, context_settings=RAW_ARGUMENTS)(_call_command)
 
 
 def _show_version(asked: bool) -> None:
@@ -128,20 +128,20 @@ def options(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """The options that stand before a command."""
+    """Options before a command."""
 
 
 def main() -> None:
-    """Read the command line, and carry the command out."""
-    _open_what_was_closed()
+    """Run the command line."""
+    _reopen_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # no name of a model is too much for a terminal
+            stream.reconfigure(errors="backslashreplace")  # names of models may not be encodable
     app()
 
 
-def _open_what_was_closed() -> None:
-    """Standard streams that were closed before the program began lead nowhere, or a socket would take their number."""
+def _reopen_standard_streams() -> None:
+    """Connect standard streams that were closed at the start to the null device, or a socket would get their number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             mode = "r" if number == 0 else "w"

@@ -1,4 +1,4 @@
-"""`adaptive-eval benchmarks [WORD]`: what can be run by name."""
+"""`adaptive-eval benchmarks [WORD]`: benchmarks that can be run by name."""
 
 import json
 import shutil
@@ -17,19 +17,19 @@ from adaptive_eval.errors import AdaptiveEvalError, ConfigError
 from adaptive_eval.questions.benchmark import NamedBenchmark, near_names
 from adaptive_eval.record.lines import safe_line, several
 
-Word = Annotated[str | None, typer.Argument(help="Only those that have it in their name or description.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Everything that is known, as a JSON list.")]
-Runs = Annotated[Path, typer.Option(help="Runs that tell what a trial took.", metavar="FOLDER")]
-MANY = 500
-"""A source with more is counted, unless a word says which of its benchmarks are meant."""
-WIDEST = 100
+Word = Annotated[str | None, typer.Argument(help="Only those with this word in their name or description.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything that is known, as a JSON list.")]
+Runs = Annotated[Path, typer.Option(help="Runs from which tokens per trial are taken.", metavar="FOLDER")]
+MAX_LISTED = 500
+"""Most benchmarks of a source that are listed; more are only counted."""
+MAX_WIDTH = 100
 
 
 def benchmarks(word: Word = None, as_json: AsJson = False, runs: Runs = Path("runs")) -> None:
     """List the benchmarks that can be run by name, in installed packages and in this folder.
 
-    The names are for `adaptive-eval init --benchmark NAME`. No code of a package is run. What its files do
-    not say is left out.
+    The names are for `adaptive-eval init --benchmark NAME`. No code of a package is run, so only facts in its files
+    are shown.
     """
     with reported():
         known = named_benchmarks(Path.cwd())
@@ -43,15 +43,15 @@ def benchmarks(word: Word = None, as_json: AsJson = False, runs: Runs = Path("ru
             rows = [{**asdict(one), "tokens_per_trial": tokens.get(one.name)} for one in found]
             typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
             return
-        width = min(shutil.get_terminal_size().columns, WIDEST)
+        width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
         sizes = Counter(one.source for one in found)
         for source, size in sizes.items():
             typer.echo(fill(f"{source}: {several(size, 'benchmark')}{_licence(found, source)}", width))
-            if size > MANY:
+            if size > MAX_LISTED:
                 typer.echo("  too many to list: give a word, as in `adaptive-eval benchmarks math`")
-            for one in found if size <= MANY else ():
+            for one in found if size <= MAX_LISTED else ():
                 if one.source == source:
-                    typer.echo(_lines(one, tokens.get(one.name), width, whole=len(found) == 1))
+                    typer.echo(_describe(one, tokens.get(one.name), width, whole=len(found) == 1))
             typer.echo()
         missing = [how for package, how in PACKAGES.items() if not any(one.name.startswith(package) for one in known)]
         for how in missing if word is None else ():
@@ -63,8 +63,8 @@ def _licence(found: Iterable[NamedBenchmark], source: str) -> str:
     return "" if licence is None else f"; licence of the package {licence}, its data may have another"
 
 
-def _lines(one: NamedBenchmark, tokens: float | None, width: int, *, whole: bool) -> str:
-    """The name with facts, and below it a line on what it is, or the whole description."""
+def _describe(one: NamedBenchmark, tokens: float | None, width: int, *, whole: bool) -> str:
+    """Name and facts, and below them a summary, or the `whole` description."""
     facts = [
         *([] if one.questions is None else [several(one.questions, "question")]),
         *([f"scorer {' or '.join(one.scorers)}"] if one.scorers else []),
@@ -80,11 +80,11 @@ def _lines(one: NamedBenchmark, tokens: float | None, width: int, *, whole: bool
     return "\n".join([line, *(f"    {part}" for part in told.split("\n"))])
 
 
-# -- what runs took --------------------------------------------------------------------------------------------------
+# -- usage of earlier runs -------------------------------------------------------------------------------------------
 
 
 def _tokens_of_trials(folder: Path) -> Mapping[str, float]:
-    """Tokens of a trial by benchmark, over the stored runs of a folder."""
+    """Mean tokens per trial by benchmark, over the stored runs in a folder."""
     from adaptive_eval.record.results_file import read_results
     from adaptive_eval.store import RunReader
     from adaptive_eval.store.whereabouts import runs_in
@@ -94,7 +94,7 @@ def _tokens_of_trials(folder: Path) -> Mapping[str, float]:
     for run in runs_in(folder).values():
         try:
             with RunReader.intact(run) as reader:
-                name = _benchmark_of(reader.header().configuration)
+                name = _benchmark_name(reader.header().configuration)
             results = read_results(run, rows=False)
         except AdaptiveEvalError:
             continue
@@ -104,8 +104,8 @@ def _tokens_of_trials(folder: Path) -> Mapping[str, float]:
     return {name: tokens[name] / trials[name] for name in trials if trials[name]}
 
 
-def _benchmark_of(configuration: Mapping[str, Any]) -> str | None:
-    """The name under which the benchmark of a stored run is listed."""
+def _benchmark_name(configuration: Mapping[str, Any]) -> str | None:
+    """Listed name of a stored run's benchmark; None if it has none."""
     from adaptive_eval.config.normalise import LM_EVAL
 
     questions = configuration.get("questions") or {}

@@ -1,4 +1,4 @@
-"""`adaptive-eval check`: are the models' servers up, and do they answer? Also `run --dry-run`."""
+"""`adaptive-eval check`: check that the models' servers are up and answer. Also `run --dry-run`."""
 
 import asyncio
 import math
@@ -18,12 +18,12 @@ from adaptive_eval.errors import ExitCode, GraderError
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions import repeated_questions
-from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.lines import duration, safe_line, safe_name, several
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.starting_point import load_starting_point
-from adaptive_eval.record.warnings import sampled_otherwise
+from adaptive_eval.record.warnings import sampling_sentence
 from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
@@ -34,20 +34,20 @@ from adaptive_eval.show.forecast import dollars
 from adaptive_eval.show.text import NEXT, count
 
 SHOWN_CHARACTERS = 80
-"""Of a question, and of each end of an answer."""
-CLEARLY_LESS = 0.9
-"""Of max_tokens: servers count the tokens of an answer in different ways."""
+"""Characters shown of a question, and of each end of an answer."""
+CUT_OFF_SHARE = 0.9
+"""Share of max_tokens below which a truncated answer was cut off by its server; servers count tokens differently."""
 
 
 def rehearse(
     prepared: PreparedRun, directory: Path, command: str, forecast: str | None, elsewhere: Mapping[str, Health] | None
 ) -> ExitCode:
-    """Check what the run begins with and the endpoints, and say what would run and at most cost.
+    """Check the start of the run and the endpoints, and print what would run and its maximum cost.
 
-    `command` begins the run, and `forecast` says beforehand what it costs; `elsewhere` says what is known of servers
-    that would be started on other machines.
+    `command` begins the run, and the command `forecast` estimates its cost; `elsewhere` has the health of servers that
+    would be started on other machines.
 
-    Raises `ConfigError` or `StoreError` where the run could not begin or go on.
+    Raises `ConfigError` or `StoreError` if the run could not begin or go on.
     """
     chosen = asyncio.run(require_agreement(prepared, directory)) is not None
     there = stored_trial_count(prepared, directory, grader_chosen=chosen)
@@ -60,12 +60,12 @@ def rehearse(
     place = "a new run" if there is None else f"resumes, {count(there)} trials are there"
     repeated = repeated_questions(prepared.questions)
     for line in (
-        *_outlook(prepared),
+        *_plan_lines(prepared),
         *([f"forecast  {forecast}"] if there is None and forecast is not None else []),
         *(f"warn      {problem}" for problem in first_round_problems(prepared) if not there),
         f"keys      {keys.summary}",
         *([] if repeated is None else [f"warn      {safe_line(repeated, LONGEST_LINE)}"]),
-        *([f"warn      {sampled_otherwise(prior)}"] if prior is not None and prior.sampled_otherwise else []),
+        *([f"warn      {sampling_sentence(prior)}"] if prior is not None and prior.sampled_otherwise else []),
         f"lies in   {safe_line(str(directory), 200)} ({place})",
         _next_step(command, healthy=healthy),
     ):
@@ -78,8 +78,8 @@ def _next_step(command: str, *, healthy: bool) -> str:
 
 
 def show_health(found: Mapping[str, Health]) -> bool:
-    """Print the health of every replica, and what is to be known of servers, once for all that it is true of; True when
-    all are well."""
+    """Print the health of every replica, and each notice about servers once with the models that it concerns; True if
+    all are healthy."""
     noticed: dict[str, list[str]] = {}
     for name, health in found.items():
         for replica in health.replicas:
@@ -96,7 +96,7 @@ def show_health(found: Mapping[str, Health]) -> bool:
 
 
 def show_answers(tried: Sequence[TriedAnswer], prepared: PreparedRun) -> bool:
-    """Print what models have answered, and how that is graded; True when all have answered."""
+    """Print the models' answers with their grades; True if all have answered."""
     longest = {model.name: model.sampling.max_tokens for model in prepared.config.asked}
     for one in tried:
         head = f"answer  {safe_name(one.model, 40)}  {safe_name(one.question.id, 40)}"
@@ -116,8 +116,8 @@ def _answer_lines(one: TriedAnswer, rubric: Rubric, max_tokens: int | None) -> I
         yield f"no answer: {safe_line(str(one.answer), 400)}"
         return
     more = ", ".join([several(one.answer.completion_tokens, "token"), *sorted(one.answer.signals)])
-    yield f"wrote {safe_line(_ends(one.answer.text), 2 * SHOWN_CHARACTERS + 3)!r} ({more})"
-    if "truncated" in one.answer.signals and 0 < one.answer.completion_tokens < CLEARLY_LESS * (max_tokens or 0):
+    yield f"wrote {safe_line(_without_middle(one.answer.text), 2 * SHOWN_CHARACTERS + 3)!r} ({more})"
+    if "truncated" in one.answer.signals and 0 < one.answer.completion_tokens < CUT_OFF_SHARE * (max_tokens or 0):
         yield f"cut off by its server before max_tokens ({max_tokens}): is the server's context too small?"
     if not isinstance(one.grade, Grade):
         yield f"no grade: {safe_line(str(one.grade), 400)}"
@@ -131,14 +131,14 @@ def _answer_lines(one: TriedAnswer, rubric: Rubric, max_tokens: int | None) -> I
     yield f"found {extracted}, key {key}: {safe_line(rubric.names[category])} ({rubric.weights[category]:g})"
 
 
-def _ends(text: str) -> str:
-    """A text without its middle: the answer stands at the end."""
+def _without_middle(text: str) -> str:
+    """Remove the middle of a text, but keep the end, which has the answer."""
     if len(text) <= 2 * SHOWN_CHARACTERS:
         return text
     return f"{text[:SHOWN_CHARACTERS]} … {text[-SHOWN_CHARACTERS:]}"
 
 
-def _outlook(prepared: PreparedRun) -> Iterator[str]:
+def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     config, plan = prepared.config, prepared.plan
     bench = plan.bench
     yield f"{config.name}: {run_in_words(config, bench.questions)}"
@@ -151,21 +151,21 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
         yield f"promise   {promised}"
     yield f"policy    {config.trials.policy}"
     yield f"pace      {safe_line(pace_in_words(config), 400)}"
-    yield f"at most   {', '.join(_at_most(plan))}"
+    yield f"at most   {', '.join(_maximum_costs(plan))}"
     yield "          (everyone's maximum, every answer at its longest: what caps reserve)"
     if config.prior_evidence is not None and config.prior_evidence.greedy:
         greedy = bench.models * bench.questions
         yield f"before    {count(greedy)} greedy answers, one to each question, which count as R0 and under the caps"
     if config.opponent is not None:
-        yield f"before    {sentence(opponent_begun(prepared))}"
+        yield f"before    {event_sentence(opponent_begun(prepared))}"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     first = question.prompt if asked_by_inspect(config, question) else first
     yield f"first     {safe_line(first, 160)}"
 
 
-def _at_most(plan: Plan) -> Iterator[str]:
-    """Each cost at its worst: the horizon for everyone, or the cap where that is lower."""
+def _maximum_costs(plan: Plan) -> Iterator[str]:
+    """Maximum of each cost: the horizon for every model, or the cap if that is lower."""
     budget, bench = plan.budget, plan.bench
     each = plan.trials.max * bench.questions
     everyone = each * int(bench.asked.sum())
@@ -185,7 +185,7 @@ def _at_most(plan: Plan) -> Iterator[str]:
 def check(config: Config, overrides: Overrides = None) -> None:
     """Ask every server for its models and for one tiny answer.
 
-    A judge and a verifier are asked, too. Exit code 5: one of all these cannot be used.
+    A judge and a verifier are asked, too. Exit code 5: one of them cannot be used.
     """
     with reported():
         settings = load_config(config, overrides or ())

@@ -1,4 +1,4 @@
-"""`adaptive-eval compare RUN_A RUN_B`: what changed between two runs of the same questions."""
+"""`adaptive-eval compare RUN_A RUN_B`: changes between two runs of the same questions."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,14 +34,14 @@ def compare(
         if a.name == b.name:
             a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
         found = diff_runs(a, read_counts(run_a), b, read_counts(run_b))
-        text = _rendered(found, a, kind or ("text" if output is None else "md"))
+        text = _render(found, a, kind or ("text" if output is None else "md"))
         if output is None:
             typer.echo(text, nl=False)
         else:
             write_text(output, text)
 
 
-def _rendered(found: RunDiff, view: RunView, kind: Literal["text", "md", "json"]) -> str:
+def _render(found: RunDiff, view: RunView, kind: Literal["text", "md", "json"]) -> str:
     if kind == "md":
         return changes_markdown(found, view.weights)
     if kind == "text":

@@ -10,13 +10,13 @@ from adaptive_eval.cli.shared import reported, write_text
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.")] = Path("demo.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file of the page.")] = Path("demo.html"),
     opened: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
 ) -> None:
     """Open the demonstration in a browser: a page on this disk that needs no server and no network.
 
-    Choose models' true scores, sample trial by trial, see posteriors, ranks and intervals move, and what looking again
-    and again does to two equal models.
+    Choose models' true scores, sample trial by trial, and see posteriors, ranks and intervals move, and how repeated
+    looks mislead about two equal models.
     """
     with reported():
         from adaptive_eval.show.page.documents import demo_page

@@ -1,4 +1,4 @@
-"""`adaptive-eval export`: a run in the formats of others."""
+"""`adaptive-eval export`: write a run in other formats."""
 
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +15,7 @@ from adaptive_eval.record.lines import several
 from adaptive_eval.store import RunReader
 
 SHOWN = 1000
-"""Trials between two steps of the progress bar."""
+"""Trials per step of the progress bar."""
 
 Run = Annotated[Path, typer.Argument(help="The directory of a run, finished or not.", metavar="RUN")]
 Name = Annotated[str, typer.Option("--format", help=f"One of {', '.join(EXPORTS)}.")]
@@ -30,7 +30,7 @@ def export(run: Run, form: Name, output: Output = None, force: Force = False, te
     """Write the trials of RUN as an array, a table, or logs of another tool.
 
     npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl: one row a trial.
-    inspect: a folder with one Inspect log a model. A run that goes on is exported as it is at this moment.
+    inspect: a folder with one Inspect log a model. A run in progress is exported as it is at this moment.
     """
     with reported(run):
         if form not in EXPORTS:

@@ -1,4 +1,4 @@
-"""`adaptive-eval import`: logs of other harnesses, tables and arrays as a run."""
+"""`adaptive-eval import`: make a run from logs of other harnesses, tables or arrays."""
 
 import math
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
 from adaptive_eval.exchange.detect import LOGS
 from adaptive_eval.exchange.importing import GraderComparison, ImportResult, import_logs
 from adaptive_eval.record.lines import safe_line, several
-from adaptive_eval.record.warnings import repeats_left_out
+from adaptive_eval.record.warnings import repeats_warning
 from adaptive_eval.show.summary import findings
 
 SHOWN_REASONS = 3
@@ -30,9 +30,9 @@ To = Annotated[Path, typer.Option(help="A new run directory.", metavar="RUN")]
 Config = Annotated[
     Path | None, typer.Option(help="A configuration: its models, questions, grader and rubric, matched by name and id.")
 ]
-Grader = Annotated[str | None, typer.Option(help="Grade every text anew: math, exact, choice, numeric ...")]
-Weights = Annotated[str | None, typer.Option(help="The scores there may be, as in 0,0.5,1; default: 0,1.")]
-Scorer = Annotated[str | None, typer.Option(help="Which score counts, where an Inspect log has several.")]
+Grader = Annotated[str | None, typer.Option(help="Grade every text again: math, exact, choice, numeric ...")]
+Weights = Annotated[str | None, typer.Option(help="The possible scores, as in 0,0.5,1; default: 0,1.")]
+Scorer = Annotated[str | None, typer.Option(help="The score that counts, if an Inspect log has several.")]
 LeaveOut = Annotated[list[str] | None, typer.Option(help="Leave out a model or a question.", metavar="NAME")]
 Further = Annotated[
     bool, typer.Option("--further", help="Trials of each file come on top of those of the files before.")
@@ -65,12 +65,12 @@ def import_(
     {logs}, and tables (CSV, JSONL, Parquet) with one row a trial: model, question, trial, and category, score, correct
     or text. A request that failed is a missing trial, never a wrong answer; an answer that equals another one
     of the same question and model word for word counts once, unless --repeats-are-samples. Short answers, which may
-    come twice by chance, count each where the model's answers to some question differ.
+    repeat by chance, each count if the model's answers to some question differ.
 
-    What is there is judged by one look, against a horizon of 80 trials a question unless it is --finished. If all
-    trials have the seeds that --config gives them, the run goes on as the one that has asked for them. `report`,
-    `monitor`, `plan` and `replay` work on the run, and `run` goes on with it: with the config.yaml in it, once the
-    addresses of its models are filled in.
+    One look judges the trials, with a horizon of 80 trials a question unless --finished is given. If all trials have
+    the seeds that --config gives them, the run goes on as if it had asked for them. `report`, `monitor`, `plan` and
+    `replay` work on the run, and `run` goes on with it: with the config.yaml in it, once the addresses of its models
+    are filled in.
     """
     with reported():
         request = ImportRequest(
@@ -92,7 +92,7 @@ def import_(
             typer.echo(line)
 
 
-import_.__doc__ = (import_.__doc__ or "").format(logs=LOGS)  # a new kind of table is in the help by itself
+import_.__doc__ = (import_.__doc__ or "").format(logs=LOGS)  # keeps the help complete
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -126,7 +126,7 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
 
 
 def _missing_grader_note(done: ImportResult, compared: GraderComparison, config: Path | None) -> Iterator[str]:
-    """Why the run has no grader, and how it goes on all the same."""
+    """Why the run has no grader, and how it can still go on."""
     assert compared.agreement is not None
     yield f"grades    {compared.agreement.summary}, for example"
     yield from (f"          {safe_line(one, 400)}" for one in compared.agreement.examples)
@@ -137,22 +137,22 @@ def _missing_grader_note(done: ImportResult, compared: GraderComparison, config:
 
 
 def _import_notes(done: ImportResult) -> Iterator[str]:
-    """Notes on trials that are not in the run, and on those that are."""
+    """Notes on missing, repeated, copied and differing records."""
     gathering = done.gathering
     for model, reasons in gathering.missing.items():
         most = sorted(reasons.items(), key=lambda item: -item[1])[:SHOWN_REASONS]
         told = ", ".join(f"{number} {why}" for why, number in most)
         yield f"missing   {sum(reasons.values())} of {model}: {told}"
     for model, number in gathering.repeated.items():
-        yield f"repeats   {model}: {repeats_left_out(number)}"
+        yield f"repeats   {model}: {repeats_warning(number)}"
     if gathering.copies:
         yield f"copies    {gathering.copies} records that are copies of others"
-    if gathering.put_differently:
-        yield f"warning   {gathering.put_differently} records have another prompt than the first of their question"
+    if gathering.reworded:
+        yield f"warning   {gathering.reworded} records have another prompt than the first of their question"
 
 
 def _require_no_opponent(config: RunConfig) -> RunConfig:
-    """The configuration, whose judge does not compare with answers that only a run of it asks for."""
+    """Raise `ConfigError` if the judge compares with answers that only a run itself can ask for."""
     if (against := answers_of_model(config.grader)) is not None:
         raise ConfigError(
             f"grader.against.model: {against.model} is asked before all others, which no imported trial can be; import "

@@ -1,4 +1,4 @@
-"""`adaptive-eval init [FILE]`: a commented configuration to start from, for a benchmark by its name too."""
+"""`adaptive-eval init [FILE]`: write a commented configuration to start from, perhaps for a named benchmark."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,12 +18,12 @@ Benchmark = Annotated[str | None, typer.Option(help="One that `adaptive-eval ben
 def init(file: File = Path("adaptive-eval.yaml"), benchmark: Benchmark = None, force: Force = False) -> None:
     """Write a commented configuration to start from."""
     with reported():
-        _write(file, starter(_named(benchmark)), force)
+        _write(file, starter(_find_named(benchmark)), force)
     missing = "models and questions" if benchmark is None else "models"
     typer.echo(f"wrote {file}; fill in {missing}\nNext: {typed_command('validate', file)}")
 
 
-def _named(name: str | None) -> NamedBenchmark | None:
+def _find_named(name: str | None) -> NamedBenchmark | None:
     if name is None:
         return None
     from adaptive_eval.config.named_benchmarks import find_benchmark, named_benchmarks

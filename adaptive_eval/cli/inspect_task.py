@@ -1,4 +1,4 @@
-"""`adaptive-eval run` with a task of Inspect in place of a configuration."""
+"""`adaptive-eval run` with a task of Inspect instead of a configuration."""
 
 import re
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class TaskOptions(NamedTuple):
     budget: str | None = None
 
     @property
-    def words(self) -> list[str]:
+    def typed(self) -> list[str]:
         """The options as they were typed."""
         given: dict[str, Sequence[str]] = {"--model": self.models, "-T": self.args, "--price": self.prices}
         given["--max"] = [] if self.most is None else [str(self.most)]
@@ -45,30 +45,30 @@ class TaskOptions(NamedTuple):
 
 
 def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) -> RunConfig:
-    """The configuration in a file, or that of a task of Inspect with the models that are named."""
+    """Load the configuration in a file, or build one for a task of Inspect with the named models."""
     is_task = config.suffix == ".py" or "@" in config.name or (len(config.parts) == 2 and not config.exists())
     if config.suffix in CONFIGURATIONS or not (options.models or is_task):
-        if options.words:
+        if options.typed:
             raise ConfigError(
-                f"{options.words[0]} is for tasks of Inspect; {config} is a configuration: write it there"
+                f"{options.typed[0]} is for tasks of Inspect; {config} is a configuration: write it there"
             )
         return load_config(config, overrides)
     if not options.models:
         raise ConfigError(f"{config} is a task of Inspect; name the models to rank: --model openai/gpt-x --model ...")
-    prices = dict(map(_price, options.prices))
+    prices = dict(map(_parse_price, options.prices))
     models = [{"name": name, "inspect": name, "price": prices.pop(name, None)} for name in options.models]
     settings: dict[str, object] = {
         "name": re.sub(r"[^A-Za-z0-9._-]", "-", re.split("[@/]", str(config).removesuffix(".py"))[-1]),
         "benchmark": {"inspect": str(config), "prices": prices},
         "models": models,
         "trials": {} if options.most is None else {"max": options.most},
-        "budget": {} if options.budget is None else _cap(options.budget),
+        "budget": {} if options.budget is None else _parse_cap(options.budget),
     }
     return config_from_mapping(settings, [*(f"benchmark.args.{one}" for one in options.args), *overrides])
 
 
-def _price(said: str) -> tuple[str, dict[str, float]]:
-    """A model and what its tokens cost; one that is not ranked is called by the task."""
+def _parse_price(said: str) -> tuple[str, dict[str, float]]:
+    """Parse a model and the price of its tokens; models that are not ranked may be called by the task."""
     name, _, price = said.rpartition("=")
     try:
         read, written = map(float, price.split("/"))
@@ -80,7 +80,7 @@ def _price(said: str) -> tuple[str, dict[str, float]]:
     return name, {"input": read, "output": written}
 
 
-def _cap(said: str) -> dict[str, object]:
+def _parse_cap(said: str) -> dict[str, object]:
     if (match := _CAP.fullmatch(said.replace(" ", "").replace("_", "").lower())) is None:
         raise ConfigError(f"--budget must be a number with a unit, as in 20usd, 500000tokens or 2h, but got {said!r}")
     unit, number = match["unit"], match["number"]

@@ -1,4 +1,4 @@
-"""`adaptive-eval label RUN`: labels from people, on a page that shows answers one by one, or from a file."""
+"""`adaptive-eval label RUN`: collect labels from people, on a page that shows answers one by one, or from a file."""
 
 import asyncio
 from pathlib import Path
@@ -13,12 +13,12 @@ from adaptive_eval.record.labelled import labelled_run
 from adaptive_eval.record.labels import (
     add_labels,
     label_fields,
-    labels_in,
-    labels_place,
-    require_labels_say_something,
+    parse_labels_file,
     require_levels,
+    require_useful_labels,
+    writable_labels_file,
 )
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.text import without_markup
 from adaptive_eval.store.address import require_directory
@@ -27,19 +27,18 @@ from adaptive_eval.store.address import require_directory
 def label(
     run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="Answers to label in this session.")] = 50,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Of the page; default: any that is free.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the page; default: any free one.")] = None,
     source: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE", help="Take labels from a file: JSON lines or CSV, see the guide."),
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Only show what the labels say by now.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only show what the labels say so far.")] = False,
 ) -> None:
     """Label answers of RUN one by one, blinded: the grader's error, and scores corrected for it.
 
-    A page in a browser on this machine shows each with its question and the reference, and a key says what it is, until
-    q or Ctrl-C; neither the model nor what the grader said is shown. Chosen are answers whose labels move open
-    comparisons most. The labels lie in RUN/labels.jsonl; reports then have the grader's error, and scores corrected for
-    it.
+    A page in a browser on this machine shows each answer with its question and the reference, but neither its model nor
+    its grade. Each label is one key; q or Ctrl-C ends the session. Answers whose labels help open comparisons most come
+    first. The labels are stored in RUN/labels.jsonl; reports then have the grader's error, and scores corrected for it.
     """
     with reported(run):
         require_directory(run)
@@ -48,30 +47,30 @@ def label(
                 "--port is of a page to label on, which --from and --show do without; give one of the three"
             )
         if not show:
-            labels_place(run)  # whoever would label is told at once that nothing can be kept
+            writable_labels_file(run)  # fails before anybody labels in vain
         if source is not None:
-            _take(run, source)
+            _import_labels(run, source)
         elif not show:
             typer.echo("choosing the answers to label ...", err=True)
-            _serve(LabelSession(run, number), port or 0)
-        with opened_run(run) as stored:
+            _serve_page(LabelSession(run, number), port or 0)
+        with open_run(run) as stored:
             found = labelled_run(stored)
         said = "no answer has a label yet" if found is None else without_markup("\n\n".join(label_sections(found)))
         typer.echo(said)
 
 
-def _take(run: Path, source: Path) -> None:
-    """Labels of the user's own file."""
-    with opened_run(run) as stored:
+def _import_labels(run: Path, source: Path) -> None:
+    """Add labels from the user's own file."""
+    with open_run(run) as stored:
         fields = label_fields(stored.setup.config)
-        require_labels_say_something(stored.setup.config, stored.rubric)
-    labels = labels_in(source)
+        require_useful_labels(stored.setup.config, stored.rubric)
+    labels = parse_labels_file(source)
     require_levels(labels, fields, source)
     add_labels(run, labels)
 
 
-def _serve(session: LabelSession, port: int) -> None:
-    """A page, until it says that it is over."""
+def _serve_page(session: LabelSession, port: int) -> None:
+    """Serve the labelling page until it ends."""
     # imported here: only this way of labelling needs it
     from adaptive_eval.show.serve.labelling import serve_labelling
 

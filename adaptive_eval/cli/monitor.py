@@ -22,7 +22,7 @@ from adaptive_eval.store.address import is_address, shown
 from adaptive_eval.store.whereabouts import holds_ledger, require_reachable
 
 PATIENCE_SECONDS = 30.0
-"""How long --wait waits for a run that has not begun."""
+"""Time for which --wait waits for a run to begin."""
 SHOWN_RUNS = 8
 
 
@@ -35,30 +35,28 @@ def monitor(
             metavar="RUN|FOLDER|DATABASE",
         ),
     ],
-    once: Annotated[bool, typer.Option("--once", help="Show how the run stands now, and exit.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show the current state, and exit.")] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Where there is no RUN yet, wait half a minute for it to begin.")
+        bool, typer.Option("--wait", help="If there is no RUN yet, wait half a minute for it to begin.")
     ] = False,
     display: Annotated[
         DisplayKind | None,
-        typer.Option(
-            help="Default: rich on a terminal, else plain; questions: rich, with the questions that are known least."
-        ),
+        typer.Option(help="Default: rich on a terminal, else plain; questions: rich, with the least known questions."),
     ] = None,
     web: Annotated[bool, typer.Option("--web", help="Serve a page on this machine, until Ctrl-C.")] = False,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="With --web; default: any that is free.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="With --web; default: any free one.")] = None,
     host: Annotated[
         str | None,
         typer.Option(
-            help="With --web: an address that others can reach, who then read everything, without a password. "
+            help="With --web: an address that others can reach; they can then read everything without a password. "
             "Default: 127.0.0.1."
         ),
     ] = None,
 ) -> None:
-    """Watch RUN from another terminal, or with --web in a browser. The run does not notice.
+    """Watch RUN from another terminal, or with --web in a browser. The run is not affected.
 
     In a terminal it ends when the run ends, with the run's exit code; Ctrl-C ends the monitor alone. Exit code 7: the
-    run goes on. Of a database it says how each of its runs stands.
+    run goes on. For a database it shows the state of each of its runs.
     """
     with reported(run):
         if web:
@@ -66,7 +64,7 @@ def monitor(
                 raise ConfigError(
                     "--web serves a page, so --once and --display have no meaning with it; leave them out"
                 )
-            _require_there(run, wait)
+            _require_run(run, wait)
             _serve(run, host, port or 0)
             return
         if port is not None or host is not None:
@@ -75,10 +73,10 @@ def monitor(
             typer.echo(runs_text(RunsFolder(run).briefs()))
             return
         _require_one_run(run)
-        _require_there(run, wait or once)
-        patience, told = 0.0 if once and not wait else PATIENCE_SECONDS, lambda: _tell_of_waiting(run)
+        _require_run(run, wait or once)
+        patience, told = 0.0 if once and not wait else PATIENCE_SECONDS, lambda: _announce_waiting(run)
         feed = open_feed(run, patience, told, rows=display == "json")
-        code = _glance(feed, display) if once or not feed.running else _attach(feed, display)
+        code = _show_now(feed, display) if once or not feed.running else _attach(feed, display)
     raise typer.Exit(code)
 
 
@@ -89,9 +87,9 @@ def _require_one_run(path: Path) -> None:
         raise ConfigError(f"{path} is a folder of runs: {told}")
 
 
-def _require_there(path: Path, wait: bool) -> None:
-    """A run that is not there is most likely a slip, and one beside a run of nearly its name is one even where somebody
-    waits; but `--fresh` is about to make NAME~2 of NAME."""
+def _require_run(path: Path, wait: bool) -> None:
+    """Raise `ConfigError` for a run that does not exist: most likely a typo. With `wait` only names close to that of
+    another run are refused, but not NAME~2 beside NAME, which `--fresh` makes."""
     if path.exists() or is_address(path):
         return
     names = list(RunsFolder(path.parent).runs())
@@ -104,7 +102,7 @@ def _require_there(path: Path, wait: bool) -> None:
         raise ConfigError(f"{path} is not there; {there}. --wait waits for one that is about to begin")
 
 
-def _tell_of_waiting(run: Path) -> None:
+def _announce_waiting(run: Path) -> None:
     typer.echo(f"there is no run in {run} yet; waiting up to {PATIENCE_SECONDS:.0f} s for it", err=True)
 
 
@@ -124,7 +122,7 @@ def _attach(feed: Feed, kind: DisplayKind | None) -> ExitCode:
         return ExitCode.RUNNING
 
 
-def _glance(feed: Feed, kind: DisplayKind | None) -> ExitCode:
+def _show_now(feed: Feed, kind: DisplayKind | None) -> ExitCode:
     if kind == "json":
         return asyncio.run(show_once(feed, JsonDisplay()))
     if not feed.running:
@@ -139,14 +137,14 @@ def _wait_for(directory: Path) -> None:
         return
     deadline = time.monotonic() + PATIENCE_SECONDS
     if not directory.exists():
-        _tell_of_waiting(directory)
+        _announce_waiting(directory)
     while not directory.exists() and time.monotonic() < deadline:
         time.sleep(PAUSE_SECONDS)
 
 
 def _serve(path: Path, host: str | None, port: int) -> None:
     # imported here: a terminal needs none of it
-    from adaptive_eval.show.serve.site import LOOPBACK, only_on_this_machine, serve
+    from adaptive_eval.show.serve.site import LOOPBACK, is_loopback, serve
 
     _wait_for(path)
     if is_address(path):
@@ -154,6 +152,6 @@ def _serve(path: Path, host: str | None, port: int) -> None:
     elif not path.is_dir():
         raise ConfigError(f"{path} is no directory; give that of a run, or the folder in which runs lie")
     where = host or LOOPBACK
-    if not only_on_this_machine(where):
+    if not is_loopback(where):
         typer.echo(f"warning: whoever reaches {where} reads everything in {path}, without a password", err=True)
     asyncio.run(serve(path, where, port, lambda url: typer.echo(f"{shown(path)} at {url}  Ctrl-C ends it")))

@@ -1,4 +1,4 @@
-"""`adaptive-eval plan CONFIG`: what a run will need, before it spends anything."""
+"""`adaptive-eval plan CONFIG`: forecast what a run will need, before it spends anything."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,19 +22,17 @@ from adaptive_eval.show.text import NEXT
 from adaptive_eval.store.whereabouts import holds_ledger, newest_directory
 from adaptive_eval.study.forecast import ForecastRequest, make_forecast
 
-FEWEST_WORLDS = 10
-"""Fewer have no 80% interval."""
+MIN_WORLDS = 10
+"""Fewest worlds for an 80% interval."""
 BLOCK = 200
-"""Questions of a block that is proposed."""
+"""Questions per look in the proposed `trials.draw`."""
 
 PilotRun = Annotated[Path | None, typer.Option(help="An earlier run that shows what to expect; it may be small.")]
 Worlds = Annotated[
     int,
-    typer.Option(
-        min=FEWEST_WORLDS, help="How many times the run is simulated, each time with other true scores, at most."
-    ),
+    typer.Option(min=MIN_WORLDS, help="The most times that the run is simulated, each time with other true scores."),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="The seed of the simulation: another one draws other worlds.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the simulation: another one draws other worlds.")]
 Json = Annotated[Path | None, typer.Option(help="Write the forecast to this file too.")]
 
 
@@ -48,8 +46,8 @@ def plan(
 ) -> None:
     """Forecast what the run of CONFIG will cost, and how likely it is to decide everything.
 
-    The run is simulated, with the controller that it will have, in worlds drawn from what a pilot leaves open, or
-    without one from a prior that the output states. A pilot that is the run of CONFIG itself is gone on from.
+    The run is simulated with its own controller, in worlds drawn from what a pilot leaves open, or without one from a
+    prior that the output states. If the pilot is the run of CONFIG itself, the forecast goes on from it.
     """
     with reported():
         if json is not None and (json.is_dir() or not json.parent.is_dir()):
@@ -76,8 +74,8 @@ def plan(
 
 
 def _hints(prepared: PreparedRun, request: ForecastRequest) -> Iterator[str]:
-    """Hints: at caps that do not bear the first round, at stored trials of this run, which could be the pilot, and at
-    asking some of very many questions."""
+    """Hints: caps below the first round's cost, stored trials of this run that could be the pilot, and asking some of
+    very many questions."""
     yield from (f"warning   {problem}" for problem in first_round_problems(prepared))
     directory = newest_directory(prepared.config.store.folder, prepared.config.name)
     if request.pilot is None and holds_ledger(directory):

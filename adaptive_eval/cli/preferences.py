@@ -1,4 +1,4 @@
-"""`adaptive-eval preferences TABLE`: models ranked by votes between two of their answers."""
+"""`adaptive-eval preferences TABLE`: rank models by votes between two of their answers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.exchange.preferences import RankedPreferences, rank_preferences
 from adaptive_eval.record.lines import several
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.show.text import markdown_cell, markdown_table, without_markup, wrapped
+from adaptive_eval.show.text import markdown_cell, markdown_table, without_markup, wrap_lines
 
 ONE_SIDED_95 = 1.645
 SHARE = Scale(0.0, 1.0)
@@ -31,12 +31,12 @@ def preferences(
     """Rank models by people's preferences between two answers: a table with one row a vote.
 
     Its columns are question, model_a, model_b and winner: model_a, model_b, tie, or the name of a model. The ranking is
-    that of Bradley and Terry, with the side that was shown first taken out.
+    that of Bradley and Terry, corrected for the side that was shown first.
     """
     with reported():
         document = "\n\n".join(_parts(rank_preferences(table)))
         width = get_terminal_size().columns
-        typer.echo(document if kind == "md" else wrapped(without_markup(document), width))
+        typer.echo(document if kind == "md" else wrap_lines(without_markup(document), width))
 
 
 def _parts(ranked: RankedPreferences) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""A progress bar, for the commands that take a while.
+"""A progress bar for commands that take a while.
 
-It is drawn when there is news, and by no thread of its own: a process with threads cannot be copied (`study.workers`).
+It is redrawn on progress, not by a thread of its own: a process with threads cannot be forked (`study.workers`).
 """
 
 import sys
@@ -12,9 +12,9 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 LINES = 10
-"""Lines in a log from the beginning to the end."""
-DRAWN_AFTER = 0.1
-"""Seconds between two drawings, at least."""
+"""Lines in a log from start to end."""
+REDRAW_SECONDS = 0.1
+"""Shortest time between two redraws."""
 
 
 class Progress:
@@ -47,11 +47,11 @@ class Progress:
             self._bar.stop()
 
     def to(self, done: float, state: str, *, at_once: bool = False) -> None:
-        """So much is done, and this is how things stand; a log has it `at_once`, or with the next of its lines."""
+        """Set how much is `done`, and the `state` beside it; with `at_once` a log gets its line immediately."""
         lines = int(LINES * done / self._total)
         if self._bar is not None and self._task is not None:
             now = time.monotonic()
-            draw = at_once or now - self._drawn >= DRAWN_AFTER
+            draw = at_once or now - self._drawn >= REDRAW_SECONDS
             self._drawn = now if draw else self._drawn
             self._bar.update(self._task, completed=done, state=state, refresh=draw)
         elif lines > self._told or at_once:

@@ -1,4 +1,4 @@
-"""`adaptive-eval regrade`: grade stored answers again, without a request."""
+"""`adaptive-eval regrade`: grade stored answers again, without asking any model."""
 
 import asyncio
 import shlex
@@ -13,12 +13,12 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.lines import safe_name, several
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.words import to_go_on
+from adaptive_eval.record.words import cost_to_go_on
 from adaptive_eval.running.regrade import Regraded
 from adaptive_eval.running.regrade import regrade as regrade_run
 
-WIDEST = 40
-"""Characters of a model's name."""
+MAX_NAME = 40
+"""Most characters of a model's name."""
 
 
 def regrade(
@@ -31,7 +31,7 @@ def regrade(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of --config.")
     ] = None,
     beyond_caps: Annotated[
-        bool, typer.Option("--beyond-caps", help="Ask a judge even where its verdicts may exceed the caps of --config.")
+        bool, typer.Option("--beyond-caps", help="Ask a judge even if its verdicts may exceed the caps of --config.")
     ] = False,
 ) -> None:
     """Grade answers of RUN again: those on which the grader failed, or with --config all of them."""
@@ -47,24 +47,24 @@ def regrade(
         return
     failed = f", the grader failed on {done.failed}" if done.failed else ""
     typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed:,} have another category{failed}")
-    for line in _scores(done, command):
+    for line in _score_lines(done, command):
         typer.echo(line)
 
 
-def _scores(done: Regraded, command: str) -> Iterator[str]:
-    """Each model's score by the grades of before and of now, and what going on would cost by this command."""
+def _score_lines(done: Regraded, command: str) -> Iterator[str]:
+    """Each model's score before and now, and what going on by this command would cost."""
     if done.after is None:
         if done.answers:
             yield f"going on: {command}"
         return
     before = {} if done.before is None else {row.name: row.score for row in done.before.models}
     old, new = (Scale.of(one.weights) for one in (done.before or done.after, done.after))
-    width = max(len(safe_name(row.name, WIDEST)) for row in done.after.models)
+    width = max(len(safe_name(row.name, MAX_NAME)) for row in done.after.models)
     yield f"{'model':<{width}}  {'before':>7}  {'now':>7}  {'trials':>8}"
     for row in done.after.models:
         was, now = old.score(before.get(row.name)), new.score(row.score)
-        yield f"{safe_name(row.name, WIDEST):<{width}}  {was:>7}  {now:>7}  {row.trials:>8,}"
-    going_on = to_go_on(done.after)
+        yield f"{safe_name(row.name, MAX_NAME):<{width}}  {was:>7}  {now:>7}  {row.trials:>8,}"
+    going_on = cost_to_go_on(done.after)
     if going_on is None:
         yield "Nothing is left to ask: results.json has these scores."
     else:

@@ -13,7 +13,7 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.record.relabel import Relabelling
 from adaptive_eval.record.relabel import relabel as relabel_run
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.show.relabelled import relabelled_markdown
 from adaptive_eval.show.text import without_markup
 
@@ -37,13 +37,13 @@ def relabel(
 ) -> None:
     """Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.
 
-    Every rubric is worked out on the signals that are stored; nothing is asked, and nothing in RUN is changed. To go on
-    under another rubric: `adaptive-eval regrade RUN --config CONFIG`.
+    Every rubric is applied to the stored signals; nothing is asked, and nothing in RUN is changed. To go on under
+    another rubric: `adaptive-eval regrade RUN --config CONFIG`.
     """
     with reported(run):
         found = relabel_run(run, _rubrics(run, rubric) if rubric else None)
-        drawn = [] if plots is None else _drawn(found, plots)
-        text = _rendered(found, kind or ("text" if output is None else "md"))
+        drawn = [] if plots is None else _draw(found, plots)
+        text = _render(found, kind or ("text" if output is None else "md"))
         if output is None:
             typer.echo(text, nl=False)
         else:
@@ -54,7 +54,7 @@ def relabel(
 
 def _rubrics(run: Path, files: list[Path]) -> dict[str, RubricConfig]:
     """The rubric of each file, by the name of the file."""
-    with opened_run(run) as stored:
+    with open_run(run) as stored:
         names = tuple(setup_of(stored.reader.header()).roster.models)
     named = [path.stem for path in files]
     if len(set(named)) < len(named):
@@ -64,14 +64,14 @@ def _rubrics(run: Path, files: list[Path]) -> dict[str, RubricConfig]:
     return {name: load_rubric(path, names) for name, path in zip(named, files, strict=True)}
 
 
-def _drawn(found: Relabelling, folder: Path) -> list[Path]:
+def _draw(found: Relabelling, folder: Path) -> list[Path]:
     # imported here: it needs an extra
     from adaptive_eval.show.plots import draw_rubrics
 
     return draw_rubrics(found, folder)
 
 
-def _rendered(found: Relabelling, kind: Literal["text", "md", "json"]) -> str:
+def _render(found: Relabelling, kind: Literal["text", "md", "json"]) -> str:
     if kind == "md":
         return relabelled_markdown(found)
     if kind == "text":

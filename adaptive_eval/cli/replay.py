@@ -1,4 +1,4 @@
-"""`adaptive-eval replay FILE|RUN|WORLD`: the decisions of a run, on outcomes that were recorded or are simulated."""
+"""`adaptive-eval replay FILE|RUN|WORLD`: repeat the decisions of a run on recorded or simulated outcomes."""
 
 import csv
 import time
@@ -29,12 +29,12 @@ What = Annotated[
         help="An .npz file, a run directory, or the name of a set of simulated models.", metavar="FILE|RUN|WORLD"
     ),
 ]
-Config = Annotated[Path | None, typer.Option(help="A configuration; only the settings that decide are read.")]
-Runs = Annotated[int, typer.Option(min=1, help="More than one: repeat with so many seeds, and say what comes of them.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Of the first run; default: 0, or trials as recorded.")]
+Config = Annotated[Path | None, typer.Option(help="A configuration; only its deciding settings are read.")]
+Runs = Annotated[int, typer.Option(min=1, help="More than one: repeat with so many seeds, and summarize.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the first run; default: 0, or trials as recorded.")]
 Top = Annotated[int | None, typer.Option(min=1, help="Only this many models, the best ones.")]
 Array = Annotated[str | None, typer.Option(help="The array of outcomes; default: R, or correct and count.")]
-Output = Annotated[Path | None, typer.Option("--output", help="Where the results go; default: runs/replay-NAME.")]
+Output = Annotated[Path | None, typer.Option("--output", help="Directory for the results; default: runs/replay-NAME.")]
 
 
 def replay(
@@ -59,14 +59,14 @@ def replay(
         prepared = prepare_replay(ReplayRequest(what, config, tuple(overrides or ()), array, top))
         directory = _directory(output, prepared.source.name)
         if runs > 1:
-            code = _many(prepared, directory, range(seed or 0, (seed or 0) + runs))
+            code = _replay_many(prepared, directory, range(seed or 0, (seed or 0) + runs))
         else:
             code = _replay_once(prepared, directory, seed)
     raise typer.Exit(code)
 
 
 def _directory(output: Path | None, name: str) -> Path:
-    """A directory that can be written to, and is no real run's."""
+    """Make the directory for the results; raises `ConfigError` if it holds a real run or cannot be made."""
     directory = output or Path("runs") / f"replay-{name}"
     if holds_ledger(directory):
         raise ConfigError(f"{directory} holds a run, whose results a replay would replace; give another --output")
@@ -80,7 +80,7 @@ def _directory(output: Path | None, name: str) -> Path:
 def _replay_once(prepared: PreparedReplay, directory: Path, seed: int | None) -> ExitCode:
     plan = prepared.plan
     with Progress(plan.bench.models * plan.bench.questions * plan.trials.max) as progress:
-        performed = perform_replay(prepared, seed, _shown(progress))
+        performed = perform_replay(prepared, seed, _show_looks(progress))
     reason = performed.controller.finished
     assert reason is not None
     results = replay_results(prepared, performed, time.time())
@@ -94,8 +94,8 @@ def _replay_once(prepared: PreparedReplay, directory: Path, seed: int | None) ->
     return EXIT_CODES[reason]
 
 
-def _shown(progress: Progress) -> Callable[[Look], None]:
-    """Show the progress of one replay at its looks."""
+def _show_looks(progress: Progress) -> Callable[[Look], None]:
+    """Make a callback that shows the progress of a replay at its looks."""
 
     def looked(look: Look) -> None:
         progress.to(sum(look.trials), f"look {look.index + 1}: {count_states(one.verdict for one in look.comparisons)}")
@@ -103,7 +103,7 @@ def _shown(progress: Progress) -> Callable[[Look], None]:
     return looked
 
 
-def _many(prepared: PreparedReplay, directory: Path, seeds: range) -> ExitCode:
+def _replay_many(prepared: PreparedReplay, directory: Path, seeds: range) -> ExitCode:
     judged: list[JudgedReplay] = []
     with Progress(len(seeds)) as progress:
         for seed in seeds:

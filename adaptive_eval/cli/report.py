@@ -1,4 +1,4 @@
-"""`adaptive-eval report RUN`: publish a run."""
+"""`adaptive-eval report RUN`: write a report of a run."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,24 +28,24 @@ def report(
         bool,
         typer.Option(
             "--beside-fixed",
-            help="Work out what runs like this one cost beside the smallest fixed number of trials that calls as many "
-            "pairs, and keep it in results.json.",
+            help="Compare the cost of runs like this one with the smallest fixed number of trials that calls as many "
+            "pairs, and store it in results.json.",
         ),
     ] = False,
     whole: Annotated[
         bool,
         typer.Option(
             "--whole",
-            help="Read every answer of a large run, too, for what its report leaves out: other rubrics, and how far "
-            "models with the same seeds go together.",
+            help="Read every answer of a large run for what its report else leaves out: other rubrics, and the "
+            "dependence between models with the same seeds.",
         ),
     ] = False,
 ) -> None:
     """Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.
 
-    RUN may be finished, stopped or going on. html: one file that needs nothing else. md: for a paper. pr: a few lines
-    of Markdown, for a pull request. summary: a few lines of text, for a mail. json: everything but the trials. csv: the
-    ranking, a line a model. junit: what a gate (objective.gate) says of each model.
+    RUN may be finished, stopped or in progress. html: one self-contained file. md: for a paper. pr: a few lines of
+    Markdown, for a pull request. summary: a few lines of text, for a mail. json: everything except the trials. csv: the
+    ranking, a line a model. junit: the outcome of a gate (objective.gate) for each model.
     """
     with reported(run):
         if beside_fixed:
@@ -53,8 +53,8 @@ def report(
 
             store_beside_fixed(run)
         view = read_report(run, rows=kind == "json", whole=whole)
-        text = _rendered(view, kind)
-        drawn = [] if plots is None else _drawn(view, plots)
+        text = _render(view, kind)
+        drawn = [] if plots is None else _draw(view, plots)
         if output == Path("-"):
             typer.echo(text, nl=False)
         else:
@@ -65,14 +65,14 @@ def report(
             typer.echo("no figures: no look was taken yet", err=True)
 
 
-def _drawn(view: RunView, folder: Path) -> list[Path]:
+def _draw(view: RunView, folder: Path) -> list[Path]:
     # imported here: it needs an extra
     from adaptive_eval.show.plots import draw_all
 
     return draw_all(view, folder)
 
 
-def _rendered(view: RunView, kind: Kind) -> str:
+def _render(view: RunView, kind: Kind) -> str:
     match kind:
         case "html":
             from adaptive_eval.show.page.documents import report_page

@@ -1,4 +1,4 @@
-"""`adaptive-eval run`: begin a run, or resume it."""
+"""`adaptive-eval run`: begin or resume a run."""
 
 import shlex
 import sys
@@ -11,14 +11,14 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.cli.inspect_task import Budget, Most, Prices, TaskArgs, TaskModels, TaskOptions, load_settings
-from adaptive_eval.cli.shared import Config, Overrides, reported, tell_what_is_passed_over, typed_command
+from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, reported, typed_command
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.types import Health
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results_file import read_results
-from adaptive_eval.record.words import to_go_on
+from adaptive_eval.record.words import cost_to_go_on
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.execute import execute, run_directory
 from adaptive_eval.running.launched import RemoteServers
@@ -36,12 +36,10 @@ DryRun = Annotated[
         help="Check everything, show two graded answers of each model, and say what would run; with --ray, where.",
     ),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Start over beside the run that is there; nothing is deleted.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over beside the existing run; nothing is deleted.")]
 Shown = Annotated[
     DisplayKind | None,
-    typer.Option(
-        help="Default: rich on a terminal, else plain; questions: rich, with the questions that are known least."
-    ),
+    typer.Option(help="Default: rich on a terminal, else plain; questions: rich, with the least known questions."),
 ]
 Metrics = Annotated[
     str | None,
@@ -79,7 +77,7 @@ def run(
 ) -> None:
     """Rank the models of CONFIG. The same command again resumes the run.
 
-    In place of a configuration CONFIG may be a task of Inspect, as inspect_evals/NAME or my_task.py@NAME, with the
+    Instead of a configuration, CONFIG may be a task of Inspect, such as inspect_evals/NAME or my_task.py@NAME, with the
     models to rank as --model NAME.
 
     Exit codes: 0 every comparison is decided; 1 the run directory could not be used, or the disk is full; 2 wrong
@@ -96,28 +94,28 @@ def run(
             typer.echo("note: servers.sites has no effect without --ray", err=True)
         elsewhere = {"--run-dir": run_dir, "--ray": ray}
         more = [word for key, value in elsewhere.items() if value is not None for word in (key, str(value))]
-        command = typed_command("run", config, overrides, *options.words, *more)
+        command = typed_command("run", config, overrides, *options.typed, *more)
         if dry_run:
-            # imported here: nobody else pays for it
+            # imported here: only a dry run needs it
             from adaptive_eval.cli.check import rehearse
 
-            forecast = None if options.words else typed_command("plan", config, overrides)
-            places = _places(ray, prepared.config)
+            forecast = None if options.typed else typed_command("plan", config, overrides)
+            places = _find_places(ray, prepared.config)
             raise typer.Exit(rehearse(prepared, directory, f"{command}{' --fresh' * fresh}", forecast, places))
-        tell_what_is_passed_over(directory)
+        print_damage_notes(directory)
         _announce_regraded(directory)
         _warn_of_caps(prepared, directory)
         shown = open_display(display, prepared.rubric.weights)
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
-        with _sites(ray, prepared.config, directory) as sites, _watched_by(shown, metrics) as watcher:
+        with _open_sites(ray, prepared.config, directory) as sites, _open_watcher(shown, metrics) as watcher:
             running = execute(prepared, directory, watcher, shown.ended, sites=sites)
             code = run_to_end(running)
     raise typer.Exit(code)
 
 
 def _warn_of_caps(prepared: PreparedRun, directory: Path) -> None:
-    """Say before a run that has no trials yet which caps do not bear its first round."""
+    """Warn of caps below the cost of the first round, if the run has no trials yet."""
     with RunReader.if_begun(directory) as reader:
         begun = reader is not None and reader.trial_count() > 0
     for problem in () if begun else first_round_problems(prepared):
@@ -125,13 +123,13 @@ def _warn_of_caps(prepared: PreparedRun, directory: Path) -> None:
 
 
 def _announce_regraded(directory: Path) -> None:
-    """Say what the run asks for because its grades have changed since it ended; a terminal is asked whether it may."""
+    """Say what the run will ask for because grades have changed since it ended; on a terminal, ask whether to go on."""
     with RunReader.if_begun(directory) as reader:
         events = () if reader is None else events_since_start(reader.events())
     if not any(event.opening is not None for event in events_of_kind(events, TrialsRegraded)):
         return
     results = read_results(directory, rows=False)
-    going_on = None if results is None else to_go_on(results)
+    going_on = None if results is None else cost_to_go_on(results)
     if going_on is None:
         return
     typer.echo(f"Grades have changed since this run was last started: {going_on}.")
@@ -139,45 +137,45 @@ def _announce_regraded(directory: Path) -> None:
         raise typer.Exit(ExitCode.STOPPED)
 
 
-def _places(address: str | None, config: RunConfig) -> Mapping[str, Health] | None:
-    """Places that a cluster has for the models, if it is asked for."""
+def _find_places(address: str | None, config: RunConfig) -> Mapping[str, Health] | None:
+    """Find places for the models on a cluster, if there is an address."""
     if address is None:
         return None
     # imported here: it needs an extra, and nobody else pays for it
-    from adaptive_eval.sites.nodes import joined_cluster
+    from adaptive_eval.sites.nodes import join_cluster
     from adaptive_eval.sites.opening import require_sites
-    from adaptive_eval.sites.rehearsing import places_found
+    from adaptive_eval.sites.rehearsing import find_places
 
     require_sites(config)
-    with joined_cluster(address) as nodes:
-        return places_found(config, nodes)
+    with join_cluster(address) as nodes:
+        return find_places(config, nodes)
 
 
 @contextmanager
-def _sites(address: str | None, config: RunConfig, directory: Path) -> Iterator[RemoteServers | None]:
-    """Sites on a cluster, where they are asked for."""
+def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iterator[RemoteServers | None]:
+    """Open sites on a cluster, if there is an address."""
     if address is None:
         yield None
         return
     # imported here: it needs an extra, and nobody else pays for it
     from adaptive_eval.sites.cluster import sites_of_run
-    from adaptive_eval.sites.nodes import joined_cluster
+    from adaptive_eval.sites.nodes import join_cluster
     from adaptive_eval.sites.opening import RunSites, keeper_name, require_sites
 
     require_sites(config)
     run = keeper_name(config, directory)
-    with joined_cluster(address) as nodes, sites_of_run(nodes, run, config.servers.sites.keep) as cluster:
+    with join_cluster(address) as nodes, sites_of_run(nodes, run, config.servers.sites.keep) as cluster:
         yield RunSites(cluster)
 
 
 @contextmanager
-def _watched_by(shown: Display, metrics: str | None) -> Iterator[Watcher]:
-    """The display, and beside it the metrics where they are asked for."""
+def _open_watcher(shown: Display, metrics: str | None) -> Iterator[Watcher]:
+    """Combine the display with metrics, if they are wanted."""
     if metrics is None:
         yield shown
         return
     # imported here: it needs an extra
-    from adaptive_eval.show.serve.metrics import Address, metrics_at
+    from adaptive_eval.show.serve.metrics import Address, serve_metrics
 
-    with metrics_at(Address.of(metrics)) as served:
+    with serve_metrics(Address.of(metrics)) as served:
         yield Watchers(shown, served)

@@ -1,4 +1,4 @@
-"""`adaptive-eval schema`: the JSON schema of the configuration, for editors."""
+"""`adaptive-eval schema`: print the JSON schema of the configuration, for editors."""
 
 import json
 

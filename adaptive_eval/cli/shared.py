@@ -1,4 +1,4 @@
-"""What several commands share: their arguments, and errors as one message and an exit code."""
+"""Arguments that several commands share, and reporting of errors by a message and an exit code."""
 
 import shlex
 import sys
@@ -22,23 +22,23 @@ LONGEST_LINE = 2000
 
 
 def typed_command(command: str, config: Path, overrides: Sequence[str] | None = None, *options: str) -> str:
-    """The words to type for a command on this configuration with these settings."""
+    """The command line for a command on this configuration with these settings."""
     given = [word for override in overrides or () for word in ("--set", override)]
     return shlex.join(["adaptive-eval", command, str(config), *given, *options])
 
 
 @contextmanager
 def reported(*runs: Path) -> Iterator[None]:
-    """Report every error that was raised on purpose; anything else is a defect and keeps its traceback.
+    """Report errors of this package; any other exception is a defect and keeps its traceback.
 
-    Of the `runs` that are read it is said first what of them is damaged, and neither read nor missed.
+    Damage of the `runs` that does not keep them from being read is noted first.
     """
     try:
         for run in runs:
-            tell_what_is_passed_over(run)
+            print_damage_notes(run)
         yield
     except AdaptiveEvalError as error:
-        typer.echo(_shown(error), err=True)
+        typer.echo(_safe_message(error), err=True)
         raise typer.Exit(exit_code_of(error)) from None
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
@@ -46,26 +46,26 @@ def reported(*runs: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that --output names, and say where it is."""
+    """Write the file of --output, and print its path."""
     from adaptive_eval.files import write_whole
 
     write_whole(path, text.encode("utf-8", "replace"), "Mend that, or give another --output")
     typer.echo(str(path))
 
 
-def tell_what_is_passed_over(run: Path) -> None:
-    """Say what of a run is damaged, and neither read nor missed by what the command does."""
+def print_damage_notes(run: Path) -> None:
+    """Note damage of a run that does not keep it from being read."""
     from adaptive_eval.record.lines import safe_line
-    from adaptive_eval.record.verified import passed_over
+    from adaptive_eval.record.verified import harmless_damage
 
-    for note in passed_over(run):
+    for note in harmless_damage(run):
         typer.echo(f"note: {safe_line(note)}", err=True)
 
 
-def _shown(error: AdaptiveEvalError) -> str:
-    """The message without anything that a terminal obeys, since parts of it may be a server's; whole words on one."""
+def _safe_message(error: AdaptiveEvalError) -> str:
+    """The message without control characters, as parts of it may come from a server; wrapped on a terminal."""
     from adaptive_eval.record.lines import safe_line
-    from adaptive_eval.show.text import wrapped
+    from adaptive_eval.show.text import wrap_lines
 
     told = "\n".join(safe_line(line, LONGEST_LINE) for line in f"error: {error}".split("\n"))
-    return wrapped(told, get_terminal_size().columns) if sys.stderr.isatty() else told
+    return wrap_lines(told, get_terminal_size().columns) if sys.stderr.isatty() else told

@@ -1,4 +1,4 @@
-"""`adaptive-eval simulate`: a model server to try things on, with faults on demand."""
+"""`adaptive-eval simulate`: serve simulated models to try things on, with faults on demand."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ from adaptive_eval.simulate.worlds import WORLDS, World, own_questions
 from scorio.categorical import SCHEMATA
 
 SHOWN = 80
-"""Characters of a prompt."""
+"""Characters shown of a prompt."""
 
 
 def simulate(
     world: Annotated[
         str,
-        typer.Argument(help=f"One of {', '.join(WORLDS)}; or a configuration, whose models and questions it plays."),
+        typer.Argument(help=f"One of {', '.join(WORLDS)}; or a configuration, whose models it simulates."),
     ] = "coins",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
-    seed: Annotated[int, typer.Option(help="The seed of the models: another one gives other answers.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8000,
+    seed: Annotated[int, typer.Option(help="Seed of the models: another one gives other answers.")] = 0,
     max_num_seqs: Annotated[
         int | None, typer.Option(min=1, help="Answers made at the same time; others wait, and /metrics says how many.")
     ] = None,
@@ -48,21 +48,21 @@ def simulate(
     """Serve simulated models, whose true scores are known, on this machine until Ctrl-C.
 
     It speaks the OpenAI chat, completions and models API, and takes batches as OpenAI, Anthropic and OpenRouter do.
-    A configuration with `questions: {world: ...}` and this address as `base_url` asks it. Of a configuration as WORLD
-    it plays the models on the questions, with scores of its own making. Faults are shares of the
-    requests (--fault server_error=0.1 --fault hang=0.02), numbers (--fault slow=3), or seconds since the start
-    (--fault down=20:10: away from second 20 to 30). Batches take --batch seconds=60, and shares of them or of their
-    requests go wrong (--batch expired=0.2 --batch errored=0.05).
+    A configuration with `questions: {world: ...}` and this address as `base_url` asks it. If WORLD is a configuration,
+    it simulates its models on its questions, with scores of its own making. Faults are shares of the requests
+    (--fault server_error=0.1 --fault hang=0.02), numbers (--fault slow=3), or seconds since the start (--fault
+    down=20:10: away from second 20 to 30). Batches take --batch seconds=60, and shares of them or of their requests
+    fail (--batch expired=0.2 --batch errored=0.05).
 
     A judge and a verifier are served too, under these names. They follow their rules and know what is right; --judge
-    right=0.9 --judge wrong=0.05 says how many right answers, and how many wrong ones, the judge calls right.
+    right=0.9 --judge wrong=0.05 sets the shares of right and of wrong answers that the judge calls right.
     """
     with reported():
         own = None
         if world in WORLDS:
             built = WORLDS[world]()
         elif Path(world).is_file():
-            built, own = _played(Path(world))
+            built, own = _world_from_config(Path(world))
         else:
             raise ConfigError(f"WORLD must be one of {', '.join(WORLDS)}, or a configuration, but got {world!r}")
         server = SimulatedServer(
@@ -82,16 +82,15 @@ def simulate(
         )
         try:
             asyncio.run(_serve(server, built, own))
-        except KeyboardInterrupt:  # how a server is meant to end
+        except KeyboardInterrupt:  # the normal end of a server
             typer.echo(", ".join(f"{count:,} {name}" for name, count in sorted(server.counts.items())) or "no requests")
         except OSError as error:
             raise ConfigError(f"port {port} cannot be used ({error.strerror}); give another --port") from error
 
 
-def _played(path: Path) -> tuple[World, OwnQuestions | None]:
-    """The models of a configuration by the names that servers know, and its questions with texts that are graded
-    right."""
-    # imported here: it takes a while, and a world needs none of it
+def _world_from_config(path: Path) -> tuple[World, OwnQuestions | None]:
+    """A world of a configuration's models, by the names that servers know, and its questions with right answers."""
+    # imported here: it takes a while, and other worlds do not need it
     from adaptive_eval.config.load import load_config
     from adaptive_eval.config.prepare import prepare
     from adaptive_eval.graders.by_benchmark import grader_of
@@ -109,7 +108,7 @@ def _played(path: Path) -> tuple[World, OwnQuestions | None]:
     for question in prepared.questions:
         grader = grader_of(prepared.config.grader, question)
         forms = grader.right_answers(question) or [rf"\boxed{{{question.answer}}}"]
-        if isinstance(grader, Regex):  # which of them has the pattern's form?
+        if isinstance(grader, Regex):  # find one that matches the pattern
             forms = [text for text in forms if grader.grade(text, question).signals["is_correct"]] or forms
         right[question.id] = forms[0]
     models = {model.model: model.sampling.max_tokens or inf for model in prepared.config.asked}
@@ -131,7 +130,7 @@ async def _serve(server: SimulatedServer, world: World, own: OwnQuestions | None
 
 
 def _true_scores(world: World) -> Iterator[str]:
-    """Under each schema, where the world has what they look at."""
+    """True scores under each schema, if the world has the signals for them."""
     if world.population is None:
         return
     yield "true scores under the schemata, with the percentiles of all answers:"

@@ -1,6 +1,6 @@
-"""`adaptive-eval study EXPERIMENT`: the experiments of the paper, each a seeded command.
+"""`adaptive-eval study EXPERIMENT`: repeat the experiments of the paper, each by a seeded command.
 
-What an experiment needs is imported when it is called, as the commands themselves are.
+The modules of an experiment are imported when it is called, like the commands themselves.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Seed = Annotated[int, typer.Option(min=0, help="The seed of the simulation: another one draws other samples.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the simulation: another one draws other samples.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Write tables (CSV), findings (JSON) and figures here.")]
 
 
@@ -31,15 +31,15 @@ Output = Annotated[Path | None, typer.Option("--output", help="Write tables (CSV
 def study() -> None:
     """Repeat an experiment of the Bayes@N paper: a table, and with --output its data and figures.
 
-    Each says what it has measured beside what is required or printed in the paper. The same seed gives the same
-    figures; --replicates makes it shorter or sharper.
+    Each compares what it has measured with what is required or printed in the paper. The same seed gives the same
+    figures; fewer --replicates are faster, more are more precise.
     """
 
 
-def _conduct(
+def _run_study(
     experiment: "Callable[[OnStudyProgress], Experiment]", output: Path | None, runs: Sequence[Path] = ()
 ) -> None:
-    """Do it with a progress bar, show what was found, and write it."""
+    """Run an experiment with a progress bar, then show and write its results."""
     with reported(*runs):
         from rich.console import Console
 
@@ -53,19 +53,19 @@ def _conduct(
                 typer.echo(str(path))
 
 
-def _sampled(
+def _run_sampling_study(
     study: "Callable[[StudyRequest, OnStudyProgress], Experiment]", replicates: int, seed: int, output: Path | None
 ) -> None:
-    """A study that draws something so many times."""
+    """Run an experiment that draws `replicates` samples."""
     from adaptive_eval.study.experiment import StudyRequest
 
-    _conduct(lambda on_progress: study(StudyRequest(replicates, seed), on_progress), output)
+    _run_study(lambda on_progress: study(StudyRequest(replicates, seed), on_progress), output)
 
 
 @app.command()
 def coins(
-    matrices: Annotated[int, typer.Option(min=2, help="How many independent matrices of results are drawn.")] = 1000,
-    bootstrapped: Annotated[int, typer.Option(min=2, help="How many of these the bootstrap resamples.")] = 40,
+    matrices: Annotated[int, typer.Option(min=2, help="Number of independent matrices of results.")] = 1000,
+    bootstrapped: Annotated[int, typer.Option(min=2, help="Number of these that the bootstrap resamples.")] = 40,
     replicates: Annotated[
         int, typer.Option(min=1, help="Bootstrap samples of all of these together, for each metric.")
     ] = 10_000,
@@ -75,45 +75,45 @@ def coins(
     """How fast Bayes@N and the Pass@k family find the order of eleven biased coins (section 2.7, Fig. 1)."""
     from adaptive_eval.study.coins import CoinsRequest, study_coins
 
-    _conduct(
+    _run_study(
         lambda on_progress: study_coins(CoinsRequest(matrices, bootstrapped, replicates, seed), on_progress), output
     )
 
 
 @app.command()
 def ranking(
-    replicates: Annotated[int, typer.Option(min=1, help="How many draws of results are ranked.")] = 10_000,
+    replicates: Annotated[int, typer.Option(min=1, help="Number of draws of results to rank.")] = 10_000,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
     """The coins ranked with and without uncertainty (section 2.9, Table 1)."""
     from adaptive_eval.study.ranking import study_ranking
 
-    _sampled(study_ranking, replicates, seed, output)
+    _run_sampling_study(study_ranking, replicates, seed, output)
 
 
 @app.command()
 def separation(
-    replicates: Annotated[int, typer.Option(min=1, help="How many pairs of result matrices are drawn.")] = 20_000,
+    replicates: Annotated[int, typer.Option(min=1, help="Number of pairs of result matrices.")] = 20_000,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
     """How many trials tell two near coins apart (section 2.9, Fig. 3)."""
     from adaptive_eval.study.separation import study_separation
 
-    _sampled(study_separation, replicates, seed, output)
+    _run_sampling_study(study_separation, replicates, seed, output)
 
 
 @app.command()
 def priors(
-    replicates: Annotated[int, typer.Option(min=1, help="How many times all models are updated.")] = 50_000,
+    replicates: Annotated[int, typer.Option(min=1, help="Number of times that all models are updated.")] = 50_000,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
     """What outcomes of an older model are worth as a prior for the newer one (section 2.8, Fig. 2)."""
     from adaptive_eval.study.priors import study_priors
 
-    _sampled(study_priors, replicates, seed, output)
+    _run_sampling_study(study_priors, replicates, seed, output)
 
 
 @app.command()
@@ -131,7 +131,7 @@ def convergence(
     from adaptive_eval.study.convergence import ConvergenceRequest, study_convergence
 
     request = ConvergenceRequest(data, replicates, trials, top, seed)
-    _conduct(lambda on_progress: study_convergence(request, on_progress), output, data)
+    _run_study(lambda on_progress: study_convergence(request, on_progress), output, data)
 
 
 @app.command()
@@ -145,4 +145,4 @@ def intervals(
     """How often credible, CLT and bootstrap intervals hold the true score (section 2.6)."""
     from adaptive_eval.study.intervals import IntervalsRequest, study_intervals
 
-    _conduct(lambda on_progress: study_intervals(IntervalsRequest(replicates, seed), on_progress), output)
+    _run_study(lambda on_progress: study_intervals(IntervalsRequest(replicates, seed), on_progress), output)

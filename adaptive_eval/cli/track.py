@@ -1,4 +1,4 @@
-"""`adaptive-eval track RUN`: a run in W&B or MLflow, while it goes on or afterwards."""
+"""`adaptive-eval track RUN`: log a run to W&B or MLflow, while it goes on or afterwards."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
-from adaptive_eval.show.track.follow import Tracker, alone, follow
+from adaptive_eval.show.track.follow import Tracker, exclusive_follower, follow
 from adaptive_eval.show.track.points import redact_password
 from adaptive_eval.store.address import require_directory
 from adaptive_eval.store.database import require_no_links
@@ -20,11 +20,11 @@ Text = str | None
 
 def track(
     run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
-    wandb: Annotated[bool, typer.Option("--wandb", help="Tell W&B of it.")] = False,
+    wandb: Annotated[bool, typer.Option("--wandb", help="Log it to W&B.")] = False,
     project: Annotated[Text, typer.Option(help="With --wandb; default: WANDB_PROJECT, or adaptive-eval.")] = None,
     entity: Annotated[Text, typer.Option(help="With --wandb: the team or user.")] = None,
-    group: Annotated[Text, typer.Option(help="With --wandb: runs of one group stand together.")] = None,
-    mlflow: Annotated[bool, typer.Option("--mlflow", help="Tell MLflow of it.")] = False,
+    group: Annotated[Text, typer.Option(help="With --wandb: the group of the run.")] = None,
+    mlflow: Annotated[bool, typer.Option("--mlflow", help="Log it to MLflow.")] = False,
     experiment: Annotated[
         Text, typer.Option(help="With --mlflow; default: MLFLOW_EXPERIMENT_NAME, or adaptive-eval.")
     ] = None,
@@ -32,8 +32,8 @@ def track(
 ) -> None:
     """Send RUN to W&B or MLflow, while it goes on or afterwards.
 
-    Scores, intervals, verdicts and spending over its looks, then ranking, report and figures. It follows a run that
-    goes on until it is over. A run that is known there already gets what it has not got yet.
+    It logs scores, intervals, verdicts and spending over the looks, then ranking, report and figures. A run in progress
+    is followed until it is over. A run that was tracked before gets what it lacks.
     """
     with reported(run):
         require_directory(run)
@@ -44,14 +44,14 @@ def track(
         feed = open_feed(run, PATIENCE_SECONDS, lambda: None)
         name = "wandb" if wandb else "mlflow"
         require_no_links(run)
-        with alone(run / "logs" / f"tracking-{name}.lock"):
+        with exclusive_follower(run / "logs" / f"tracking-{name}.lock"):
             feed.poll()
             try:
                 tracker = _tracker(wandb, (project, entity, group), (experiment, tracking_uri))
                 follow(feed, tracker, lambda where: typer.echo(safe_line(redact_password(where), 400)))
             except (ConfigError, StoreError):
                 raise
-            except Exception as error:  # what a tracker's library may raise is its own affair
+            except Exception as error:  # a tracker's library may raise anything
                 said = safe_line(redact_password(" ".join(str(error).split())), 300)
                 raise StoreError(f"{name}: {type(error).__name__}: {said}") from error
 

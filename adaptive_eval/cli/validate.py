@@ -1,4 +1,4 @@
-"""`adaptive-eval validate CONFIG`: is the configuration sound, and are the questions?"""
+"""`adaptive-eval validate CONFIG`: check the configuration and its questions."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,14 +38,14 @@ def validate(config: Config, overrides: Overrides = None) -> None:
     if keys.tried and keys.unknown is not None:
         typer.echo(f"warning: {keys.summary}")
     repeated = filter(None, [repeated_questions(prepared.questions)])
-    for warning in chain(repeated, first_round, why_uncoupled(prepared.config), _missing(prepared.config)):
+    for warning in chain(repeated, first_round, why_uncoupled(prepared.config), _missing_requirements(prepared.config)):
         typer.echo(f"warning: {safe_line(warning, LONGEST_LINE)}")
     if not in_vain:
         typer.echo(f"Next: {typed_command('run', config, overrides, '--dry-run')}")
 
 
-def _missing(config: RunConfig) -> Iterator[str]:
-    """Keys and programs that a run would need; not an error here, since the run may be on another machine."""
+def _missing_requirements(config: RunConfig) -> Iterator[str]:
+    """Missing keys and programs of a run; no errors here, since the run may be on another machine."""
     environment = read_environment(config.folder)
     for model in config.served:
         if (problem := model.missing_key(environment)) is not None:

@@ -1,4 +1,4 @@
-"""`adaptive-eval verify RUN`: say whether what is stored is what was written."""
+"""`adaptive-eval verify RUN`: check that a stored run is intact."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.verified import verify_run
 
-MOST_SHOWN = 50
+MAX_SHOWN = 50
 
 
 def verify(run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")]) -> None:
@@ -28,9 +28,9 @@ def verify(run: Annotated[Path, typer.Argument(help="The directory of a run.", m
         stored = f"{several(found.trials, 'trial')}, {several(found.looks, 'look')}{earlier}"
         typer.echo(f"{stored}, results, events, questions: intact{unless}")
         return
-    for damage in found.damages[:MOST_SHOWN]:
+    for damage in found.damages[:MAX_SHOWN]:
         typer.echo(f"damaged: {safe_line(damage)}", err=True)
-    if (more := len(found.damages) - MOST_SHOWN) > 0:
+    if (more := len(found.damages) - MAX_SHOWN) > 0:
         typer.echo(f"and {more:,} more", err=True)
     if found.mend is not None:
         typer.echo(f"to mend: {safe_line(found.mend)}", err=True)

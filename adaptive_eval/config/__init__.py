@@ -1,6 +1,6 @@
 """The configuration of a run.
 
-    load_config(path, overrides) -> RunConfig       # or ConfigError, with everything that is wrong, line by line
+    load_config(path, overrides) -> RunConfig       # or ConfigError, with every problem and its line
 
-It is imported by name, not from here: `config.load` reads files, `config.run` says what a run is told.
+Import from the modules: `config.load` reads files, `config.run` has the sections of a run.
 """

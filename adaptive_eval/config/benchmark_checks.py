@@ -1,4 +1,4 @@
-"""What must hold where a run has several benchmarks, and what is about a single one."""
+"""Checks of the configuration of a run with several benchmarks."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ Parts = tuple[BenchmarkPart, ...]
 
 
 def check_benchmark_names(benchmarks: Parts, questions: QuestionsConfig | None = None) -> Iterator[Problem]:
-    """Names differ, and questions of several benchmarks come from there."""
+    """Check that names differ, and that `questions.benchmarks` is not written by hand."""
     names = [one.name for one in benchmarks]
     for number, name in enumerate(names):
         if name in names[:number]:
@@ -29,7 +29,7 @@ def check_benchmark_names(benchmarks: Parts, questions: QuestionsConfig | None =
 def check_gates(
     benchmarks: Parts, objective: ObjectiveConfig, stopping: StoppingConfig, trials: TrialsConfig
 ) -> Iterator[Problem]:
-    """A benchmark has a gate of its own where there is one of all, whose error they share."""
+    """Check that benchmarks have gates only if the run has one, and settings support them."""
     rule = RULES.get(str(stopping.rule))
     for number, part in enumerate(benchmarks):
         path: KeyPath = ("benchmarks", number, "gate")
@@ -47,7 +47,7 @@ def check_gates(
 
 
 def check_templates(benchmarks: Parts, models: Models, questions: QuestionsConfig) -> Iterator[Problem]:
-    """Each template has fields of the questions that it is for."""
+    """Check that templates only name fields of the questions of their benchmark."""
     for number, part in enumerate(benchmarks):
         own = questions.benchmarks.get(part.name)
         known = (*QUESTION_FIELDS, *(() if own is None else own.fields.metadata))
@@ -57,7 +57,7 @@ def check_templates(benchmarks: Parts, models: Models, questions: QuestionsConfi
 
 
 def check_groups(report: ReportConfig, questions: QuestionsConfig, trials: TrialsConfig) -> Iterator[Problem]:
-    """Scores are broken down by fields that are kept, of questions that all have trials."""
+    """Check that scores are broken down only by kept fields, and not with drawn questions."""
     each = [own.fields.metadata for own in (questions.benchmarks.values() if questions.benchmarks else (questions,))]
     for name in report.by:
         if not any(name in fields for fields in each):
@@ -69,7 +69,7 @@ def check_groups(report: ReportConfig, questions: QuestionsConfig, trials: Trial
 
 
 def check_question_weights(benchmarks: Parts, trials: TrialsConfig, report: ReportConfig) -> Iterator[Problem]:
-    """Refuse what has no formula for questions of unequal weight."""
+    """Refuse settings without a formula for questions of unequal weight."""
     rule = "may not stand beside several benchmarks: it is about questions that weigh alike"
     given = ((("trials", "draw"), trials.draw is not None), (("report", "metrics"), bool(report.metrics)))
     for path, is_given in given if benchmarks else ():

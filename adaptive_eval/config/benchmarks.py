@@ -1,8 +1,8 @@
-"""Several benchmarks in a run: how they are written, and what their questions weigh.
+"""Several benchmarks in a run: their section, and the weights of their questions.
 
-In a file each entry of `benchmarks` has its questions, its grader and its prompt. Here questions and graders of all
-stand as one section each, by the names of the benchmarks, so that everybody else has one set of questions whose ids
-begin with these names, and one grader.
+In a file each entry of `benchmarks` has its own questions, grader and prompt. In `RunConfig` the questions and graders
+of all are one section each, by the names of the benchmarks, so that the rest of the program has one set of questions,
+whose ids begin with these names, and one grader.
 """
 
 import re
@@ -40,33 +40,33 @@ class BenchmarkPart(Section):
 
     @field_validator("name")
     @classmethod
-    def _begins_an_id(cls, name: str) -> str:
+    def _check_name(cls, name: str) -> str:
         if re.fullmatch(NAME, name) is None:
             raise refuse("must be made of letters, digits, dots, underscores and hyphens", "write it as aime-2024")
         return name
 
     def prompt_of(self, own: PromptConfig) -> PromptConfig:
-        """The prompt of a model for these questions."""
+        """The prompt for these questions and a model with the prompt `own`."""
         named = {key: getattr(self.prompt, key) for key in self.prompt.model_fields_set}
         return own.model_copy(update=named)
 
 
 class Weighing(NamedTuple):
-    """What each question is, where a run has several benchmarks."""
+    """Weight and benchmark of each question, in a run with several benchmarks."""
 
     question_weights: FloatArray
     benchmark_of: NDArray[np.int64]
-    """Its number."""
+    """The index of each question's benchmark."""
     gates: tuple[tuple[int, float], ...]
-    """Number and delta of each benchmark that has a gate of its own."""
+    """Index and delta of each benchmark with its own gate."""
 
     def reordered(self, order: NDArray[np.int64]) -> "Weighing":
-        """The same of the questions in this order."""
+        """The same for the questions in this order."""
         return Weighing(self.question_weights[order], self.benchmark_of[order], self.gates)
 
 
 def weigh_questions(benchmarks: Sequence[BenchmarkPart], questions: Sequence[str]) -> Weighing | None:
-    """The weights of questions, by their ids: that of their benchmark, shared alike; None for a single one."""
+    """Divide each benchmark's weight equally among its questions, given by id; None without several benchmarks."""
     if not benchmarks:
         return None
     numbers = {one.name: number for number, one in enumerate(benchmarks)}
@@ -79,7 +79,7 @@ def weigh_questions(benchmarks: Sequence[BenchmarkPart], questions: Sequence[str
 
 
 def prompt_for(model: PromptConfig, question: Question, benchmarks: Iterable[BenchmarkPart]) -> PromptConfig:
-    """How a question is put to a model that has this prompt."""
+    """The prompt for a question and a model with this prompt."""
     name = benchmark_named(question.id)
     part = next((one for one in benchmarks if one.name == name), None)
     return model if part is None else part.prompt_of(model)

@@ -1,6 +1,6 @@
-"""What must hold between sections. Each check names the sections it needs, and runs when those are valid by themselves.
+"""Checks between sections. Each check's parameters are the sections it needs, and it runs if these are valid.
 
-`names` are the names of the models as the file gives them, so that a mistake in one model does not hide another.
+`names` are the names of the models in the file, so that a mistake in one model does not hide another.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ from adaptive_eval.config.grading_checks import (
     check_rubric_signals,
 )
 from adaptive_eval.config.inspect_checks import check_inspect_benchmark, check_only_benchmark_asked
-from adaptive_eval.config.listed_models import Models, asked_models, valid_models
+from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
 from adaptive_eval.config.opponent import (
     opponent_objective_problems,
     opponent_prior_problems,
@@ -43,6 +43,7 @@ from adaptive_eval.config.opponent import (
 )
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import PriorEvidenceConfig
+from adaptive_eval.config.ways import useless_key_problems
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -55,7 +56,7 @@ Names = tuple[str, ...]
 
 
 def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
-    """Every rule between sections that is broken, among the sections that are given."""
+    """Run all checks whose required sections are given."""
     for check in CHECKS:
         parameters = signature(check).parameters
         needed = {name for name, one in parameters.items() if one.default is Parameter.empty}
@@ -63,8 +64,8 @@ def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
             yield from check(**{name: sections[name] for name in parameters if name in sections})
 
 
-def _some_models_are_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:
-    recorded = [model for _, model in valid_models(models) if model.recorded is not None]
+def _check_some_model_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:
+    recorded = list(recorded_models(models))
     if models and len(recorded) == len(models):
         mend = "add the model that is new; to see what earlier runs have found use `adaptive-eval report`"
         yield Problem(("models",), "must have one that is asked: all of them are recorded", mend)
@@ -73,32 +74,24 @@ def _some_models_are_asked(objective: ObjectiveConfig, models: Models) -> Iterat
         yield Problem(("objective", "kind"), rule, "give models `recorded: RUN`, or use the objective ranking")
 
 
-def _recorded_models_have_no_servers(models: Models) -> Iterator[Problem]:
-    for number, model in valid_models(models):
-        for key in ("launch", "simulate", "batch") if model.recorded is not None else ():
-            if getattr(model, key):
-                rule = "is of no use to a recorded model, which is never asked"
-                yield Problem(("models", number, key), rule, f"remove {key}, or recorded")
-
-
-def _enough_models(objective: ObjectiveConfig, names: Names, grader: GraderOptions | None = None) -> Iterator[Problem]:
-    """A replay has no grader, and no opponent that is not ranked."""
+def _require_models(objective: ObjectiveConfig, names: Names, grader: GraderOptions | None = None) -> Iterator[Problem]:
+    """Check the number of models; a replay has no grader, so that all its models are ranked."""
     names = names if grader is None else ranked_names(names, grader)
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is not None and len(names) < entry.least_models:
         yield Problem(
             ("models",), f"must be two or more for the objective {entry.name}", "add another", str(len(names))
         )
-    for option, value in _given(objective, OBJECTIVES, objective.kind, "models"):
+    for option, value in _given_options(objective, OBJECTIVES, objective.kind, "models"):
         if value >= len(names):
             rule = f"must be below the number of models, which is {len(names)}"
             yield Problem(("objective", option.name), rule, "for all of them, use the objective ranking", str(value))
 
 
-def _given(
+def _given_options(
     section: Section, entries: Mapping[str, Entry[Any]], chosen: object, *types: str
 ) -> Iterator[tuple[Option, Any]]:
-    """The options of these types that a built-in was given."""
+    """The given options of a built-in that have one of these types."""
     entry = entries.get(str(chosen))
     for option in () if entry is None else entry.options:
         value = getattr(section, option.name)
@@ -106,9 +99,9 @@ def _given(
             yield option, value
 
 
-def _objective_names_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
+def _check_objective_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
     named: list[tuple[KeyPath, str]] = []
-    for option, value in _given(objective, OBJECTIVES, objective.kind, "model", "pairs"):
+    for option, value in _given_options(objective, OBJECTIVES, objective.kind, "model", "pairs"):
         path: KeyPath = ("objective", option.name)
         if option.type == "model":
             named.append((path, value))
@@ -121,7 +114,7 @@ def _objective_names_models(objective: ObjectiveConfig, names: Names) -> Iterato
             yield Problem(path, "must be the name of a model", mend, shown_value(name))
 
 
-def _rules_fit_objective(
+def _check_rules_fit_objective(
     objective: ObjectiveConfig, stopping: StoppingConfig, trials: TrialsConfig
 ) -> Iterator[Problem]:
     asked = OBJECTIVES.get(str(objective.kind))
@@ -143,15 +136,15 @@ def _objectives(names: Sequence[str]) -> str:
     return f"objective{'s' if len(names) > 1 else ''} {' and '.join(names)}"
 
 
-def _options_are_for_built_ins(objective: ObjectiveConfig) -> Iterator[Problem]:
+def _check_plug_in_options(objective: ObjectiveConfig) -> Iterator[Problem]:
     for owner in OBJECTIVES.values() if str(objective.kind) not in OBJECTIVES else ():
-        for option, _ in _given(objective, OBJECTIVES, owner.name, *get_args(OptionType)):
+        for option, _ in _given_options(objective, OBJECTIVES, owner.name, *get_args(OptionType)):
             rule = f"is an option of {owner.name}, not of a plug-in"
             mend = f"write kind: {{use: {objective.kind}, options: {{{option.name}: ...}}}}"
             yield Problem(("objective", option.name), rule, mend)
 
 
-def _values_lie_on_the_scale(
+def _check_values_on_scale(
     objective: ObjectiveConfig, stopping: StoppingConfig, rubric: RubricConfig
 ) -> Iterator[Problem]:
     weights = open_rubric(rubric).weights
@@ -159,19 +152,19 @@ def _values_lie_on_the_scale(
     widths: dict[KeyPath, float] = {("stopping", "delta"): stopping.delta}
     widths |= {
         ("objective", option.name): value
-        for option, value in _given(objective, OBJECTIVES, objective.kind, "difference")
+        for option, value in _given_options(objective, OBJECTIVES, objective.kind, "difference")
     }
     for path, width in widths.items():
         if width >= high - low:
             rule = f"must be a difference of scores, which run from {low:g} to {high:g}"
             yield Problem(path, rule, "for two points in a hundred write 0.02 or 2%", f"{width:g}")
-    for option, value in _given(objective, OBJECTIVES, objective.kind, "score"):
+    for option, value in _given_options(objective, OBJECTIVES, objective.kind, "score"):
         if not low <= value <= high:
             rule = f"must be a score, from {low:g} to {high:g}"
             yield Problem(("objective", option.name), rule, "for 60 in a hundred write 0.6 or 60%", f"{value:g}")
 
 
-def _templates_name_fields(questions: QuestionsConfig, prompt: PromptConfig, models: Models) -> Iterator[Problem]:
+def _check_template_fields(questions: QuestionsConfig, prompt: PromptConfig, models: Models) -> Iterator[Problem]:
     if questions.benchmarks:  # each has fields of its own
         return
     known = (*QUESTION_FIELDS, *questions.fields.metadata)
@@ -183,7 +176,7 @@ def _templates_name_fields(questions: QuestionsConfig, prompt: PromptConfig, mod
             yield Problem(path, "has a name in braces that is no field", problem)
 
 
-def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Problem]:
+def _check_budget_countable(budget: BudgetConfig, models: Models) -> Iterator[Problem]:
     needs = (("usd", budget.usd, "price"), ("gpu_hours", budget.gpu_hours, "gpus"))
     for cap, limit, key in needs:
         without = [model for _, model in asked_models(models) if getattr(model, key) is None]
@@ -197,8 +190,8 @@ def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Pro
             yield Problem(("budget", cap), rule, f"{some}, or remove budget.{cap}")
 
 
-def _prior_is_used(prior_evidence: PriorEvidenceConfig | None, trials: TrialsConfig) -> Iterator[Problem]:
-    """Of R0 no question has more than the first look has of its own."""
+def _check_prior_depth(prior_evidence: PriorEvidenceConfig | None, trials: TrialsConfig) -> Iterator[Problem]:
+    """Check that a question takes no more outcomes of R0 than the first look has of its own."""
     depth = None if prior_evidence is None else prior_evidence.depth
     if depth is not None and depth > trials.min:
         rule = (
@@ -208,7 +201,7 @@ def _prior_is_used(prior_evidence: PriorEvidenceConfig | None, trials: TrialsCon
         yield Problem(("prior_evidence", "depth"), rule, mend, got=str(depth))
 
 
-def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator[Problem]:
+def _check_simulation(questions: QuestionsConfig, models: Models) -> Iterator[Problem]:
     world = _world_models(questions)
     for number, model in asked_models(models):
         path: KeyPath = ("models", number, "simulate")
@@ -223,14 +216,7 @@ def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator
             yield Problem(path, "must be true: a world's questions mean nothing to a real model", mend)
 
 
-def _check_own_servers(models: Models) -> Iterator[Problem]:
-    for number, model in asked_models(models):
-        if model.launch is not None and model.simulate:
-            rule, mend = "is not for a model that the simulator serves", "remove it, or simulate"
-            yield Problem(("models", number, "launch"), rule, mend)
-
-
-def _world_is_known(questions: QuestionsConfig) -> Iterator[Problem]:
+def _check_world(questions: QuestionsConfig) -> Iterator[Problem]:
     from adaptive_eval.simulate.worlds import WORLDS
 
     if questions.world is not None and questions.world not in WORLDS:
@@ -248,24 +234,23 @@ def _world_models(questions: QuestionsConfig) -> tuple[str, ...] | None:
 
 
 CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
-    _some_models_are_asked,
+    _check_some_model_asked,
     check_metrics_binary,
-    _recorded_models_have_no_servers,
+    useless_key_problems,
     check_recorded_outcomes,
-    _enough_models,
-    _objective_names_models,
-    _rules_fit_objective,
-    _options_are_for_built_ins,
-    _values_lie_on_the_scale,
-    _templates_name_fields,
+    _require_models,
+    _check_objective_models,
+    _check_rules_fit_objective,
+    _check_plug_in_options,
+    _check_values_on_scale,
+    _check_template_fields,
     check_rubric_signals,
-    _budget_can_be_counted,
+    _check_budget_countable,
     check_asked_grader_cost,
     check_judge_inputs,
     check_prior_categories,
-    _prior_is_used,
-    _simulation_is_whole,
-    _check_own_servers,
+    _check_prior_depth,
+    _check_simulation,
     check_inspect_benchmark,
     check_only_benchmark_asked,
     check_benchmark_names,
@@ -273,7 +258,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     check_templates,
     check_question_weights,
     check_groups,
-    _world_is_known,
+    _check_world,
     coupled_problems,
     check_answer_keys_given,
     drawn_problems,

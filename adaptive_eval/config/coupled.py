@@ -1,37 +1,38 @@
-"""What `trials.seeds: coupled` goes with, and what can be known before a run of why it may couple nothing: vocabularies
-and samplers are not."""
+"""Checks of `trials.seeds: coupled`, and reasons known before a run why it may couple nothing.
+
+Vocabularies and samplers of the servers are not known then.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig, TrialsConfig
-from adaptive_eval.config.listed_models import Models, valid_models
+from adaptive_eval.config.listed_models import Models, recorded_models
 from adaptive_eval.config.problems import Problem
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig, RunConfig
 
 COUPLED_OBJECTIVES = ("baseline", "pairs")
-"""Objectives whose comparisons are fixed beforehand: in a ranking models stop at different times, and share few
-trials."""
+"""Objectives with fixed comparisons: in a ranking models stop at different times, and share few trials."""
 DRAWN_BY = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "reasoning_effort")
-"""Settings of `sampling` that change what a random number draws."""
+"""Settings of `sampling` that change which token a random number selects."""
 WITHOUT_SEEDS = "anthropic"
-"""A batch service that takes no seeds."""
+"""A batch service without seeds."""
 
 
 def why_uncoupled(config: RunConfig) -> Iterator[str]:
-    """A sentence for each comparison whose models will hardly draw alike."""
+    """A sentence for each comparison whose models are unlikely to be coupled."""
     if config.trials.seeds != "coupled":
         return
     models = {model.name: model for model in config.models}
-    for one, other in _compared(config.objective.options, list(models)):
-        if why := _why(models[one], models[other]):
+    for one, other in _compared_pairs(config.objective.options, list(models)):
+        if why := _obstacle(models[one], models[other]):
             yield (
                 f"{one} and {other} share their seeds, but {why}: they will hardly go together, and are then compared "
                 "as independent models"
             )
 
 
-def _compared(options: Mapping[str, object], names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The pairs of the objectives baseline and pairs."""
+def _compared_pairs(options: Mapping[str, object], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The pairs that the objectives baseline and pairs compare."""
     baseline, pairs = options.get("baseline"), options.get("pairs")
     if isinstance(baseline, str):
         yield from ((name, baseline) for name in names if name != baseline)
@@ -39,8 +40,8 @@ def _compared(options: Mapping[str, object], names: Sequence[str]) -> Iterator[t
         yield from pairs
 
 
-def _why(one: ModelConfig, other: ModelConfig) -> str:
-    """Obstacles to it; none if none is known."""
+def _obstacle(one: ModelConfig, other: ModelConfig) -> str:
+    """Why two models are unlikely to be coupled; empty if no reason is known."""
     for model in (one, other):
         if model.batch is not None and model.batch.kind == WITHOUT_SEEDS:
             return f"the batch service of {model.name} takes none"
@@ -56,7 +57,7 @@ def coupled_problems(
     models: Models = (),
     prior_evidence: PriorEvidenceConfig | None = None,
 ) -> Iterator[Problem]:
-    """Comparisons are fixed beforehand, both models have trials with seeds, and variances are of differences."""
+    """Check that comparisons are fixed, both models have trials with seeds, and variances suit differences."""
     if trials.seeds != "coupled":
         return
     mend = "remove it, or `trials.seeds`"
@@ -72,6 +73,5 @@ def coupled_problems(
     )
     if prior_evidence is not None:
         yield Problem(("prior_evidence",), rule, mend)
-    for number, model in valid_models(models):
-        if model.recorded is not None:
-            yield Problem(("models", number, "recorded"), rule, mend)
+    for number, _ in recorded_models(models):
+        yield Problem(("models", number, "recorded"), rule, mend)

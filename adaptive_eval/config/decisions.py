@@ -1,4 +1,4 @@
-"""The sections that say what is to be decided, how surely, by which trials, and at what cost."""
+"""The sections that determine decisions: objective, stopping, trials and budget."""
 
 import re
 from collections.abc import Mapping
@@ -48,11 +48,11 @@ OPTION_TYPES: Mapping[OptionType, Any] = {
     "model": str,
     "pairs": Annotated[tuple[tuple[str, str], ...], Field(min_length=1), AfterValidator(_check_pairs)],
 }
-"""How the options of built-ins are read."""
+"""Python types of the options of built-ins."""
 
 
-def _named(entries: Entries, what: str, sections: Mapping[str, type[PlugIn]] | None = None) -> Any:
-    """The type of a key that names a built-in or a plug-in; `sections` are for built-ins with options of their own."""
+def _built_in_or_plug_in(entries: Entries, what: str, sections: Mapping[str, type[PlugIn]] | None = None) -> Any:
+    """The type of a key that names a built-in or a plug-in; `sections` are for built-ins with their own options."""
     sections = sections or {}
 
     def known(name: str) -> str:
@@ -79,7 +79,7 @@ def _named(entries: Entries, what: str, sections: Mapping[str, type[PlugIn]] | N
 
 
 def _rule_section(entry: Entry[Any], first: bool) -> type[PlugIn]:
-    """The section of a built-in rule: its name under `use`, and its options."""
+    """Create the section of a built-in rule, with its name under `use` and its options."""
     title = entry.name.title().replace("_", "")
     fields: dict[str, Any] = {
         option.name: (OPTION_TYPES[option.type] | None, Field(None, description=option.says))
@@ -99,11 +99,11 @@ YOUR_OWN = (
 )
 
 
-def _with_options(section: type[Section]) -> Any:
-    """The section of the objective with a key for each option of a built-in one."""
+def _add_option_keys(section: type[Section]) -> Any:
+    """Extend the section of the objective by a key for each option of a built-in one."""
     options = {option.name: option for entry in OBJECTIVES.values() for option in entry.options}
 
-    def goes_with_the_choice(given: object, info: ValidationInfo) -> object:
+    def check_fits_kind(given: object, info: ValidationInfo) -> object:
         chosen, option = info.data.get("kind"), options[str(info.field_name)]
         entry = OBJECTIVES.get(chosen) if isinstance(chosen, str) else None
         if entry is None:
@@ -117,7 +117,7 @@ def _with_options(section: type[Section]) -> Any:
 
     fields: dict[str, Any] = {
         name: (
-            Annotated[OPTION_TYPES[option.type] | None, AfterValidator(goes_with_the_choice)],
+            Annotated[OPTION_TYPES[option.type] | None, AfterValidator(check_fits_kind)],
             Field(None, description=option.says, validate_default=True),
         )
         for name, option in options.items()
@@ -127,7 +127,7 @@ def _with_options(section: type[Section]) -> Any:
 
 
 def _given_options(chosen: "str | PlugIn") -> dict[str, Any]:
-    """The options of a rule or policy that stand in the file."""
+    """The options of a rule or policy that the file sets."""
     given = dict(chosen.options) if isinstance(chosen, PlugIn) else {}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -138,9 +138,9 @@ if TYPE_CHECKING:
     PolicyName = str | PlugIn
 else:
     RULE_SECTIONS = {name: _rule_section(one, one is OPTIMAL) for name, one in (RULES | RETIRED).items()}
-    ObjectiveName = _named(OBJECTIVES, "an objective")
-    RuleName = _named(RULES, "a rule", RULE_SECTIONS)
-    PolicyName = _named(POLICIES, "a policy")
+    ObjectiveName = _built_in_or_plug_in(OBJECTIVES, "an objective")
+    RuleName = _built_in_or_plug_in(RULES, "a rule", RULE_SECTIONS)
+    PolicyName = _built_in_or_plug_in(POLICIES, "a policy")
 
 
 class _ObjectiveConfig(Section):
@@ -153,7 +153,7 @@ class _ObjectiveConfig(Section):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the objective that stand in the file."""
+        """The options of the objective that the file sets."""
         if isinstance(self.kind, PlugIn):
             return dict(self.kind.options)
         known = OBJECTIVES[self.kind].options if self.kind in OBJECTIVES else ()
@@ -162,12 +162,12 @@ class _ObjectiveConfig(Section):
 
     @property
     def gated_by(self) -> str | None:
-        """The baseline that no model may be worse than."""
+        """The baseline of the gate; None without a gate."""
         return str(self.options["baseline"]) if self.gate else None
 
     @field_validator("gate")
     @classmethod
-    def _a_gate_has_a_baseline(cls, gate: bool, info: ValidationInfo) -> bool:
+    def _check_gate(cls, gate: bool, info: ValidationInfo) -> bool:
         if gate and info.data.get("kind", "baseline") != "baseline":
             raise refuse("is only for the objective baseline", "remove it, or change objective.kind")
         return gate
@@ -193,12 +193,12 @@ class StoppingConfig(Section):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the rule that stand in the file."""
+        """The options of the rule that the file sets."""
         return _given_options(self.rule)
 
     @field_validator("confidence")
     @classmethod
-    def _more_than_a_guess(cls, confidence: float, info: ValidationInfo) -> float:
+    def _check_confidence(cls, confidence: float, info: ValidationInfo) -> float:
         if not 0.5 < confidence < 1.0:
             raise refuse("must lie between 0.5 and 1", "for 95 in a hundred write 0.95 or 95%")
         rule = RULES.get(str(info.data.get("rule")))
@@ -208,7 +208,7 @@ class StoppingConfig(Section):
 
     @field_validator("familywise")
     @classmethod
-    def _can_be_corrected(cls, familywise: str, info: ValidationInfo) -> str:
+    def _check_correctable(cls, familywise: str, info: ValidationInfo) -> str:
         rule = info.data.get("rule", "optimal")
         if familywise == "holm" and isinstance(rule, str) and rule in RULES and not RULES[rule].correctable:
             able = " or ".join(entry.name for entry in RULES.values() if entry.correctable)
@@ -224,21 +224,21 @@ class StoppingConfig(Section):
         return prior
 
 
-if TYPE_CHECKING:  # a type checker cannot know the keys that the registry adds: they are read through `options`
+if TYPE_CHECKING:  # type checkers do not know the keys that the registry adds; code reads them through `options`
     ObjectiveConfig = _ObjectiveConfig
 else:
-    ObjectiveConfig = _with_options(_ObjectiveConfig)
+    ObjectiveConfig = _add_option_keys(_ObjectiveConfig)
 
 
 MOST_TRIALS = 1_000_000_000
-"""Of a question: more than anybody asks, and no more than numbers of the decisions can hold for all questions."""
+"""Largest `trials.max`: more than anybody asks, and small enough for the integers of the decisions."""
 
 
 LEAST_TRIALS = 4
 
 
 def least_trials(most: int) -> int:
-    """Trials a question before the first look by default, by the most there may be (benchmarks/allocation.md)."""
+    """Default of `trials.min` for a given `trials.max` (benchmarks/allocation.md)."""
     return min(LEAST_TRIALS, -(-3 * most // 10))
 
 
@@ -270,13 +270,13 @@ class TrialsConfig(Section):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the policy that stand in the file."""
+        """The options of the policy that the file sets."""
         return _given_options(self.policy)
 
     @model_validator(mode="wrap")
     @classmethod
-    def _least_by_most(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        """Give `min` its default, which goes by `max`, and let it count as not given."""
+    def _default_min(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Set the default of `min`, which depends on `max`, without marking it as set."""
         most = given.get("max") if isinstance(given, dict) and "min" not in given else None
         if not isinstance(most, int) or most < 1:
             return validate(given)
@@ -286,7 +286,7 @@ class TrialsConfig(Section):
 
     @field_validator("max")
     @classmethod
-    def _at_least_min(cls, most: int, info: ValidationInfo) -> int:
+    def _check_max(cls, most: int, info: ValidationInfo) -> int:
         if most < info.data.get("min", 1):
             raise refuse(f"must be at least trials.min, which is {info.data['min']}", "raise it, or lower trials.min")
         return most
@@ -319,10 +319,10 @@ BUILT_IN = OBJECTIVES.keys() | RULES.keys() | POLICIES.keys()
 
 
 class Decisions(Section):
-    """Everything that decides, besides the outcomes: what a replay is told, and a run among other things."""
+    """All settings that determine decisions; the whole configuration of a replay, and a part of that of a run."""
 
     folder: Path = Path()
-    """Where relative paths and plug-ins are looked for: the folder of the file."""
+    """Where relative paths and plug-ins are searched: the folder of the file."""
     rubric: RubricConfig = RubricConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     stopping: StoppingConfig = StoppingConfig()
@@ -331,7 +331,7 @@ class Decisions(Section):
 
     @property
     def chosen(self) -> dict[str, str | PlugIn]:
-        """The choices that decide: by the key that names each, the name of a built-in, or a plug-in."""
+        """Names of built-ins or plug-ins for the decisions, by key."""
         return {
             "objective.kind": self.objective.kind,
             "stopping.rule": self.stopping.rule,
@@ -340,9 +340,9 @@ class Decisions(Section):
 
     @property
     def plug_ins(self) -> dict[str, str]:
-        """Plug-ins that decide: by the key that names each, `package.module:attribute`; or a retired rule."""
+        """Names of plug-ins (`package.module:attribute`) and retired rules for the decisions, by key."""
         return {key: str(name) for key, name in self.chosen.items() if str(name) not in BUILT_IN}
 
     def stated(self) -> dict[str, object]:
-        """The sections that results.json repeats, so that it says by itself what its verdicts mean."""
+        """The sections repeated in results.json, so that its verdicts can be understood without the configuration."""
         return self.model_dump(mode="json", include={"objective", "stopping", "trials", "budget"})

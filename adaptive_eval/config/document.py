@@ -1,11 +1,11 @@
-"""A YAML file as plain values, with the line of every value, and with variables filled in.
+"""Reads YAML files to plain values, with the line of every value, and fills in environment variables.
 
 Scalars follow YAML 1.2: `no`, `on` and `12:30` are texts, `1e-3` is a number, a date is a text. Duplicate keys, tags,
-anchors that contain themselves and numbers that are not finite are problems, whatever YAML itself lets slip.
+anchors that contain themselves and numbers that are not finite are problems.
 
-`${VAR}` and `${VAR:-default}` come from the environment and from `.env` files. Values are filled in after the YAML was
-parsed, one scalar at a time, so what a variable holds can never add a key or a line. `$${VAR}` writes `${VAR}`; a
-dollar before anything but `{NAME` is text.
+`${VAR}` and `${VAR:-default}` come from the environment and from `.env` files. They are filled in after parsing, scalar
+by scalar, so that a variable cannot add a key or a line. `$${VAR}` writes `${VAR}`; a dollar sign before anything but
+`{NAME` is text.
 """
 
 import math
@@ -25,24 +25,24 @@ VARIABLE = re.compile(r"(?P<escaped>\$)?\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<defau
 
 
 class ExpandedText(NamedTuple):
-    """A text with its variables filled in."""
+    """A text after its variables were filled in."""
 
     text: str
     used: tuple[str, ...]
     """The variables that were looked up."""
     missing: tuple[str, ...]
-    """Variables that have no value and no default."""
+    """Variables without value and default."""
 
 
 def read_environment(folder: Path) -> Mapping[str, str]:
-    """The environment; what it does not set, `.env` in the current directory does, and then `.env` in `folder`."""
+    """The environment, completed by `.env` in the current directory and then by `.env` in `folder`."""
     files = [Path(".env"), folder / ".env"]
     found = [{name: value for name, value in dotenv_values(file).items() if value is not None} for file in files]
     return {**found[1], **found[0], **os.environ}
 
 
 def expand(text: str, environment: Mapping[str, str]) -> ExpandedText:
-    """Fill in the variables of one scalar; `${VAR:-default}` also takes the default where VAR is empty."""
+    """Fill in the variables of a scalar; `${VAR:-default}` takes the default also if VAR is empty."""
     used: list[str] = []
     missing: list[str] = []
 
@@ -68,9 +68,9 @@ AFTER_A_MISSING_COLON = (
 )
 
 MAX_NODES = 100_000
-"""More values than this come from anchors that multiply each other."""
+"""Limit on the number of values, which only nested anchors exceed."""
 MAX_DIGITS = 1000
-"""Longer numbers are texts: no setting is one."""
+"""Longer numbers are read as text; no setting is that long."""
 
 HALF_PAIR = re.compile("[\ud800-\udfff]")
 
@@ -79,7 +79,7 @@ MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes; its resolvers are those of YAML 1.2, with underscores in numbers as in Python."""
+    """Composes nodes by YAML 1.2, with underscores in numbers as in Python."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
@@ -96,33 +96,33 @@ for _tag, _pattern, _first in (
 
 @dataclass
 class Document:
-    """The values of a configuration, and where each of them stands."""
+    """The values of a configuration with their places, and the problems found so far."""
 
     tree: dict[str, Any] = field(default_factory=dict)
     places: dict[KeyPath, str] = field(default_factory=dict)
     origins: dict[KeyPath, KeyPath] = field(default_factory=dict)
-    """Values that were copied from elsewhere: a problem with one of them is a problem there."""
+    """By path of a copied value, the path of the original, where its problems are reported."""
     raw: dict[KeyPath, str] = field(default_factory=dict)
-    """What stood in the file where variables were filled in."""
+    """The original texts of values with variables."""
     variables: dict[KeyPath, tuple[str, ...]] = field(default_factory=dict)
-    """The variables that were filled in."""
+    """The names of the variables in values."""
     problems: list[Problem] = field(default_factory=list)
 
     def refuse(
         self, path: KeyPath, rule: str, mend: str = "", got: str | None = None, place: str | None = None
     ) -> None:
-        """Note a problem with the value at `path`, in its line or at another `place`."""
+        """Record a problem with the value at `path`, in its line or at another `place`."""
         self.problems.append(Problem(path, rule, mend, got, self.place(path) if place is None else place))
 
     def origin(self, path: KeyPath) -> KeyPath:
-        """The place where the value at `path` really stands."""
+        """The path from which the value at `path` was copied, or `path` itself."""
         for cut in range(len(path), 0, -1):
             if path[:cut] in self.origins:
                 return self.origin(self.origins[path[:cut]] + path[cut:])
         return path
 
     def place(self, path: KeyPath) -> str:
-        """The line of a value, or of the nearest thing around it that has one."""
+        """The line of a value, or of the closest enclosing value with a known line."""
         path = self.origin(path)
         for cut in range(len(path), -1, -1):
             if path[:cut] in self.places:
@@ -130,11 +130,11 @@ class Document:
         return "line 1"
 
     def got(self, path: KeyPath) -> str:
-        """The value there, as a message may show it: never the value of a variable."""
+        """The value as messages show it, without values of variables."""
         return repr(self.raw[self.origin(path)]) if self.origin(path) in self.raw else shown_value(self.value(path))
 
     def value(self, path: KeyPath) -> Any:
-        """The value at `path`; None where there is none."""
+        """The value at `path`; None if there is none."""
         value: Any = self.tree
         for part in path:
             try:
@@ -144,19 +144,19 @@ class Document:
         return value
 
     def has(self, path: KeyPath) -> bool:
-        """Whether there is a value at `path`, if only null."""
+        """Whether there is a value at `path`, even null."""
         parent = self.value(path[:-1])
         return isinstance(parent, list) or (isinstance(parent, dict) and path[-1] in parent)
 
     def forget(self, path: KeyPath) -> None:
-        """Drop what is known of the value at `path`, which is about to be replaced."""
+        """Forget places and variables of the value at `path`, before it is replaced."""
         for known in (self.places, self.origins, self.raw, self.variables):
             for old in [key for key in known if key[: len(path)] == path]:
                 del known[old]
 
 
 def read_document(text: str, environment: Mapping[str, str]) -> Document:
-    """The values of a YAML text."""
+    """Parse the text of a configuration file."""
     document = Document()
     value = add_yaml(document, text, (), environment, None)
     if isinstance(value, dict):
@@ -167,7 +167,7 @@ def read_document(text: str, environment: Mapping[str, str]) -> Document:
 
 
 def add_yaml(document: Document, text: str, path: KeyPath, environment: Mapping[str, str], place: str | None) -> Any:
-    """The value of a YAML text; where its parts stand goes into the document, under `path`, as does what is wrong."""
+    """Parse a YAML text and return its value; places and problems are added to the document under `path`."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -175,7 +175,7 @@ def add_yaml(document: Document, text: str, path: KeyPath, environment: Mapping[
     except yaml.MarkedYAMLError as error:
         line = f"line {_line_of(error, text)}"
         mend = "" if place is None else "put a text with such characters into quotes of its own: key='\"text\"'"
-        rule = f"is not YAML: {_in_plain_words(error, text)}"
+        rule = f"is not YAML: {_clear_message(error, text)}"
         document.refuse(path, rule, mend, place=place or line)
     except yaml.reader.ReaderError as error:
         line = f"line {text.count(chr(10), 0, error.position) + 1}"
@@ -188,13 +188,13 @@ def add_yaml(document: Document, text: str, path: KeyPath, environment: Mapping[
 
 
 def yaml_value(text: str) -> Any:
-    """The value of a text without quotes: itself, or a number, true, false or nothing."""
+    """The value of an unquoted YAML scalar: a text, number, boolean or None."""
     loader = _Loader(text)
     tag = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return {BOOL: text.lower() == "true", NULL: None}.get(tag, text) if tag not in (INT, FLOAT) else float(text)
 
 
-IN_PLAIN_WORDS = {
+CLEAR_MESSAGES = {
     "mapping values are not allowed here": (
         "a key may not begin here: indent it as the key before it, or put a text that holds a colon into quotes"
     ),
@@ -203,11 +203,11 @@ IN_PLAIN_WORDS = {
     "expected ',' or ']'": "a [ before has no ], or a comma is missing",
     "found unexpected end of stream": "a quote before has no end",
 }
-"""By the beginning of what YAML says."""
+"""Clearer messages by the beginning of the parser's message."""
 
 
-def _in_plain_words(error: yaml.MarkedYAMLError, text: str) -> str:
-    """The problem as somebody reads it who has never written a parser."""
+def _clear_message(error: yaml.MarkedYAMLError, text: str) -> str:
+    """A clear message for an error of the YAML parser."""
     said, here, begun = error.problem or error.context or "", error.problem_mark, error.context_mark
     if said.startswith("expected <block end>") and here is not None and begun is not None:
         if text.split("\n")[here.line][: here.column].strip(" -"):
@@ -218,11 +218,11 @@ def _in_plain_words(error: yaml.MarkedYAMLError, text: str) -> str:
             f"it is indented by {here.column}, and what begins in line {begun.line + 1} by {begun.column}: give the "
             "entries of one section one indentation, and what belongs to an entry a larger one"
         )
-    return next((plain for begins, plain in IN_PLAIN_WORDS.items() if said.startswith(begins)), said)
+    return next((plain for begins, plain in CLEAR_MESSAGES.items() if said.startswith(begins)), said)
 
 
 def _line_of(error: yaml.MarkedYAMLError, text: str) -> int:
-    """The line to mend: a colon that is missing is noticed in a line after it, where the next one stands."""
+    """The line to correct: the parser reports a missing colon only at the next one."""
     mark = error.problem_mark or error.context_mark
     if error.context == "while scanning a simple key" and error.context_mark is not None:
         mark = error.context_mark
@@ -232,13 +232,13 @@ def _line_of(error: yaml.MarkedYAMLError, text: str) -> int:
         codes = [COMMENT.sub("", line).rstrip() for line in text.split("\n")[: mark.line + 1]]
         here = codes.pop()
         before = max((number for number, code in enumerate(codes) if code), default=mark.line)
-        if before < mark.line and not COLON.search(codes[before]) and _leads_to(codes[before], here):
+        if before < mark.line and not COLON.search(codes[before]) and _may_contain(codes[before], here):
             return before + 1
     return int(mark.line) + 1
 
 
-def _leads_to(line: str, after: str) -> bool:
-    """Whether the next line may belong to the key that this one should have: of an item, what stands further in."""
+def _may_contain(line: str, after: str) -> bool:
+    """Whether the next line may belong to a key in this one; after an item it must be indented further."""
     is_item = line.lstrip().startswith("-")
     return not is_item or _indent(after) > _indent(line)
 
@@ -248,7 +248,7 @@ def _indent(line: str) -> int:
 
 
 class _Builder:
-    """Turns nodes into values, and notes where they stand."""
+    """Converts nodes to values, and records their places."""
 
     def __init__(self, document: Document, loader: _Loader, environment: Mapping[str, str], place: str | None) -> None:
         self._document, self._loader, self._environment, self._place = document, loader, environment, place
@@ -295,13 +295,13 @@ class _Builder:
         tag, text = node.tag, node.value
         if tag == STR and "${" in text:
             expanded = expand(text, self._environment)
-            self._note(node, path, text, expanded)
+            self._record_variables(node, path, text, expanded)
             text = expanded.text
             if node.style is None and expanded.used:
                 tag = self._loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-        return self._typed(node, path, tag, text)
+        return self._convert_scalar(node, path, tag, text)
 
-    def _note(self, node: yaml.Node, path: KeyPath, text: str, expanded: ExpandedText) -> None:
+    def _record_variables(self, node: yaml.Node, path: KeyPath, text: str, expanded: ExpandedText) -> None:
         if expanded.used:
             self._document.raw[path] = text
             self._document.variables[path] = expanded.used
@@ -309,7 +309,7 @@ class _Builder:
             mend = f"set it, write ${{{name}:-default}}, or $${{{name}}} for the text itself"
             self._refuse(node, path, f"needs the environment variable {name}, which is not set", mend)
 
-    def _typed(self, node: yaml.Node, path: KeyPath, tag: str, text: str) -> Any:
+    def _convert_scalar(self, node: yaml.Node, path: KeyPath, tag: str, text: str) -> Any:
         if tag == NULL:
             return None
         if tag == BOOL:

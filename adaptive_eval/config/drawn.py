@@ -1,8 +1,9 @@
-"""Questions that are drawn (`trials.draw`): what cannot stand beside them."""
+"""Checks of settings that are incompatible with drawn questions (`trials.draw`)."""
 
 from collections.abc import Iterator
 
 from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig, TrialsConfig
+from adaptive_eval.config.listed_models import recorded_models
 from adaptive_eval.config.problems import Problem
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig, RunConfig
@@ -12,13 +13,13 @@ from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.questions.types import QuestionsConfig
 
 WORTH_DRAWING = 2000
-"""Questions from which on some may do: after one trial of each of 2,000, two models of which the answers to a third of
-the questions differ are told apart every other time where their scores are 2.11 sqrt(1/3) / sqrt(2000) apart, which is
-2.7 points."""
+"""Number of questions from which drawing is suggested. After one trial of each of 2,000 questions, two models that
+differ on a third of them are told apart half of the time if their scores differ by 2.11 sqrt(1/3) / sqrt(2000), or 2.7
+points."""
 
 
 def may_draw(config: RunConfig) -> bool:
-    """Whether trials.draw could be set: nothing else stands in its way."""
+    """Whether trials.draw could be set without a conflict."""
     trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "favour": "answers"})
     problems = (
         *drawn_problems(trials, config.objective, config.stopping),
@@ -29,7 +30,7 @@ def may_draw(config: RunConfig) -> bool:
 
 
 def drawn_problems(trials: TrialsConfig, objective: ObjectiveConfig, stopping: StoppingConfig) -> Iterator[Problem]:
-    """What is decided is decided between models, by their averages, in rounds of one block."""
+    """Check that decisions compare the averages of asked models, in rounds of one block."""
     if trials.draw is None:
         return
     if trials.favour not in ("auto", "answers"):
@@ -49,7 +50,7 @@ def drawn_problems(trials: TrialsConfig, objective: ObjectiveConfig, stopping: S
 
 
 def drawn_questions_problems(trials: TrialsConfig, questions: QuestionsConfig) -> Iterator[Problem]:
-    """Their order is one of chance, or the first of them would stand for all."""
+    """Check that questions are shuffled, since the first of them stand for all."""
     if trials.draw is not None and not questions.shuffle:
         rule = "must be true with trials.draw, whose first questions stand for all of them"
         yield Problem(("questions", "shuffle"), rule, "add `shuffle: true` to questions, or remove trials.draw")
@@ -61,15 +62,14 @@ def drawn_beginning_problems(
     prior_evidence: PriorEvidenceConfig | None,
     report: ReportConfig,
 ) -> Iterator[Problem]:
-    """Nothing is known beforehand, and there is one trial of a question."""
+    """Check that nothing is known beforehand, and each question has one trial."""
     if trials.draw is None:
         return
     rule = "may not stand beside trials.draw, which begins with questions that nobody was asked"
     if prior_evidence is not None:
         yield Problem(("prior_evidence",), rule, "remove it, or trials.draw")
-    for number, model in enumerate(models):
-        if model is not None and model.recorded is not None:
-            yield Problem(("models", number, "recorded"), rule, "remove it, or trials.draw")
+    for number, _ in recorded_models(models):
+        yield Problem(("models", number, "recorded"), rule, "remove it, or trials.draw")
     if trials.seeds == "coupled":
         rule = "must not be coupled with trials.draw: models are compared by the question, and not by the trial"
         yield Problem(("trials", "seeds"), rule, "remove it, or trials.draw", trials.seeds)
@@ -79,7 +79,7 @@ def drawn_beginning_problems(
 
 
 def drawn_rubric_problems(trials: TrialsConfig, rubric: RubricConfig) -> Iterator[Problem]:
-    """A length that is usual for a question is not known where its first answer comes after the opening."""
+    """Check that no median lengths are fitted on the opening, which lacks most questions."""
     if trials.draw is not None and rubric.fit == "opening" and rubric.looks_at_lengths:
         rule = "may not be opening with trials.draw and length_ratio: most questions are asked only after the opening"
         mend = "give an earlier run that asked all of them, look at completion_tokens, or remove trials.draw"

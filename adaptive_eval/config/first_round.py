@@ -1,5 +1,4 @@
-"""Whether the caps bear the first round at its worst, and if not, what follows, which sums would do, and which settings
-lower them; and for which models nobody knows."""
+"""Checks whether the caps cover the first round in the worst case; if not, says what follows and what would help."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.judge import Judge
 
 UNITS = {"trials": (1.0, 0), "tokens": (1.0, 0), "usd": (1.0, 2), "gpu_seconds": (3600.0, 3)}
-"""How `budget` counts each: units of the plan in one of its own, and its decimals."""
+"""By currency of the plan, how many of its units one unit of `budget` has, and the decimals to show."""
 
 NOTHING = "no answers will be requested, since the budget does not cover one answer of each model"
 TOO_FEW = "no answers will be requested, since the budget does not cover the first round"
@@ -22,7 +21,7 @@ IN_PARTS = "the first round will be requested in parts, and there is no ranking 
 
 
 def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
-    """A sentence on the models of which nothing bounds an answer, if a cap counts what it costs."""
+    """A sentence about models with unbounded answers, if a cap counts their cost."""
     if open_ := [name for name, worst in zip(names, plan.bench.worst_cost, strict=True) if worst.is_unbounded]:
         caps = " and ".join(f"budget.{key}" for key in ("tokens", "usd") if getattr(plan.budget, key) is not None)
         yield (
@@ -33,7 +32,7 @@ def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
 
 
 def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
-    """A sentence for each cap that does not bear the first round at its worst: it is asked in parts, or not at all."""
+    """A sentence for each cap that does not cover the worst case of the first round."""
     plan, config = prepared.plan, prepared.config
     yield from unbounded_models(plan, prepared.models)
     there = 0 if plan.first is None else plan.first
@@ -48,7 +47,7 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
         if cap is None or need <= cap:
             continue
         follows = IN_PARTS if part <= cap else TOO_FEW if name == "trials" else NOTHING
-        *others, last = _lowering(config, name, of_one=follows is NOTHING)
+        *others, last = _keys_to_lower(config, name, of_one=follows is NOTHING)
         key = "gpu_hours" if name == "gpu_seconds" else name
         words = {"usd": "USD", "gpu_hours": "GPU hours"}.get(key, key)
         one, enough = (math.ceil(round(sum_ / unit * 10**decimals, 6)) / 10**decimals for sum_ in (part, need))
@@ -61,8 +60,8 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
         )
 
 
-def _lowering(config: RunConfig, name: str, of_one: bool) -> Iterator[str]:
-    """The keys that lower what the first round may cost, those of one answer first, or alone."""
+def _keys_to_lower(config: RunConfig, name: str, of_one: bool) -> Iterator[str]:
+    """The keys that lower the cost of the first round, or with `of_one` that of a single answer."""
     timed = name == "gpu_seconds"
     if name != "trials":
         yield "sampling.timeout" if timed else "sampling.max_tokens"

@@ -1,11 +1,11 @@
-"""What must hold between the grader, the rubric, the questions, and the models whose answers are graded."""
+"""Checks between grader, rubric, questions and models."""
 
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from operator import attrgetter
 
 from adaptive_eval.config.decisions import BudgetConfig
-from adaptive_eval.config.listed_models import Models, asked_models, valid_models
+from adaptive_eval.config.listed_models import Models, asked_models, recorded_models
 from adaptive_eval.config.normalise import INNER
 from adaptive_eval.config.problems import KeyPath, Problem
 from adaptive_eval.config.reports import ReportConfig
@@ -25,7 +25,7 @@ NAME_IT = "name the field that holds it"
 
 
 def check_metrics_binary(report: ReportConfig, rubric: RubricConfig) -> Iterator[Problem]:
-    """Check that metrics of several draws count successes."""
+    """Check that metrics of several draws have a rubric of two categories."""
     if report.metrics and (categories := len(open_rubric(rubric).weights)) != 2:
         rule = "need a rubric of two categories, since each draw succeeds or fails"
         yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
@@ -34,8 +34,8 @@ def check_metrics_binary(report: ReportConfig, rubric: RubricConfig) -> Iterator
 def check_recorded_outcomes(
     models: Models, rubric: RubricConfig, prior_evidence: PriorEvidenceConfig | None
 ) -> Iterator[Problem]:
-    """Categories go by thresholds, and what is known of a model is either recorded or R0."""
-    recorded = [model.recorded for _, model in valid_models(models) if model.recorded is not None]
+    """Check that recorded models have fixed thresholds and are not combined with R0."""
+    recorded = [model.recorded for _, model in recorded_models(models)]
     if recorded and rubric.fit == "opening":
         rule = "may not be `opening` with recorded models, whose categories go by other thresholds"
         yield Problem(("rubric", "fit"), rule, f"take those of the earlier run: `fit: {{run: {recorded[0]}}}`")
@@ -45,7 +45,7 @@ def check_recorded_outcomes(
 
 
 def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
-    """Check that something gives each signal that a category looks at."""
+    """Check that every signal that a category uses is given."""
     opened = open_rubric(find_rubric(grader, rubric))
     for benchmark, one in graders_of(grader).items():
         known = one.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
@@ -72,7 +72,7 @@ def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Mo
 
 
 def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
-    """Caps reserve what it may cost to have an answer graded with the answer."""
+    """Check that prices and limits are known from which caps reserve the cost of grading."""
     needs = (
         ("usd", budget.usd, "price"),
         ("usd", budget.usd, "sampling.max_tokens"),
@@ -90,9 +90,9 @@ def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iter
 
 
 def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: QuestionsConfig) -> Iterator[Problem]:
-    """Check that a judge has the answers that it compares with, and few enough sums of scores for categories."""
+    """Check that a judge has the answers to compare with, and few enough possible scores for categories."""
     if isinstance(grader, ByBenchmark):
-        yield from _by_benchmark(lambda own, one: check_judge_inputs(one, rubric, own), questions, grader)
+        yield from _check_each_benchmark(lambda own, one: check_judge_inputs(one, rubric, own), questions, grader)
     if not isinstance(grader, Judge):
         return
     fields = (REFERENCE, *questions.fields.metadata)
@@ -107,12 +107,12 @@ def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: Q
         yield Problem(("grader", "scores"), rule, mend)
 
 
-def _by_benchmark(
+def _check_each_benchmark(
     check: Callable[[QuestionsConfig, GraderOptions], Iterator[Problem]],
     questions: QuestionsConfig,
     grader: ByBenchmark,
 ) -> Iterator[Problem]:
-    """What is wrong with the grader and the questions of each benchmark."""
+    """Run a check for each benchmark's questions and grader."""
     for name, own in questions.benchmarks.items():
         for problem in check(own, grader.graders[name]) if name in grader.graders else ():
             section, *keys = problem.path
@@ -120,7 +120,7 @@ def _by_benchmark(
 
 
 def check_prior_categories(prior_evidence: PriorEvidenceConfig | None, rubric: RubricConfig) -> Iterator[Problem]:
-    """The categories of R0 go by the thresholds of the earlier run."""
+    """Check that thresholds for R0 do not depend on this run's opening."""
     if prior_evidence is not None and rubric.fit == "opening":
         rule = "may not be `opening` with prior_evidence, whose categories go by other thresholds"
         mend = f"take those of the earlier run: `fit: {{run: {prior_evidence.run}}}`"
@@ -131,9 +131,9 @@ def check_prior_categories(prior_evidence: PriorEvidenceConfig | None, rubric: R
 
 
 def check_answer_keys_given(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
-    """Check that a grader which compares with an answer key is told where it is."""
+    """Check that a grader that compares with an answer key has one."""
     if isinstance(grader, ByBenchmark):
-        yield from _by_benchmark(check_answer_keys_given, questions, grader)
+        yield from _check_each_benchmark(check_answer_keys_given, questions, grader)
         return
     reads_key = grader.reads_key or (isinstance(grader, Verifier) and grader.beside is not None)
     if questions.fields.answer is None and reads_key:

@@ -1,4 +1,4 @@
-"""What must hold where the benchmark is a task of Inspect, which asks the models and grades their answers."""
+"""Checks for benchmarks that are Inspect tasks, which ask the models and grade their answers."""
 
 from collections.abc import Iterator
 
@@ -14,8 +14,6 @@ from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 
-SERVERS = ("launch", "simulate", "batch")
-"""Ways to serve a model that Inspect does not go through."""
 OWN_PROMPTS = "is of no use: the task of Inspect has its own prompts"
 AS_INSPECT = "write how Inspect asks it under `config`, such as {temperature: 0.6, max_tokens: 2000}"
 
@@ -27,7 +25,7 @@ def check_inspect_benchmark(
     grader: GraderOptions | None = None,
     prior_evidence: PriorEvidenceConfig | None = None,
 ) -> Iterator[Problem]:
-    """Inspect asks every model, as its own configuration says, and gives the scores."""
+    """Check that every model is asked by Inspect, which also gives the scores."""
     tasks = {one.name: one.benchmark for one in benchmarks} or {"": benchmark}
     if not any(tasks.values()):
         return
@@ -47,14 +45,11 @@ def check_inspect_benchmark(
             rule, mend = "must be given: the benchmark is a task of Inspect", "write its name there, as openai/gpt-x"
             yield Problem((*path, "inspect"), rule, mend)
         else:
-            yield from _asked_by_inspect(model, path, has_prompt=None in tasks.values())
+            yield from _check_asked_model(model, path, has_prompt=None in tasks.values())
 
 
-def _asked_by_inspect(model: ModelConfig, path: KeyPath, *, has_prompt: bool) -> Iterator[Problem]:
-    """What is said of servers that the run would ask itself."""
-    for key in SERVERS:
-        if getattr(model, key):
-            yield Problem((*path, key), "is of no use to a model that Inspect reaches", f"remove {key}, or inspect")
+def _check_asked_model(model: ModelConfig, path: KeyPath, *, has_prompt: bool) -> Iterator[Problem]:
+    """What is said of prompts and sampling, as if the run asked it itself."""
     if model.sampling != Sampling(max_tokens=model.sampling.max_tokens):
         rule = "may have max_tokens alone, which is what a sample of Inspect may use in all"
         yield Problem((*path, "sampling"), rule, AS_INSPECT)
@@ -65,7 +60,7 @@ def _asked_by_inspect(model: ModelConfig, path: KeyPath, *, has_prompt: bool) ->
 def check_only_benchmark_asked(
     benchmark: BenchmarkConfig | None, benchmarks: Parts, models: Models, questions: QuestionsConfig | None = None
 ) -> Iterator[Problem]:
-    """Check that keys of an Inspect task stand beside one."""
+    """Check that keys for Inspect tasks are only used with one."""
     if benchmark is not None or any(one.benchmark for one in benchmarks):
         return
     mend = "add `benchmark: {inspect: package/task}`, or remove it"

@@ -1,4 +1,4 @@
-"""The JSON schema of the configuration, for editors: what the file may say, short forms included."""
+"""The JSON schema of configuration files, for editors, including short forms."""
 
 import ast
 import re
@@ -16,11 +16,11 @@ from adaptive_eval.questions.benchmark import LmEvalConfig
 from adaptive_eval.sections import Section
 
 FILLED_IN = {"RunConfig": {"name", "questions", "grader"}, "ModelConfig": {"model", "base_url"}}
-"""Keys that a complete configuration has, and a file may leave out: a benchmark stands for questions and grader."""
+"""Required keys that a file may leave out, since they are filled in, as by a benchmark."""
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-"""JSON schema's names of bounds, by those that pydantic gives them on optional keys."""
+"""JSON schema's names of bounds, by pydantic's names on optional keys."""
 _CLASS = re.compile(r"^class (?P<name>\w+).*\n(?:(?:[ )].*)?\n)*", re.MULTILINE)
-"""Up to the next line that begins at the margin."""
+"""Matches a class up to the next line without indentation."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -38,24 +38,24 @@ def json_schema() -> dict[str, Any]:
         section["required"] = [name for name in section.get("required", []) if name not in FILLED_IN[title]]
         for name, key in SHORT_FORMS.items():
             if name in section["properties"] and (section is schema or name in INHERITED):
-                section["properties"][name] = _or_short(section["properties"][name], key, sections)
+                section["properties"][name] = _allow_short_form(section["properties"][name], key, sections)
     for section in (schema, *sections.values()):
         for name, value in section.get("properties", {}).items():
-            value.setdefault("description", _described(name, value, sections))
+            value.setdefault("description", _default_description(name, value, sections))
             for part in value.get("anyOf", ()):
                 part |= {BOUNDS[bound]: part.pop(bound) for bound in BOUNDS.keys() & part.keys()}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "adaptive-eval"}
 
 
 def _sections(section: type[Section]) -> Iterator[type[Section]]:
-    """Every section that derives from this one."""
+    """Every section that derives from this one, directly or not."""
     for one in section.__subclasses__():
         yield one
         yield from _sections(one)
 
 
 def _describe_fields(schema: dict[str, Any], section: type[Section]) -> None:
-    """Add the texts that stand under the fields; where a class names a field again, its own text counts."""
+    """Add the docstrings of fields as descriptions; a class that redeclares a field overrides its docstring."""
     texts: dict[str, str] = {}
     for base in reversed(section.__mro__):
         anew = base.__dict__.get("__annotations__", {})
@@ -69,9 +69,9 @@ def _describe_fields(schema: dict[str, Any], section: type[Section]) -> None:
 
 @cache
 def _texts_of(section: type[Section]) -> dict[str, str]:
-    """The text under each field of a class; the rest of its module is not parsed, which would take longer.
+    """The docstrings of a class's fields; only the class is parsed, since whole modules would take longer.
 
-    Classes that are made of the registry have none, since no source has them.
+    Classes that are created from the registry have no source, and so none.
     """
     classes = ast.parse(_classes_of(section.__module__).get(section.__name__, "")).body
     return dict(text for one in classes if isinstance(one, ast.ClassDef) for text in _field_texts(one))
@@ -91,7 +91,7 @@ def _field_texts(section: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 def _drop_stored_only(schema: dict[str, Any]) -> None:
-    """Leave out graders and sections that stand in stored runs alone."""
+    """Remove graders and sections that only occur in stored runs."""
     for kind in STORED_ONLY:
         reference = schema["properties"]["grader"]["discriminator"]["mapping"].pop(kind)
         schema["properties"]["grader"]["oneOf"].remove({"$ref": reference})
@@ -101,17 +101,17 @@ def _drop_stored_only(schema: dict[str, Any]) -> None:
 
 
 def _complete_benchmarks(schema: dict[str, Any]) -> None:
-    """Each entry of `benchmarks` has questions and a grader, which the sections of all have later."""
+    """Add questions and grader to entries of `benchmarks`, which loading moves to common sections."""
     sections, own = schema["$defs"], schema["$defs"]["BenchmarkPart"]["properties"]
     del sections["QuestionsConfig"]["properties"]["benchmarks"]
     for name in ("questions", "grader"):
-        own[name] = _or_short(schema["properties"][name], SHORT_FORMS[name], sections)
-    own["prompt"] = _or_short(own["prompt"], SHORT_FORMS["prompt"], sections)
+        own[name] = _allow_short_form(schema["properties"][name], SHORT_FORMS[name], sections)
+    own["prompt"] = _allow_short_form(own["prompt"], SHORT_FORMS["prompt"], sections)
     own["benchmark"]["anyOf"].insert(1, {"$ref": "#/$defs/LmEvalConfig"})
 
 
-def _described(name: str, value: dict[str, Any], sections: dict[str, Any]) -> str:
-    """The description of a key without words of its own: that of the section that it holds."""
+def _default_description(name: str, value: dict[str, Any], sections: dict[str, Any]) -> str:
+    """The description of a key without its own docstring: that of its section."""
     if "const" in value:
         return f"Which {name} it is."
     for part in (value, value.get("items", {}), *value.get("anyOf", ())):
@@ -120,15 +120,15 @@ def _described(name: str, value: dict[str, Any], sections: dict[str, Any]) -> st
     return f"The {name}, by its kind." if "oneOf" in str(value) else ""
 
 
-def _or_short(section: dict[str, Any], key: str, sections: dict[str, Any]) -> dict[str, Any]:
-    """The section, or the value of one of its keys."""
+def _allow_short_form(section: dict[str, Any], key: str, sections: dict[str, Any]) -> dict[str, Any]:
+    """A schema that allows a section or the value of one of its keys."""
     long = {name: value for name, value in section.items() if name not in ("description", "default")}
     kept = {name: value for name, value in section.items() if name in ("description", "default")}
-    return {**kept, "anyOf": [*_short(section, key, sections), long]}
+    return {**kept, "anyOf": [*_short_form(section, key, sections), long]}
 
 
-def _short(section: dict[str, Any], key: str, sections: dict[str, Any]) -> list[dict[str, Any]]:
-    """The schema of the one value; a mapping has to stand under its key."""
+def _short_form(section: dict[str, Any], key: str, sections: dict[str, Any]) -> list[dict[str, Any]]:
+    """The schema of that value, without mappings, which must be written under their key."""
     if "discriminator" in section:
         kinds = section["discriminator"]["mapping"].items()
         return [{"enum": [kind for kind, reference in kinds if "required" not in sections[_name(reference)]]}]
@@ -140,5 +140,5 @@ def _short(section: dict[str, Any], key: str, sections: dict[str, Any]) -> list[
 
 
 def _name(reference: str) -> str:
-    """The name of the section that a `$ref` is of."""
+    """The name of the section in a `$ref`."""
     return reference.rpartition("/")[2]

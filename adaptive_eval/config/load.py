@@ -1,7 +1,7 @@
-"""From a file to a `RunConfig`, or to everything that is wrong with it at once.
+"""Loads a file as a `RunConfig`, or raises an error with all its problems.
 
-A replay has its models and questions from elsewhere: `load_decisions` reads the sections that decide, and passes over
-what else a run is told. Secrets are taken out of a configuration before anything else sees it.
+A replay has its own models and questions: `load_decisions` reads only the sections that determine decisions. Secrets
+are removed from a configuration before anything else sees it.
 """
 
 import json
@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_eval.config.checks import cross_check
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.document import VARIABLE, Document, read_document, read_environment
-from adaptive_eval.config.normalise import apply_override, expand_short_forms, fill_in_addresses, spell_out
+from adaptive_eval.config.normalise import apply_override, complete_settings, expand_short_forms, fill_in_addresses
 from adaptive_eval.config.problems import KeyPath, Problem, problem_list
 from adaptive_eval.config.refusals import problems_of
 from adaptive_eval.config.run import ModelConfig, RunConfig
@@ -41,11 +41,11 @@ LEDGER_MEND = (
 
 
 CONFIGURATIONS = (".yaml", ".yml", ".json")
-"""Endings of the names of configuration files."""
+"""Suffixes of configuration files."""
 
 
 def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
-    """Take every secret out of the document, and note the problem."""
+    """Replace every secret in the document, and record a problem."""
     for key in list(value) if isinstance(value, dict) else range(len(value)):
         inner = (*path, key)
         if isinstance(value[key], dict | list):
@@ -65,7 +65,7 @@ def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
 
 
 def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None:
-    """Why a value may not stand in the file: keys come from the environment, and go into headers only."""
+    """Why a value must not be in the file; keys come from the environment, and go only into headers."""
     if value is None:
         return None
     if path == LEDGER_KEY and set("@?") & set(str(value)):
@@ -76,7 +76,7 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
         literal = VARIABLE.sub("", document.raw.get(path, str(value)))
         named = holds_secret(str(path[-1])) and not variables
         return "holds a secret, which must not stand in the file" if named or looks_secret(literal) else None
-    if holds_secret(_key(path)) or looks_secret(str(value)):
+    if holds_secret(_innermost_key(path)) or looks_secret(str(value)):
         return "holds a secret, which must not stand in the file"
     if "command" in path and {"launch", "notify"} & set(path) and (given := secret_given(str(value))):
         return f"holds a secret ({given}), which would be stored"
@@ -89,8 +89,8 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
     return None
 
 
-def _key(path: KeyPath) -> str:
-    """The key that a value stands under, be it in a list."""
+def _innermost_key(path: KeyPath) -> str:
+    """The innermost key above a value, skipping list positions."""
     return next((part for part in reversed(path) if isinstance(part, str)), "")
 
 
@@ -98,32 +98,31 @@ Schema = TypeVar("Schema", bound=Decisions)
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
-    """The configuration in a file, with `--set` overrides; `ConfigError` lists everything that is wrong with it."""
-    document = _complete(_text(path), path, overrides, read_environment(path.parent))
-    config, problems = _validated(document, RunConfig, _names(document))
+    """Load a configuration file, with `--set` overrides; raises `ConfigError` with all problems."""
+    document = _complete_document(_read_text(path), path, overrides, read_environment(path.parent))
+    config, problems = _validate(document, RunConfig, _names(document))
     if config is None:
         raise ConfigError(problem_list(str(path), sorted([*problems, *_missing_files(document)], key=_by_line)))
     return config
 
 
 def config_from_mapping(settings: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
-    """The configuration that a program gives as a mapping, written as in a file; paths are from the current
-    directory."""
+    """Load a configuration from a mapping in the form of a file, with paths relative to the current directory."""
     try:
-        text = json.dumps(settings, default=_written)
+        text = json.dumps(settings, default=_to_file_text)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"configuration: cannot be written as JSON: {error}") from error
-    document = _complete(text, Path(), overrides, read_environment(Path()))
+    document = _complete_document(text, Path(), overrides, read_environment(Path()))
     document.places = {path: place for path, place in document.places.items() if place.startswith("--set")}
     document.places[()] = ""  # there are no lines
-    config, problems = _validated(document, RunConfig, _names(document))
+    config, problems = _validate(document, RunConfig, _names(document))
     if config is None:
         raise ConfigError(problem_list("configuration", problems))
     return config
 
 
-def _written(value: object) -> object:
-    """A path, or a function that other processes can import, as a file names it."""
+def _to_file_text(value: object) -> object:
+    """Convert a path, or a function that other processes can import, to its text in a file."""
     if isinstance(value, Path):
         return str(value)
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
@@ -138,18 +137,18 @@ def _written(value: object) -> object:
 
 
 def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[str]) -> Decisions:
-    """The decisions of a file (None: an empty one) and `--set` overrides about models of these names."""
-    text, source = ("{}", Path()) if path is None else (_text(path), path)
+    """Load the decisions of a file (None for an empty one) with `--set` overrides, for models with these names."""
+    text, source = ("{}", Path()) if path is None else (_read_text(path), path)
     given = list(overrides)
     to_fill_in = path is not None or any("$" in one for one in given)
     environment = read_environment(source.parent) if to_fill_in else {}
-    document = _complete(text, source, given, environment)
+    document = _complete_document(text, source, given, environment)
     return _decisions(document, names, "--set" if path is None else str(path))
 
 
 def load_rubric(path: Path, names: Sequence[str]) -> RubricConfig:
-    """The rubric of a file, which may be a whole configuration; `names` are the models that it is for."""
-    document = _complete(_text(path), path, (), read_environment(path.parent))
+    """Load the rubric of a file, which may be a whole configuration; `names` are those of the models."""
+    document = _complete_document(_read_text(path), path, (), read_environment(path.parent))
     if "rubric" not in document.tree and not document.problems:
         raise ConfigError(f"{path} has no rubric; write it under `rubric:`, as in a configuration")
     document.tree = {name: document.tree[name] for name in ("rubric", "folder") if name in document.tree}
@@ -161,13 +160,13 @@ def _decisions(document: Document, names: Sequence[str], source: str) -> Decisio
     elsewhere = RunConfig.model_fields.keys() - Decisions.model_fields.keys()
     document.tree = {name: section for name, section in document.tree.items() if name not in elsewhere}
     document.problems = [one for one in document.problems if not one.path or one.path[0] not in elsewhere]
-    config, problems = _validated(document, Decisions, names)
+    config, problems = _validate(document, Decisions, names)
     if config is None:
         raise ConfigError(problem_list(source, problems))
     return config
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except IsADirectoryError as error:
@@ -180,8 +179,8 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path} is not UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
 
 
-def _complete(text: str, path: Path, overrides: Iterable[str], environment: Mapping[str, str]) -> Document:
-    """The values of a text with the overrides, with what it leaves unsaid, and without secrets."""
+def _complete_document(text: str, path: Path, overrides: Iterable[str], environment: Mapping[str, str]) -> Document:
+    """Parse a text, apply overrides, fill in defaults, and remove secrets."""
     document = read_document(text, environment)
     if document.tree or not document.problems:
         expand_short_forms(document)
@@ -190,8 +189,8 @@ def _complete(text: str, path: Path, overrides: Iterable[str], environment: Mapp
         expand_short_forms(document)
         fill_in_addresses(document, environment)
         remove_secrets(document, document.tree, ())
-        spell_out(document, name=path.stem)
-        _locate(document, path.parent)
+        complete_settings(document, name=path.stem)
+        _set_folder(document, path.parent)
     return document
 
 
@@ -199,8 +198,8 @@ def _by_line(problem: Problem) -> float:
     return int(problem.place[5:]) if problem.place.startswith("line ") else float("inf")
 
 
-def _locate(document: Document, folder: Path) -> None:
-    """Write the folder that paths begin with as an absolute path."""
+def _set_folder(document: Document, folder: Path) -> None:
+    """Set the folder for relative paths, as an absolute path."""
     given = document.tree.get("folder")
     if given is not None:
         told = "folder is no key any more; write paths from the folder of the file, the next version refuses it"
@@ -210,30 +209,30 @@ def _locate(document: Document, folder: Path) -> None:
 
 
 def _names(document: Document) -> Sequence[str] | None:
-    """The names of the models as the file gives them; None where it has no list of models."""
+    """The names of the models in the file; None if it has no list of models."""
     models = document.tree.get("models")
     if not isinstance(models, list):
         return None
     return tuple(str(model.get("name")) if isinstance(model, dict) else "" for model in models)
 
 
-def _validated(
+def _validate(
     document: Document, schema: type[Schema], names: Sequence[str] | None
 ) -> tuple[Schema | None, tuple[Problem, ...]]:
-    """The configuration, or every problem with it in the order of the lines."""
+    """Validate the document: the configuration, or all problems in the order of lines."""
     if document.problems and not document.tree:
         return None, tuple(document.problems)
-    config, problems = _checked(document, schema, names)
+    config, problems = _check_document(document, schema, names)
     told = {problem.path for problem in document.problems}
-    told |= {path[:-1] for path in told if path and isinstance(path[-1], int)}  # a list is no longer as it was written
+    told |= {path[:-1] for path in told if path and isinstance(path[-1], int)}  # such a list has lost entries
     problems = document.problems + [problem for problem in problems if problem.path not in told]
     return None if problems else config, tuple(sorted(dict.fromkeys(problems), key=_by_line))
 
 
-def _checked(
+def _check_document(
     document: Document, schema: type[Schema], names: Sequence[str] | None
 ) -> tuple[Schema | None, list[Problem]]:
-    """The configuration, and what is wrong in its sections and between them."""
+    """The configuration if its sections are valid, and the problems in them and between them."""
     config: Schema | None = None
     problems: list[Problem] = []
     try:
@@ -251,7 +250,7 @@ def _checked(
 
 
 def _missing_files(document: Document) -> Iterator[Problem]:
-    """Files of questions that are not there, told beside what else is wrong: alone they are told when they are read."""
+    """Missing files of questions, reported with other problems; without any, reading them reports it."""
     benchmarks = document.value(("questions", "benchmarks"))
     for inner in [(), *(("benchmarks", name) for name in (benchmarks if isinstance(benchmarks, dict) else ()))]:
         path = ("questions", *inner, "path")
@@ -264,7 +263,7 @@ def _missing_files(document: Document) -> Iterator[Problem]:
 
 
 def _valid_sections(document: Document, schema: type[Schema]) -> Iterator[tuple[str, Any]]:
-    """The sections that are valid by themselves; of `models`, those that are, with None for the others."""
+    """The valid sections; in `models`, None for invalid ones."""
     for name, field in schema.model_fields.items():
         if name == "models":
             models = document.tree.get(name)
@@ -278,7 +277,7 @@ def _valid_sections(document: Document, schema: type[Schema]) -> Iterator[tuple[
 
 
 def _parsed(annotation: Any, value: object) -> Any:
-    """The value as its type; None where it is not valid."""
+    """Parse a value as a type; None if it is invalid."""
     try:
         return TypeAdapter(annotation).validate_json(json.dumps(value), strict=True)
     except ValidationError:

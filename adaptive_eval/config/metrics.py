@@ -1,7 +1,7 @@
-"""Metrics that a report shows beside the score, for whoever asks for them: `pass@8`, `maj@5`, `g-pass@4:0.5`.
+"""Optional metrics that a report shows beside the score: `pass@8`, `maj@5`, `g-pass@4:0.5`.
 
-Each is what k fresh answers to a question would come to. Its estimate is the mean over all draws of k of a question's
-trials (a U-statistic), which is unbiased whatever number of trials each question has, as long as that is at least k.
+Each is the expected result of k fresh answers to a question. Its estimate is the mean over all draws of k of a
+question's trials (a U-statistic), which is unbiased if every question has at least k trials.
 """
 
 import re
@@ -16,19 +16,19 @@ NAMES = "pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold) or m
 
 @dataclass(frozen=True, slots=True)
 class AskedMetric:
-    """One metric, and the functions of `scorio.eval` that it is."""
+    """A metric with its functions of `scorio.eval`."""
 
     name: str
     draws: int
     value: Callable[[Any], Any]
-    """Of counts: the unbiased estimate."""
+    """Gives the unbiased estimate from counts."""
     summary: Callable[[Any], Any]
-    """Of counts: mean, sigma and interval of the posterior."""
+    """Gives mean, sigma and interval of the posterior from counts."""
 
 
 def metric_of(name: str) -> AskedMetric | None:
-    """The metric of this name; None where there is none."""
-    from scorio import eval as metrics  # imported here: scipy takes a while, and most who check a name need none of it
+    """The metric with this name; None if there is none."""
+    from scorio import eval as metrics  # imported here: scipy is slow to load, and checking a name does not need it
 
     found = read_metric(name)
     if found is None:
@@ -51,6 +51,6 @@ def metric_of(name: str) -> AskedMetric | None:
 
 
 def read_metric(name: str) -> re.Match[str] | None:
-    """Family, draws and threshold, which one family alone has; None where it is no metric."""
+    """Match the family, draws and threshold (only of g-pass@) in a name; None if it is not a metric."""
     found = FORM.fullmatch(name)
     return None if found is None or (found[3] is not None and found[1] != "g-pass@") else found

@@ -1,4 +1,4 @@
-"""Benchmarks that can be run by name: tasks of installed packages and of files here, and configurations."""
+"""Benchmarks that can be run by name: tasks of installed packages and local files, and configurations."""
 
 import re
 from collections.abc import Iterable
@@ -14,12 +14,12 @@ PACKAGES = {
     "inspect_evals": "pip install 'adaptive-eval[inspect]' inspect_evals",
     "lm_eval": "pip install 'adaptive-eval[lm-eval]'",
 }
-"""How to install what has benchmarks."""
+"""How to install packages with benchmarks."""
 
 
 def named_benchmarks(folder: Path) -> list[NamedBenchmark]:
-    """All that can be run by name from a folder."""
-    # extras, which are imported where they are asked for
+    """All benchmarks that can be run by name from a folder."""
+    # extras, imported only on demand
     from adaptive_eval.inspect.installed import installed_tasks, tasks_in
     from adaptive_eval.lm_eval.installed import installed_tasks as tasks_of_lm_eval
 
@@ -27,7 +27,7 @@ def named_benchmarks(folder: Path) -> list[NamedBenchmark]:
 
 
 def _configurations(folder: Path) -> Iterable[NamedBenchmark]:
-    """Files with models and questions, in the folder and in `configs` beside it; their comments say what they are."""
+    """Configuration files with models in a folder and its subfolder `configs`, described by their first comment."""
     for file in (found for place in CONFIGURATIONS for found in sorted((folder / place).glob("*.yaml"))):
         try:
             text = file.read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def _configurations(folder: Path) -> Iterable[NamedBenchmark]:
 
 
 def find_benchmark(name: str, known: Iterable[NamedBenchmark]) -> NamedBenchmark:
-    """The benchmark of this name; raises `ConfigError` with names that are near."""
+    """The benchmark with this name; raises `ConfigError` suggesting similar names."""
     by_name = {one.name: one for one in known}
     if name in by_name:
         return by_name[name]

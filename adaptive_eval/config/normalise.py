@@ -1,9 +1,9 @@
-"""What a configuration leaves unsaid, put into words: short forms, and what models take over from the run.
+"""Normalises a configuration: expands short forms, and completes models by the settings of the run.
 
-After this every section is a mapping, and every model has its own sampling, prompt and concurrency, complete. Where
-something was copied, the document remembers from where, so that problems are told of the place that people wrote.
+Afterwards every section is a mapping, and every model has its own complete sampling, prompt and concurrency. The
+document remembers the origin of copied values, so that problems are reported where the user wrote them.
 
-Settings from the command line, `--set key.path=value`, go over those of the file. A path has dots between keys and
+Settings from the command line, `--set key.path=value`, override those of the file. A path has dots between keys and
 numbers for the entries of a list (`models.0.name` or `models[0].name`); a value is YAML.
 """
 
@@ -25,6 +25,7 @@ from adaptive_eval.config.old_names import (
     old_keys,
 )
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
+from adaptive_eval.config.ways import WAYS
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ PART = re.compile(r"[\w-]+")
 
 
 def apply_override(document: Document, override: str, environment: Mapping[str, str]) -> None:
-    """Put one `key.path=value` into a document, or note there what is wrong with it."""
-    from adaptive_eval.config.document import add_yaml  # here, since the schema needs this module, and no YAML
+    """Set one `key.path=value` in a document, or record a problem."""
+    from adaptive_eval.config.document import add_yaml  # imported here: the schema needs this module, but no YAML
 
     name, equals, text = override.partition("=")
     name = name.strip()
@@ -46,7 +47,7 @@ def apply_override(document: Document, override: str, environment: Mapping[str, 
         return
     place = f"--set {name}"
     keys = PART.findall(name)
-    path = _resolved(document, keys, place)
+    path = _resolve_path(document, keys, place)
     if path is None:
         return
     document.forget(path)
@@ -56,8 +57,8 @@ def apply_override(document: Document, override: str, environment: Mapping[str, 
     _parent(document, path)[path[-1]] = value
 
 
-def _resolved(document: Document, keys: list[str], place: str) -> KeyPath | None:
-    """The keys with numbers where the document has lists; None, and a problem, where they lead nowhere."""
+def _resolve_path(document: Document, keys: list[str], place: str) -> KeyPath | None:
+    """The path of these keys, with positions in lists; None, with a problem, if the document has no such place."""
     path: KeyPath = ()
     value: Any = document.tree
     for key in keys:
@@ -76,7 +77,7 @@ def _resolved(document: Document, keys: list[str], place: str) -> KeyPath | None
 
 
 def _parent(document: Document, path: KeyPath) -> Any:
-    """The mapping or list that holds the value at `path`; mappings that are missing on the way are made."""
+    """The mapping or list with the value at `path`; missing mappings on the way are created."""
     value: Any = document.tree
     for part in path[:-1]:
         if isinstance(value, dict) and value.get(part) is None:
@@ -96,25 +97,25 @@ SHORT_FORMS = {
     "concurrency": "in_flight",
     "batch": "kind",
 }
-"""Sections that may be written as one value, and the key that it stands for: `objective: best`."""
+"""Sections that may be written as a single value, with the key it is for: `objective: best`."""
 
 STORED_SECTIONS = {"opponent"}
-"""What a run that is prepared has apart, and no file may have."""
+"""Sections that only prepared runs have, and no file may have."""
 LM_EVAL = "adaptive_eval.lm_eval.tasks"
 INHERITED = ("sampling", "prompt", "concurrency")
-"""Sections that a model has too, key by key over those of the run."""
+"""Sections that models have, too, and whose keys override those of the run."""
 MERGED = ("extra_body", "extra_headers")
-"""Mappings within them that are merged key by key in their turn."""
+"""Mappings within them that are merged key by key, too."""
 
 SIMULATED_URL = "http://127.0.0.1/v1"
-"""Stands for a server that the run starts, the simulator or another, whose port is not known before, and for that of a
-recorded model, which has none; so has one that Inspect reaches."""
+"""Placeholder for servers that the run starts, whose port is not yet known, and for models without one: recorded models
+and those that Inspect asks."""
 BASE_URL = "OPENAI_BASE_URL"
-"""The variable that holds the address of every model without one."""
+"""The variable with the address of every model without its own."""
 
 
 def expand_short_forms(document: Document) -> None:
-    """`objective: best` is `objective: {kind: best}`."""
+    """Expand `objective: best` to `objective: {kind: best}`, and so on."""
     _expand(document, document.tree, ())
     for name in ("models", "benchmarks"):
         listed = document.tree.get(name)
@@ -132,25 +133,18 @@ def _expand(document: Document, section: dict[str, Any], path: KeyPath) -> None:
 
 
 def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> None:
-    """Give each model that has no `base_url` that of a server the run starts, or that of the environment."""
+    """Set a missing `base_url` of models to a placeholder, or that of the environment."""
     models = document.tree.get("models")
     for number, model in enumerate(models if isinstance(models, list) else []):
         if not isinstance(model, dict):
             continue
         path: KeyPath = ("models", number, "base_url")
-        launched, recorded = model.get("launch") is not None, model.get("recorded") is not None
-        inspected = model.get("inspect") is not None
-        if "base_url" in model:
-            if recorded:
-                refused = "is of no use to a recorded model, which is never asked", "remove base_url, or recorded"
-            elif inspected:
-                refused = "is of no use to a model that Inspect reaches", "write `args: {base_url: ...}`"
-            elif launched:
-                refused = "is not known before the server is launched", "remove base_url, or launch"
-            else:
-                continue
-            document.refuse(path, *refused)
-        elif launched or recorded or inspected or model.get("simulate") is True:
+        way = next((way for key, way in WAYS.items() if model.get(key) is not None), None)
+        if "base_url" in model and way is not None:
+            document.refuse(path, f"is of no use to {way.whose}", way.mend)
+        elif "base_url" in model:
+            continue
+        elif way is not None or model.get("simulate") is True:
             model["base_url"] = SIMULATED_URL
         elif url := environment.get(BASE_URL):
             model["base_url"] = url
@@ -159,8 +153,8 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
             document.variables[path] = (BASE_URL,)
 
 
-def spell_out(document: Document, name: str) -> None:
-    """Fill in what is left unsaid; `name` is the run's, where it has none and this is one."""
+def complete_settings(document: Document, name: str) -> None:
+    """Complete the configuration; `name` is the default name of the run, if not empty."""
     tree = document.tree
     for section in STORED_SECTIONS & tree.keys():
         del tree[section]
@@ -169,7 +163,7 @@ def spell_out(document: Document, name: str) -> None:
     _expand_harness(document, tree, ())
     _join_benchmarks(document)
     _rename_old(document)
-    _tell_unit(document)
+    _warn_missing_unit(document)
     if name and "name" not in tree:
         tree["name"] = name
         document.places[("name",)] = "the file's name"
@@ -187,7 +181,7 @@ def spell_out(document: Document, name: str) -> None:
 
 
 def _join_benchmarks(document: Document) -> None:
-    """Take the questions and the graders out of the entries of `benchmarks`, into one section each by their names."""
+    """Move questions and graders of `benchmarks` to common sections, by benchmark name."""
     tree, listed = document.tree, document.tree.get("benchmarks")
     if not isinstance(listed, list):
         return
@@ -206,7 +200,7 @@ def _join_benchmarks(document: Document) -> None:
             entry["grader"] = copy.deepcopy(shared)
             document.origins[(*path, "grader")] = ("grader",)
         for section, found in joined.items():
-            _take_out(document, entry, path, section, found)
+            _move_out(document, entry, path, section, found)
     worlds = {own.get("world") for own in joined["questions"].values() if isinstance(own, dict)}
     tree["questions"] = {"benchmarks": joined["questions"]}
     if len(worlds) == 1 and None not in worlds:
@@ -218,11 +212,11 @@ def _join_benchmarks(document: Document) -> None:
 
 
 INNER = {"questions": "benchmarks", "grader": "graders"}
-"""Where the joined sections have those of each benchmark."""
+"""The keys under which the common sections have those of each benchmark."""
 
 
-def _take_out(document: Document, entry: dict[str, Any], path: KeyPath, section: str, found: dict[str, Any]) -> None:
-    """Move a section of one benchmark to those of all."""
+def _move_out(document: Document, entry: dict[str, Any], path: KeyPath, section: str, found: dict[str, Any]) -> None:
+    """Move a section of a benchmark to `found`."""
     if section not in entry:
         document.refuse((*path, section), "must be given", f"add `{section}:`", place=document.place(path))
         return
@@ -236,13 +230,13 @@ def _take_out(document: Document, entry: dict[str, Any], path: KeyPath, section:
 
 
 def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) -> None:
-    """Take questions and grader from `benchmark`, a task of another harness, where there is one."""
+    """Set questions and grader for `benchmark`, a task of another harness, if there is one."""
     benchmark = section.get("benchmark")
     if not isinstance(benchmark, dict):
         return
     if "lm_eval" in benchmark:
         del section["benchmark"]
-        filled = _of_lm_eval(document, benchmark, (*path, "benchmark"))
+        filled = _lm_eval_sections(document, benchmark, (*path, "benchmark"))
     else:
         task = {"task": benchmark["inspect"]} if isinstance(benchmark.get("inspect"), str) else {}
         filled = {"questions": task, "grader": {"kind": "inspect"} if "grader" not in section else {}}
@@ -254,8 +248,8 @@ def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) 
             document.origins.setdefault((*path, name, key), (*path, "benchmark"))
 
 
-def _of_lm_eval(document: Document, benchmark: dict[str, Any], at: KeyPath) -> dict[str, dict[str, object]]:
-    """A task of lm-evaluation-harness is a source of questions and a grader, which are functions."""
+def _lm_eval_sections(document: Document, benchmark: dict[str, Any], at: KeyPath) -> dict[str, dict[str, object]]:
+    """Questions and grader for a task of lm-evaluation-harness, which are functions."""
     for key in benchmark.keys() - LmEvalConfig.model_fields.keys():
         mend = f"remove it; its keys are {', '.join(LmEvalConfig.model_fields)}"
         document.refuse((*at, key), "is no key of such a benchmark", mend)
@@ -276,7 +270,7 @@ def _of_lm_eval(document: Document, benchmark: dict[str, Any], at: KeyPath) -> d
 
 
 def _rename_old(document: Document) -> None:
-    """Take the names that earlier versions had, and say what they are called now."""
+    """Replace names of earlier versions, with a warning that has the new ones."""
     moved = dict[KeyPath, str]()
     for old, new in list(old_keys(document.tree)):
         if new is not None and is_given(document.tree, new):
@@ -308,8 +302,8 @@ def _rename_old(document: Document) -> None:
         warn(f"{told}; write this, the next version refuses the old name", FutureWarning, 2)
 
 
-def _tell_unit(document: Document) -> None:
-    """Say in which unit a limit is taken that is written without one."""
+def _warn_missing_unit(document: Document) -> None:
+    """Warn about a time limit without a unit."""
     limit = document.value(("budget", "wall_time"))
     if isinstance(limit, int | float):
         told = f"budget.wall_time: {limit:g} is taken for {limit:g} seconds; write {limit:g}s, or a time such as 2h30m"
@@ -317,13 +311,13 @@ def _tell_unit(document: Document) -> None:
 
 
 def _inherit(document: Document, model: dict[str, Any], section: str, path: KeyPath) -> None:
-    """Give a model the run's section, with its own keys over it."""
+    """Complete a section of a model by the run's, whose keys it overrides."""
     general, own = document.tree.get(section), model.get(section)
     if isinstance(general, dict) and (own is None or isinstance(own, dict)):
-        model[section] = _overlaid(document, general, own or {}, (section,), (*path, section))
+        model[section] = _merge_over(document, general, own or {}, (section,), (*path, section))
 
 
-def _overlaid(
+def _merge_over(
     document: Document, general: dict[str, Any], own: dict[str, Any], source: KeyPath, path: KeyPath
 ) -> dict[str, Any]:
     result = dict(own)
@@ -332,5 +326,5 @@ def _overlaid(
             result[key] = copy.deepcopy(value)
             document.origins[(*path, key)] = (*source, key)
         elif key in MERGED and isinstance(value, dict) and isinstance(own[key], dict):
-            result[key] = _overlaid(document, value, own[key], (*source, key), (*path, key))
+            result[key] = _merge_over(document, value, own[key], (*source, key), (*path, key))
     return result

@@ -1,4 +1,4 @@
-"""Names that earlier versions had: configuration files may have them for one version more, stored runs for good."""
+"""Names of earlier versions, which configuration files may use for one more version, and stored runs for ever."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from adaptive_eval.core.optimal import OPTIMAL
 from adaptive_eval.core.registry import RETIRED
 
 OLD_PACES = {"cost": "answers", "balanced": "time", "soon": "time", "servers": "time", "batches": "answers"}
-"""What is the nearest to each now."""
+"""Old values of `trials.favour`, with the closest ones of today."""
 OLD_NAMES = {("trials", "favour"): OLD_PACES, ("stopping", "rule"): dict.fromkeys(RETIRED, OPTIMAL.name)}
 RULE_OPTIONS: KeyPath = ("stopping", "rule", "options")
 MOVED: Mapping[KeyPath, KeyPath] = {
@@ -25,12 +25,12 @@ MOVED: Mapping[KeyPath, KeyPath] = {
     ("pool",): ("servers", "pool"),
     ("sites",): ("servers", "sites"),
 }
-"""Keys that have another path now."""
+"""Keys that were moved to another path."""
 GONE_SECTIONS = ("allocation", "tracking")
-"""Sections of which all keys stand elsewhere now."""
+"""Sections all of whose keys were moved elsewhere."""
 OLD_SHORT_FORMS = {"allocation": "policy"}
 OLD_PLUG_INS = {"allocation.policy": "trials.policy"}
-"""What stored runs call a plug-in that decides."""
+"""Old names of plug-ins in stored runs."""
 PRESET: Mapping[KeyPath, object] = {
     ("stopping", "rule"): "published",
     ("stopping", "prior"): "uniform",
@@ -38,7 +38,7 @@ PRESET: Mapping[KeyPath, object] = {
     ("trials", "lookahead"): 0,
     ("trials", "favour"): "answers",
 }
-"""What `preset: published` stood for."""
+"""The settings of `preset: published`."""
 DONE_IS_TOLD = "`notify` with `on: [done]` runs a command when a model is done"
 TRACKED = "`adaptive-eval track RUN` beside the run follows it while it goes on"
 LABELS_BY_HAND = "`adaptive-eval label RUN --from FILE` takes labels from a file"
@@ -62,16 +62,16 @@ OF_MODEL: Mapping[KeyPath, KeyPath | None] = {
     ("concurrency", "steer"): None,
     ("concurrency", "concurrency"): ("concurrency", "in_flight"),
 }
-"""Old keys of a model, or of a judge, which have some sections of their own."""
+"""Old keys within a model or a judge."""
 AGE = ("trials", "hour_is_worth")
-"""Every run that knew five paces has this."""
+"""Present in every run from when there were five paces."""
 RAN_AHEAD = {"cost": 0, "soon": 0, "balanced": 60, "time": 360}
-"""Trials of a model that ran ahead of a look, where all models went in step."""
+"""Trials of a model that ran ahead of a look at old paces, with all models in step."""
 MOST_AHEAD = 0.15
 
 
 def old_keys(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, KeyPath | None]]:
-    """The old keys that a configuration has, each with the path it has now; None: it has no effect any more."""
+    """The old keys in a configuration with their new paths; None for those without effect."""
     for path, section in _sections(tree):
         for old, new in (OF_MODEL if path else OF_RUN).items():
             if is_given(section, old):
@@ -79,7 +79,7 @@ def old_keys(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, KeyPath | None]
 
 
 def is_given(tree: object, path: KeyPath) -> bool:
-    """Whether there is something at the path."""
+    """Whether there is a value at the path."""
     for key in path:
         if not isinstance(tree, dict) or key not in tree:
             return False
@@ -88,7 +88,7 @@ def is_given(tree: object, path: KeyPath) -> bool:
 
 
 def _sections(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
-    """The whole configuration, and its models and judges."""
+    """The paths and mappings in which old keys may occur: the whole configuration, its models and judges."""
     grader = tree.get("grader")
     panel = grader.get("panel") if isinstance(grader, dict) else None
     yield (), tree
@@ -100,7 +100,7 @@ def _sections(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def move(tree: Any, old: KeyPath, new: KeyPath | None) -> None:
-    """Take what stands at the old path to the new one, if it has one."""
+    """Move the value at the old path to the new one, or remove it."""
     value = _section_of(tree, old).pop(old[-1])
     section = None if new is None or value is None else _section_of(tree, new)
     if new is not None and isinstance(section, dict):
@@ -110,7 +110,7 @@ def move(tree: Any, old: KeyPath, new: KeyPath | None) -> None:
 
 
 def expand_preset(tree: dict[str, Any]) -> None:
-    """Write the settings of `preset: published` where nothing else is given."""
+    """Replace `preset: published` by its settings, except for those that are given."""
     if tree.get("preset") == "published":
         del tree["preset"]
         for path, value in PRESET.items():
@@ -120,7 +120,7 @@ def expand_preset(tree: dict[str, Any]) -> None:
 
 
 def _section_of(tree: Any, path: KeyPath) -> Any:
-    """The mapping that holds the key at the end of a path; sections that are missing on the way are made."""
+    """The mapping with the last key of a path; missing sections on the way are created."""
     for depth, key in enumerate(path[:-1], start=1):
         if isinstance(tree, dict) and path[:depth] == RULE_OPTIONS[:-1] and not isinstance(tree.get(key), dict):
             tree[key] = {"use": tree.get(key) or OPTIMAL.name}
@@ -131,7 +131,7 @@ def _section_of(tree: Any, path: KeyPath) -> Any:
 
 
 def in_new_names(sections: Mapping[str, Any], questions: int) -> Mapping[str, Any]:
-    """The sections of a stored run by the names of today; one whose models went in step keeps its rounds."""
+    """Convert the sections of a stored run to today's names; a run with models in step keeps its rounds."""
     sections = copy.deepcopy(dict(sections))
     for old, new in [keys for keys in old_keys(sections) if keys[0] != AGE]:
         move(sections, old, new)

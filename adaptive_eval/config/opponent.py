@@ -1,12 +1,13 @@
-"""The opponent: a model of the run whose answers a judge compares all others with (`grader.against: {model: NAME}`).
+"""The opponent: a model of the run with whose answers a judge compares all others (`grader.against: {model: NAME}`).
 
-It is asked before the others, and none of these is compared with an answer that is not there yet. Beside itself it
-would be a tie by definition, so it is not ranked: a run that is prepared has it apart from its models.
+It is asked before the others, so that all its answers are there when they are compared. It would tie with itself by
+definition, so it is not ranked: a prepared run has it apart from its models.
 """
 
 from collections.abc import Iterator, Sequence
 
 from adaptive_eval.config.decisions import ObjectiveConfig
+from adaptive_eval.config.listed_models import recorded_models
 from adaptive_eval.config.problems import Problem, shown_value
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig, RunConfig
 from adaptive_eval.graders.comparing import AnswersOfModel
@@ -14,24 +15,24 @@ from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.types import GraderOptions
 
 LEVEL = 0.5
-"""The score of the opponent beside itself, by the rubric that comparisons have where none is given."""
+"""The score of the opponent compared with itself, by the default rubric of comparisons."""
 
 
 def answers_of_model(grader: GraderOptions) -> AnswersOfModel | None:
-    """The answers that a judge compares with, if a model of this run gives them."""
+    """The setting `grader.against`, if it names a model of this run."""
     against = grader.against if isinstance(grader, Judge) else None
     return against if isinstance(against, AnswersOfModel) and against.run is None else None
 
 
 def opponent_trials(config: RunConfig) -> int:
-    """How many answers to each question the opponent gives."""
+    """The number of the opponent's answers to each question."""
     against = answers_of_model(config.grader)
     assert against is not None
     return config.trials.min if against.trials is None else against.trials
 
 
 def with_opponent_apart(config: RunConfig) -> RunConfig:
-    """The configuration with its opponent beside its models, where it has one."""
+    """The configuration with the opponent moved from `models` to `opponent`, if there is one."""
     against = answers_of_model(config.grader)
     if against is None or config.opponent is not None:
         return config
@@ -41,14 +42,14 @@ def with_opponent_apart(config: RunConfig) -> RunConfig:
 
 
 def with_opponent_among(config: RunConfig) -> RunConfig:
-    """The configuration with the opponent among its models, as files have it."""
+    """The configuration with the opponent among its models, as in files."""
     if config.opponent is None:
         return config
     return config.model_copy(update={"models": (*config.models, config.opponent), "opponent": None})
 
 
 def ranked_names(names: Sequence[str], grader: GraderOptions) -> tuple[str, ...]:
-    """The names of the models that a file has, without the opponent's."""
+    """The names of the models without the opponent's."""
     against = answers_of_model(grader)
     return tuple(name for name in names if against is None or name != against.model)
 
@@ -56,7 +57,7 @@ def ranked_names(names: Sequence[str], grader: GraderOptions) -> tuple[str, ...]
 def opponent_problems(
     grader: GraderOptions, names: tuple[str, ...], models: tuple[ModelConfig | None, ...]
 ) -> Iterator[Problem]:
-    """The model is one that is asked, and the others are compared with these answers from their first trial on."""
+    """Check that the opponent is an asked model, and that no other model was compared with other answers."""
     against = answers_of_model(grader)
     if against is None:
         return
@@ -66,9 +67,7 @@ def opponent_problems(
             f"{{run: runs/earlier, model: {against.model}}}"
         )
         yield Problem(("grader", "against", "model"), "must be the name of a model", mend, shown_value(against.model))
-    for model in models:
-        if model is None or model.recorded is None:
-            continue
+    for _, model in recorded_models(models):
         if model.name == against.model:
             rule = "may not be a recorded model, which is never asked"
             mend = f"compare with its answers: {{run: {model.recorded}, model: {model.model}}}"
@@ -83,7 +82,7 @@ def opponent_problems(
 
 
 def _names_in(value: object) -> Iterator[str]:
-    """In an option of an objective: a name, or pairs of them."""
+    """The names in an option of an objective: one, or pairs of them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, tuple):
@@ -92,7 +91,7 @@ def _names_in(value: object) -> Iterator[str]:
 
 
 def opponent_objective_problems(grader: GraderOptions, objective: ObjectiveConfig) -> Iterator[Problem]:
-    """The opponent has no place in the ranking, so that an objective cannot name it."""
+    """Check that the objective does not name the opponent, which is not ranked."""
     against = answers_of_model(grader)
     if against is None:
         return
@@ -104,7 +103,7 @@ def opponent_objective_problems(grader: GraderOptions, objective: ObjectiveConfi
 
 
 def opponent_prior_problems(grader: GraderOptions, prior_evidence: PriorEvidenceConfig | None) -> Iterator[Problem]:
-    """Outcomes from elsewhere are of comparisons with other answers."""
+    """Refuse prior evidence, whose outcomes are comparisons with other answers."""
     against = answers_of_model(grader)
     if against is not None and prior_evidence is not None:
         rule = "may not stand beside grader.against.model: its outcomes are of comparisons with other answers"

@@ -1,7 +1,7 @@
-"""The answers of an earlier run that a judge compares with: trial by trial, as they stand when a run is prepared.
+"""The answers of an earlier run with which a judge compares, as they are when the new run is prepared.
 
-They are part of the questions from then on: stored with the run, so that nobody needs the earlier one to read it, to
-label it or to grade it anew, and a resume says where they have changed.
+They become part of the questions and are stored with the run, so that the earlier run is not needed for reports, labels
+or regrading, and a resume notices if they have changed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ NOT_THERE = frozenset({"timed_out", "unanswered"})
 
 
 def questions_of(config: RunConfig) -> tuple[Question, ...]:
-    """The questions of a run, with what their answers are compared with, where that is in an earlier run."""
+    """Load the questions of a run, with answers of an earlier run to compare with, if configured."""
     sections, rows = dict(config.questions.benchmarks) or {"": config.questions}, dict[str, list[FileRow]]()
     for name, task in config.inspect_tasks.items():
         if task is not None:
@@ -40,8 +40,8 @@ def questions_of(config: RunConfig) -> tuple[Question, ...]:
 def _samples(
     name: str, section: QuestionsConfig, task: BenchmarkConfig, config: RunConfig
 ) -> tuple[QuestionsConfig, list[FileRow]]:
-    """The samples of a task of Inspect as rows of questions; where some have no target, none has an answer key."""
-    # imported here: whoever reads a run, or begins one of another kind, starts no process for its questions
+    """The samples of an Inspect task as rows of questions; if any lacks a target, none has an answer key."""
+    # imported here: only runs of Inspect tasks start a process for their questions
     from adaptive_eval.inspect.process import list_task
 
     listed = list_task(name, task, config.folder, read_environment(config.folder))
@@ -51,12 +51,12 @@ def _samples(
 
 
 def with_others(questions: Iterable[Question], others: Mapping[str, Sequence[str]]) -> tuple[Question, ...]:
-    """The questions with the answers that others are compared with, by question."""
+    """The questions with answers to compare with, given by question."""
     return tuple(replace(one, others=tuple(others.get(one.id, ()))) for one in questions)
 
 
 def answers_in(run: Path, model: str, longest: int) -> Mapping[str, tuple[str, ...]]:
-    """The answers of a model in a run, by question, as much of each as a judge sees of it."""
+    """The answers of a model in a run, by question, shortened to what a judge sees."""
     if not is_run(run):
         raise ConfigError(f"grader.against.run: {run} holds no run; name the directory of one")
     with RunReader.intact(run) as reader:
@@ -71,7 +71,7 @@ def answers_in(run: Path, model: str, longest: int) -> Mapping[str, tuple[str, .
 
 
 def _texts(records: list[TrialRecord], longest: int) -> Iterator[str]:
-    """Texts by the number of the trial, from the first on until one is missing; what never came is none."""
+    """Texts in the order of trials, up to the first missing trial; a timed-out or unanswered one counts as missing."""
     for number, record in enumerate(sorted(records, key=lambda one: one.trial)):
         if record.trial != number or NOT_THERE & record.answer.signals:
             return

@@ -1,17 +1,17 @@
-"""How large rounds are, and how far they run ahead of looks: what `trials.favour` means.
+"""The pace of a run, which `trials.favour` determines: how large rounds are, and how far they run ahead of looks.
 
-Where answers are paid for, all models go from round to round together, one trial a question each (`answers`): nothing
-is asked that the next look does not need.
+`answers`, for paid answers: all models go from round to round together, with one trial a question each, and nothing is
+asked that the next look does not need.
 
-Where time is paid for, servers are kept full (`time`). Each model has rounds of its own, and many of them in flight: a
-look waits for the slowest answer of its round, the servers do not. Once a model is in no open comparison, what is not
-sent yet stays unsent, and its server can go. The depth is a constant: it has to outlast a slow answer with 64 slots and
-to fill 256 of them (benchmarks/hours.md). It is trials that fill slots, hence fewer rounds where there are more
-questions; concurrency has no say, so that it changes no look.
+`time`, for paid time: servers are kept full. Each model has its own rounds, many of them in flight: a look waits for
+the slowest answer of its round, the servers do not. Once a model is in no open comparison, its unsent requests are
+dropped, and its server can be stopped. The depth is a constant, which must outlast a slow answer with 64 slots and fill
+256 slots (benchmarks/hours.md). It counts trials, so that there are fewer rounds with more questions; it does not
+depend on concurrency, so that concurrency changes no look.
 
-Where models are asked through batch services, what counts is how often one waits for them: rounds are as large as the
-need, all models go in step, and a round takes as long whatever its size (benchmarks/batches.md). So it is beside
-servers of one's own, too: they are stopped while a batch is waited for (benchmarks/batches.md).
+With batch services, what counts is the number of waits: rounds are as large as needed, all models go in step, and a
+round takes equally long whatever its size (benchmarks/batches.md). This also holds for launched servers in such a run,
+which are stopped while it waits for a batch.
 """
 
 from collections.abc import Sequence
@@ -24,27 +24,27 @@ from adaptive_eval.core.settings import Pace
 Favour = Literal["answers", "time"]
 
 AHEAD, MOST_AHEAD = 360, 0.15
-"""Trials of a model that are in flight beside those that the next look waits for, and at most so much of `trials.max`
-for each question."""
+"""Trials of a model in flight beyond those for the next look, and their limit for each question as a share of
+`trials.max`."""
 OPENING = 0.15
-"""Of `trials.max`: the first round where time is paid for."""
+"""The first round at the pace `time`, as a share of `trials.max`."""
 SHARE_IN_BATCHES, OPENING_IN_BATCHES = 0.7, 0.3
-"""Where a round is a batch: its share of what is needed at the soonest, and the first one's of `trials.max`."""
+"""With batches, the share of a round in the least that is needed, and of the first round in `trials.max`."""
 
 
 INSPECT_ON_OWN_SERVERS = ("hf", "vllm", "sglang", "ollama", "llama-cpp-python")
-"""Where the name of a model in Inspect begins so, it runs on servers of the user's own."""
+"""Prefixes of models in Inspect that run on the user's own servers."""
 
 
 class FavourChoice(NamedTuple):
-    """The choice of `auto`, and why."""
+    """The choice of `auto` and its reason."""
 
     favour: Favour
     why: str
 
 
 def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> FavourChoice:
-    """Choose what to save: time if any model is on a server of the user's own, else answers."""
+    """Choose `time` if any model is on the user's own server, else `answers`."""
     if trials.draw is not None:
         return FavourChoice("answers", "questions that are drawn are asked block by block")
     own = [model.name for model in models if is_own_server(model)]
@@ -59,11 +59,11 @@ def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> Favour
 
 
 def is_own_server(model: ModelConfig) -> bool:
-    """Whether a model is served by a server of the user's own: the run starts it, its GPUs are named, or there is
-    neither a price nor anything by which a provider might know a customer."""
+    """Whether a model is on the user's own server: the run launches it, its GPUs are given, or it has neither a price
+    nor anything that identifies a customer."""
     if model.batch is not None:
         return False
-    if model.inspect is not None:  # Inspect has keys and addresses of its own
+    if model.inspect is not None:  # Inspect has its own keys and addresses
         served_here = model.inspect.partition("/")[0] in INSPECT_ON_OWN_SERVERS
         return bool(model.gpus) or (model.price is None and served_here)
     known_by = model.key_variable or model.auth or model.headers or model.sampling.extra_headers
@@ -76,7 +76,7 @@ def opening_of(trials: TrialsConfig, *, batched: bool = False) -> int:
 
 
 def trials_in_words(config: RunConfig) -> str:
-    """How many trials a question gets, in a line about the run; its pace is chosen."""
+    """A description of the trials a question, for a configuration whose pace is chosen."""
     trials = config.trials
     if trials.draw is not None:
         return f"one trial of each in blocks of {trials.draw}"
@@ -86,9 +86,9 @@ def trials_in_words(config: RunConfig) -> str:
 
 
 def pace_of(trials: TrialsConfig, questions: int, *, batched: bool = False) -> Pace:
-    """The pace that `trials.favour` means for so many questions; `batched` where batch services answer for any model.
+    """The pace for a number of questions; `batched` says whether any model is asked through a batch service.
 
-    Where `auto` was not settled, since nothing is known of models, it is `answers`.
+    An unresolved `auto`, as without models, counts as `answers`.
     """
     lookahead = trials.lookahead
     if trials.draw is not None:

@@ -1,4 +1,4 @@
-"""From the configuration, which speaks of names, to the plan of the decision core, which speaks of positions."""
+"""Converts the configuration, which uses names, to the plan of the decision core, which uses positions."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -36,29 +36,29 @@ from adaptive_eval.sections import Price
 from scorio.moments import CountArray
 
 ENDING_SECONDS = GRACE_SECONDS + 1.0
-"""What a server that is told to end may take, and the run to notice that it is time to."""
+"""Time for the run to notice that a server must end, and for the server to do so."""
 TINY = 1e-9
 SAMPLE_MARGIN = 2
-"""Caps reserve so many times the tokens after which Inspect ends a sample: the call that goes beyond them is finished,
-and its scorer may call models, too."""
+"""Factor by which caps multiply Inspect's token limit of a sample: the call that exceeds it is finished, and its scorer
+may call models, too."""
 
 
 class EarlierHorizon(NamedTuple):
-    """A `trials.max` that a run had, until it had taken so many looks."""
+    """An earlier `trials.max` of a run, and the number of looks up to its change."""
 
     trials: int
     looks: int
 
 
 class KnownBefore(NamedTuple):
-    """Knowledge of a run's models from earlier runs."""
+    """What is known of a run's models from earlier runs."""
 
     counts: CountArray | None = None
     """(L, M, K): R0, and all outcomes of recorded models."""
     ungraded: NDArray[np.int64] | None = None
-    """(L, M): answers of recorded models that have no grade."""
+    """(L, M): ungraded answers of recorded models."""
     spent: SpentBefore = NOTHING_SPENT
-    """What the run has paid for R0."""
+    """The cost of R0 to this run."""
 
 
 def plan_of(
@@ -70,10 +70,10 @@ def plan_of(
     horizons: Sequence[EarlierHorizon] = (),
     capped_opening: bool | None = None,
 ) -> Plan:
-    """The plan that a configuration means for these questions; `worst` is the most that a trial of each model may cost.
+    """The plan of a configuration for these questions; `worst` is the most that a trial of each model may cost.
 
-    `first` (L, M) are trials that are there already, `known` what is known of the models from earlier runs, and
-    `horizons` those that the run had before; `capped_opening`: see `Plan`.
+    `first` (L, M) are existing trials, `known` is what earlier runs tell of the models, and `horizons` are earlier ones
+    of this run; `capped_opening` is that of `Plan`.
     """
     known = KnownBefore() if known is None else known
     weighing = weigh_questions(config.benchmarks, [question.id for question in questions])
@@ -85,7 +85,7 @@ def plan_of(
         prior_counts=known.counts,
         clusters=clusters(questions),
         **({} if weighing is None else weighing._asdict()),
-        recorded=frozenset(number for number, model in enumerate(config.models) if model.recorded is not None),
+        recorded=config.recorded,
         recorded_ungraded=known.ungraded,
     )
     names = [model.name for model in config.models]
@@ -116,9 +116,9 @@ def plan_on(
     spent_first: SpentBefore = NOTHING_SPENT,
     capped_opening: bool | None = None,
 ) -> Plan:
-    """The plan for these models and questions; `batched` where batch services answer for any of them.
+    """The plan for these models and questions; `batched` says whether any is asked through a batch service.
 
-    `budget` are the caps, where the run starts servers; `spent_first` is what was paid for R0; `capped_opening`: see
+    `budget` has the caps of a run that launches servers; `spent_first` is the cost of R0; `capped_opening` is that of
     `Plan`.
     """
     budget = budget_of(config.budget) if budget is None else budget
@@ -128,7 +128,7 @@ def plan_on(
     capped = capped_opening if first is None else None
     opening = affordable_opening(bench, Trials(begins.min, begins.max), paced(begins), budget, spent_first, capped)
     start = first_information(bench, begins, opening, first)
-    if bench.gates and not config.objective.gate:  # as a replay may ask of a run that had one
+    if bench.gates and not config.objective.gate:  # in a replay without a gate of a run that had one
         bench = replace(bench, gates=())
     objective, policy = _objective(config, names, bench), _policy(config)
     rule = _rule(config, start)
@@ -137,7 +137,7 @@ def plan_on(
         PastHorizon(Trials(min(trials.min, trials.max), trials.max), paced(trials), horizon.looks)
         for horizon, trials in zip(horizons, before, strict=True)
     )
-    with _parts_fit(config):
+    with _explain_misfit(config):
         return Plan(
             bench=bench,
             objective=objective,
@@ -153,12 +153,12 @@ def plan_on(
             earlier=earlier,
             spent_first=spent_first,
             capped_opening=capped,
-            drawn=_drawn(config.trials, bench.questions, first),
+            drawn=_block_size(config.trials, bench.questions, first),
         )
 
 
-def _drawn(trials: TrialsConfig, questions: int, first: NDArray[np.integer] | None) -> int:
-    """Questions of a block; 0 where none are drawn."""
+def _block_size(trials: TrialsConfig, questions: int, first: NDArray[np.integer] | None) -> int:
+    """The number of questions in a block; 0 if questions are not drawn."""
     if trials.draw is not None and first is not None:
         raise ConfigError(
             "trials.draw begins with questions that nobody was asked, and there are trials already; remove it"
@@ -172,7 +172,7 @@ def _drawn(trials: TrialsConfig, questions: int, first: NDArray[np.integer] | No
 def _judging(config: Decisions, *, latch: bool) -> Judging:
     stopping = config.stopping
     return Judging(
-        delta=0.0 if config.objective.gate else stopping.delta,  # it is in the gate's question already
+        delta=0.0 if config.objective.gate else stopping.delta,  # a gate itself tests for delta
         futility=FUTILITY if latch else None,
         familywise=stopping.familywise == "holm",
         latch=latch,
@@ -180,8 +180,8 @@ def _judging(config: Decisions, *, latch: bool) -> Judging:
 
 
 @contextmanager
-def _parts_fit(config: Decisions) -> Iterator[None]:
-    """Say that plug-ins, or a change of a stored run, may be why the parts of a plan do not fit."""
+def _explain_misfit(config: Decisions) -> Iterator[None]:
+    """Turn a `ValueError` of incompatible parts of a plan into a `ConfigError` that names plug-ins, if any."""
     try:
         yield
     except ValueError as error:
@@ -191,13 +191,13 @@ def _parts_fit(config: Decisions) -> Iterator[None]:
 
 
 def budget_of(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: Sequence[ServingGroup] = ()) -> Budget:
-    """The caps in the core's units; `groups` are those of the models whose servers the run starts.
+    """The caps in the core's units; `groups` has the models whose servers the run launches.
 
-    Such servers are paid until they have ended, and must have begun to before the cap on GPU time.
+    Such servers cost until they have ended, so they are stopped some time before the cap on GPU time.
     """
     held = None
     if config.gpu_hours is not None and groups:
-        # of servers that may be up together: one at each place
+        # of the servers that may be up at the same time: one at each place
         gpus = sum(max(models[one].gpus or 0.0 for one in group.models) * max(len(group.places), 1) for group in groups)
         held = max(3600.0 * config.gpu_hours - gpus * ENDING_SECONDS, TINY)
     return Budget(
@@ -213,26 +213,26 @@ def budget_of(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: 
 def first_information(
     bench: Bench, trials: TrialsConfig, opening: int, first: NDArray[np.integer] | None = None
 ) -> float:
-    """The least information that the first look can have, with so many trials a question: opening/max, more where
-    trials or R0 are there already.
+    """The least information of the first look with `opening` trials a question: opening/max, or more with earlier
+    trials or R0.
 
     The information of a pair is a mean of (n_q + D_q) / (trials.max + D_q) over its questions, weighted by their shares
-    of the uncertainty, so that it is never below the least of them. A sequential rule spends its error from there on:
-    a single look at a finished design is judged as one look.
+    of the uncertainty, so it is never below the least of them. A sequential rule spends its error from there on: a
+    single look at a finished design is judged as one look.
     """
     if trials.draw is not None:
         return min(1.0, trials.draw / bench.questions)
     at_first = np.asarray(opening) if first is None else np.maximum(first, opening)
     known = np.asarray(0) if bench.prior_counts is None else bench.prior_counts.sum(axis=-1)
     most = np.full(bench.questions, trials.max, dtype=float)
-    if bench.gates and bench.question_weights is not None:  # a benchmark's own horizon goes by the weights
+    if bench.gates and bench.question_weights is not None:  # the horizon of a benchmark depends on its weight
         most = most * np.maximum(bench.question_weights, 1.0)
     information = np.broadcast_to((at_first + known) / (most + known), (bench.models, bench.questions))
     return min(1.0, float(np.min(information[bench.asked])))
 
 
 def clusters(questions: Sequence[Question]) -> NDArray[np.int64] | None:
-    """Cluster labels 0..G-1; a question without a cluster stands alone. None where no question has one."""
+    """Cluster labels 0..G-1, in which a question without a cluster is one by itself; None if no question has one."""
     if all(question.cluster is None for question in questions):
         return None
     keys = [question.cluster if question.cluster is not None else ("alone", question.id) for question in questions]
@@ -241,18 +241,17 @@ def clusters(questions: Sequence[Question]) -> NDArray[np.int64] | None:
 
 
 def trial_cost(model: ModelConfig) -> Callable[[Answer], Cost]:
-    """The cost of an answer of this model: tokens, USD by its price, and its share of the GPUs while it was served.
+    """A function for the cost of an answer of this model: tokens, USD, and its share of GPU seconds.
 
-    Its replica's GPUs are shared by the answers that may be in flight there, which the server's load may have made
-    fewer than configured; never more than what was reserved for it.
+    A replica's GPUs are shared by the answers that may be in flight there, which the server's load may reduce below the
+    configured number. An answer never costs more than was reserved for it.
     """
 
     def cost(answer: Answer) -> Cost:
         used = (answer.prompt_tokens, answer.completion_tokens, answer.latency)
-        if isinstance(answer, SampleAnswer):  # other models were called, too, which have prices of their own
+        if isinstance(answer, SampleAnswer):  # it may include calls of other models, with other prices
             return usage_cost(model, *used)._replace(usd=_usd(model, *answer.own) + answer.usd_of_others)
-        batched = model.batch is not None and came_by_batch(answer.replica)
-        return usage_cost(model, *used, answer.abreast, batched=batched)
+        return usage_cost(model, *used, answer.abreast, batched=came_by_batch(answer.replica))
 
     return cost
 
@@ -266,14 +265,11 @@ def usage_cost(
     *,
     batched: bool = True,
 ) -> Cost:
-    """The charge for so many tokens and seconds; `abreast` is by default the configured concurrency.
+    """The cost of tokens and seconds; `abreast` is by default the configured concurrency.
 
-    `batched`: the answer comes from the model's batch service, where it has one.
+    `batched` says whether the answer comes from the model's batch service, if it has one.
     """
-    usd = _usd(model, prompt_tokens, completion_tokens)
-    if batched and model.batch is not None:
-        usd *= model.batch.price_factor
-    gpu_seconds = 0.0
+    usd, gpu_seconds = _usd(model, prompt_tokens, completion_tokens, batched=batched), 0.0
     if model.gpus:
         share = gpu_share(model.gpus, model, abreast or model.concurrency.in_flight)
         gpu_seconds = min(_most_gpu_seconds(model), latency * share)
@@ -281,7 +277,7 @@ def usage_cost(
 
 
 def worst_costs(config: RunConfig, questions: Sequence[Question], longest: Sequence[int]) -> tuple[Cost, ...]:
-    """The most that one trial of each model may cost, by the bytes of its longest prompt: hard caps reserve it."""
+    """The most that a trial of each model may cost, given the bytes of its longest prompt; hard caps reserve it."""
     verdict = worst_verdict(config, questions)
     return tuple(
         NO_COST if model.recorded is not None else _worst_cost(model, size, config.budget).plus(verdict)
@@ -290,8 +286,8 @@ def worst_costs(config: RunConfig, questions: Sequence[Question], longest: Seque
 
 
 def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
-    """The most that it costs to have one answer graded, which has no more bytes than `max_tokens` tokens can have."""
-    # of a sample of Inspect the tokens are those of all models; another model may be dearer
+    """The most that grading one answer may cost, whose length is bounded by `max_tokens`."""
+    # the tokens of an Inspect sample are those of all models, some of which may be more expensive
     tokens = SAMPLE_MARGIN * max(model.sampling.max_tokens or 0 for model in config.models)
     others = [price for task in config.inspect_tasks.values() if task is not None for price in task.prices.values()]
     dearest = Cost(0, max((_dearest(price, tokens) for price in others), default=0.0))
@@ -303,55 +299,54 @@ def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
 
 
 def longest_prompts(prompts: Sequence[Sequence[Prompt]]) -> tuple[int, ...]:
-    """The bytes of each model's longest prompt."""
-    different = {id(asked): asked for asked in prompts}  # models that are asked alike share theirs
+    """The length of each model's longest prompt in bytes."""
+    different = {id(asked): asked for asked in prompts}  # models with equal prompts share them
     longest = {key: max(map(prompt_bytes, asked)) for key, asked in different.items()}
     return tuple(longest[id(asked)] for asked in prompts)
 
 
 def prompt_bytes(prompt: Prompt) -> int:
-    """The length of a prompt; no tokenizer makes more tokens than there are bytes."""
+    """The length of a prompt in bytes, which bounds its tokens."""
     return len((prompt.text or "").encode()) + sum(len(message.content.encode()) for message in prompt.messages or ())
 
 
 def _worst_cost(model: ModelConfig, longest: int, budget: BudgetConfig) -> Cost:
     completion = model.sampling.max_tokens or 0
+    # the GPU time of launched servers is measured while they are held, and a cap stops the run in time
+    gpu_seconds = 0.0 if model.launch is not None else _most_gpu_seconds(model)
     if not completion and (budget.tokens is not None or budget.usd is not None):
-        return Cost(0, math.inf, 0.0 if model.launch is not None else _most_gpu_seconds(model))
+        return Cost(0, math.inf, gpu_seconds)
     if model.inspect is not None:
         tokens = SAMPLE_MARGIN * completion
-        return Cost(tokens, 0.0 if model.price is None else _dearest(model.price, tokens), _most_gpu_seconds(model))
+        return Cost(tokens, 0.0 if model.price is None else _dearest(model.price, tokens), gpu_seconds)
     prompt_tokens = longest + TEMPLATE_TOKENS if completion else 0
-    usd = _usd(model, prompt_tokens, completion)
-    if model.batch is not None and model.batch.patience is None:  # else it may be asked directly in the end
-        usd *= model.batch.price_factor
-    # what a server of the run's own has used is measured while it is held: a cap ends the run in time
-    gpu_seconds = 0.0 if model.launch is not None else _most_gpu_seconds(model)
-    return Cost(prompt_tokens + completion, usd, gpu_seconds)
+    patient = model.batch is not None and model.batch.patience is None  # else it may be asked directly in the end
+    return Cost(prompt_tokens + completion, _usd(model, prompt_tokens, completion, batched=patient), gpu_seconds)
 
 
 def _dearest(price: Price, tokens: int) -> float:
-    """The most that so many tokens cost, whichever of them are read or written."""
+    """The most that a number of tokens may cost, whether prompt or completion."""
     return max(price.usd(tokens, 0.0), price.usd(0.0, tokens))
 
 
 def lost_cost(model: ModelConfig, worst: Cost) -> Cost:
-    """The most that one attempt may have cost whose answer was lost; of GPU time the worst has all attempts."""
+    """The most that a lost attempt may have cost; the GPU time in `worst` is that of all attempts."""
     return worst._replace(gpu_seconds=worst.gpu_seconds / model.concurrency.attempts)
 
 
-def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float) -> float:
-    return 0.0 if model.price is None else model.price.usd(prompt_tokens, completion_tokens)
+def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float, *, batched: bool = False) -> float:
+    usd = 0.0 if model.price is None else model.price.usd(prompt_tokens, completion_tokens)
+    return usd * model.batch.price_factor if batched and model.batch is not None else usd
 
 
 def _most_gpu_seconds(model: ModelConfig) -> float:
-    """The most GPU seconds of one answer over all its attempts: its share of the GPUs when its servers are full."""
+    """The most GPU seconds of an answer over all its attempts, if its servers are full."""
     share = gpu_share(model.gpus, model, model.concurrency.in_flight)
-    return model.sampling.timeout * model.concurrency.attempts * share if share else 0.0  # of an endless time, too
+    return model.sampling.timeout * model.concurrency.attempts * share if share else 0.0  # the timeout may be infinite
 
 
 def _objective(config: Decisions, names: Sequence[str], bench: Bench) -> Objective:
-    """The objective, its models by position."""
+    """The configured objective, with models by position."""
     chosen, known = config.objective, {"models": tuple(names), "recorded": bench.recorded}
     if chosen.kind == PLACE.name and not bench.recorded:
         raise ConfigError("objective.kind: place needs recorded models, and there are none here; use ranking")
@@ -366,7 +361,7 @@ def _objective(config: Decisions, names: Sequence[str], bench: Bench) -> Objecti
 
 
 def _rule(config: Decisions, start: float) -> Rule:
-    """The rule that is configured; calls start with the first look, at information `start`."""
+    """The configured rule, whose first look has information `start`."""
     chosen = config.stopping
     known = {"confidence": chosen.confidence, "start": start}
     if (entry := RULES.get(str(chosen.rule))) is not None:

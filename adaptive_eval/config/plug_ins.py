@@ -1,4 +1,4 @@
-"""What a configuration brings of its own: rules, policies and objectives, made with the options that are given."""
+"""Loads plug-ins: rules, policies and objectives that a configuration names, with their options."""
 
 import inspect
 from collections.abc import Mapping
@@ -13,23 +13,26 @@ from adaptive_eval.sections import PlugIn
 
 
 def load_plug_in(kind: type, key: str, named: str | PlugIn, folder: Path, known: Mapping[str, object]) -> Any:
-    """The object that a configuration names under `key`: a class or a function is called with its options, and with
-    those of the `known` values that it has parameters for; anything else is taken as it is."""
+    """Load the object that a configuration names under `key`.
+
+    Classes and functions are called with their options and with every `known` value they have a parameter for; anything
+    else is returned unchanged.
+    """
     name, options = str(named), dict(named.options) if isinstance(named, PlugIn) else {}
     found: Any = load_attribute(name, folder)
-    made_already = not isinstance(found, type) and not _lacks(found, kind)
+    made_already = not isinstance(found, type) and not _missing_member(found, kind)
     if made_already and options:
         raise ConfigError(
             f"{key}: {name} takes no options, since it is an object and not a class; name its class instead"
         )
     if isinstance(found, type):
-        _require_all(_lacks(found, kind, methods=True), key, name, kind)
+        _require_members(_missing_member(found, kind, methods=True), key, name, kind)
     made = found if made_already else _call_plug_in(found, key, name, options, known)
-    _require_all(_lacks(made, kind), key, name, kind)
+    _require_members(_missing_member(made, kind), key, name, kind)
     return made
 
 
-def _require_all(lacks: str, key: str, name: str, kind: type) -> None:
+def _require_members(lacks: str, key: str, name: str, kind: type) -> None:
     if lacks:
         raise ConfigError(
             f"{key}: {name} is no {kind.__name__.lower()}, since it has no {lacks}; "
@@ -43,7 +46,7 @@ def _call_plug_in(found: Any, key: str, name: str, options: Mapping[str, object]
     _check_names(found, key, name, options)
     try:
         return make(found, options, known)
-    except Exception as error:  # it is the user's: whatever it raises, it cannot be made like this
+    except Exception as error:  # the user's code may raise anything
         given = f"with the options {dict(options)!r:.200}" if options else "without options"
         raise ConfigError(f"{key}: {name} could not be made {given}: {error}") from error
 
@@ -61,8 +64,8 @@ def _check_names(found: Any, key: str, name: str, options: Mapping[str, object])
             raise ConfigError(f"{key}.options.{option} is no option of {name}; {mend}")
 
 
-def _lacks(found: object, kind: type, *, methods: bool = False) -> str:
-    """The first thing that is there by the Protocol, and is missing; `methods` alone are there before it is made."""
+def _missing_member(found: object, kind: type, *, methods: bool = False) -> str:
+    """The first member of a Protocol that is missing; only `methods` can be checked on a class."""
     wanted = [
         name for name, value in vars(kind).items() if not name.startswith("_") and (callable(value) or not methods)
     ]

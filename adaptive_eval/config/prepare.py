@@ -1,12 +1,11 @@
-"""Everything of a run that can be known before anything is opened: questions, prompts, plan, costs, meaning.
+"""Prepares everything of a run that needs no server: questions, prompts, plan, costs, and the meaning of trials.
 
-The meaning of a run's trials is the part of the configuration that a resume may not change. A grader that is a function
-of the user's own is part of it with the source files that it consists of. The rest may change and is recorded: where
-the models are served, how fast they are asked, time limits, what is decided and how surely, which trials come next, and
-what it may cost. So may rules and policies of the user's own: looks are taken anew on a resume, and what was changed in
-their source is recorded as any other setting that decides.
+The meaning of a run's trials is the part of the configuration that a resume may not change. It includes the source
+files of a user's grading function. Everything else may change and is recorded: where models are served, concurrency,
+time limits, objective, stopping, the choice of trials, and budget. This includes the user's own rules and policies: a
+resume takes looks again, and changes in their source files are recorded like other settings.
 
-Whether the programs that the run would start are there is told here, too.
+Missing programs of launched models are also found here.
 """
 
 import inspect
@@ -45,7 +44,7 @@ from adaptive_eval.supply.types import Lane, TrialPrice
 
 
 def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The names of launched models whose program is not there, and what is wrong."""
+    """The names of launched models whose program is missing, each with the problem."""
     for model in config.served:
         if model.launch is not None:
             sees = environment_of(model.launch, model.model, "", environment)
@@ -62,21 +61,20 @@ GRADER_WORKINGS: dict[str, Any] = {
     "against": {"run", "trials"},
     "beside": {"timeout", "workers", "memory"},
 }
-"""How a grader is run and checked; not what it finds, since one that fails gives no grade."""
+"""Settings of how a grader is run, which do not change its grades."""
 
 MODEL_WORKINGS = {"name", "recorded", "launch", "batch", "concurrency", "price", "gpus", "prompt_logprobs"}
-"""How a model is served and paid for; a key that stands neither here nor above is part of what its trials mean."""
+"""Settings of how a model is served and paid for; all keys neither here nor above are part of its trials' meaning."""
 SAMPLING_WORKINGS = {"timeout", "extra_headers"}
 
 PLUG_INS = "plug_ins"
-"""Beside the sections of a stored configuration: what is known of the plug-ins that decide, for those who read the run,
-who load none."""
+"""Key in a stored configuration for facts about plug-ins, for readers of the run, which do not load them."""
 OWN_RULE = "objective.rule"
-"""Among them, the rule that an objective of the user's own brings itself."""
+"""Key there for the rule that a user's objective defines."""
 
 
 def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
-    """The stored part of a configuration; defaults are no part of the meaning, so a new option changes no run."""
+    """The header to store; the meaning leaves out defaults, so that a new option changes no run."""
     return RunHeader(
         name=config.name,
         configuration=config.model_dump(mode="json") | _plug_ins(config),
@@ -96,7 +94,7 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
 
 
 def _in_todays_names(stored: RunHeader) -> dict[str, object]:
-    """The configuration of a stored run, complete, by the names that settings have today."""
+    """The complete configuration of a stored run, with today's names of settings."""
     found, kept = stored_config(stored).model_dump(mode="json"), stored.configuration.get(PLUG_INS)
     if isinstance(kept, dict):
         found[PLUG_INS] = {OLD_PLUG_INS.get(str(key), str(key)): one for key, one in kept.items()}
@@ -104,7 +102,7 @@ def _in_todays_names(stored: RunHeader) -> dict[str, object]:
 
 
 def _grader_meaning(grader: Any) -> dict[str, object]:
-    """The meaning of a grader: its options, by benchmark where there are several."""
+    """The options of a grader that its grades depend on, by benchmark if there are several."""
     told: dict[str, object] = grader.model_dump(mode="json", exclude=GRADER_WORKINGS, exclude_defaults=True)
     if isinstance(grader, ByBenchmark):
         told["graders"] = {name: _grader_meaning(one) for name, one in grader.graders.items()}
@@ -112,14 +110,14 @@ def _grader_meaning(grader: Any) -> dict[str, object]:
 
 
 def _sources(config: RunConfig) -> dict[str, object]:
-    """The source files of a grader of the user's own."""
+    """Digests of the source files of a user's grading functions."""
     functions = config.grader.functions
     found = {file: digest for name in functions for file, digest in fingerprints(name, config.folder).items()}
     return {"sources": found} if functions else {}
 
 
 def _task_meaning(task: BenchmarkConfig | None, folder: Path) -> dict[str, object]:
-    """The task of Inspect, with the digest of its file where it is one."""
+    """The settings of an Inspect task, with the digest of its file if it is in one."""
     if task is None:
         return {}
     said = task.model_dump(mode="json", exclude={"prices"}, exclude_defaults=True)
@@ -129,7 +127,7 @@ def _task_meaning(task: BenchmarkConfig | None, folder: Path) -> dict[str, objec
 
 
 def _benchmarks_meaning(config: RunConfig) -> dict[str, object]:
-    """The weight of each of several benchmarks in the score, and how it is put to models."""
+    """The weight and the prompt of each of several benchmarks."""
     beside = {"name", "gate", "benchmark"}
     told = {
         one.name: one.model_dump(mode="json", exclude=beside, exclude_defaults=True)
@@ -140,7 +138,7 @@ def _benchmarks_meaning(config: RunConfig) -> dict[str, object]:
 
 
 def _plug_ins(config: RunConfig) -> dict[str, object]:
-    """Facts on each plug-in that decides: its name, what it says of itself, and its source files."""
+    """Facts about each plug-in: its name, its own description, and digests of its source files."""
     told = {
         key: {"name": name, "says": first_words(name, config.folder), "sources": fingerprints(name, config.folder)}
         for key, name in config.plug_ins.items()
@@ -166,7 +164,7 @@ def _model_meaning(model: ModelConfig) -> dict[str, object]:
 
 
 def _opponent_meaning(config: RunConfig, opponent: ModelConfig) -> dict[str, object]:
-    """The answers that others are compared with; how many there are by default is fixed once they have come."""
+    """The settings of the opponent; the default number of its answers is not among them, since it is fixed later."""
     against = answers_of_model(config.grader)
     given = {} if against is None or against.trials is None else {"trials": against.trials}
     return {**_model_meaning(opponent), **given}
@@ -177,13 +175,13 @@ def _question_body(question: Question) -> dict[str, object]:
     del body["id"]
     body["choices"] = list(question.choices)
     del body["others"]
-    if question.others:  # of which a run without them knows nothing
+    if question.others:  # left out otherwise, as in runs of earlier versions
         body["others"] = list(question.others)
     return body
 
 
 def stored_config(header: RunHeader) -> RunConfig:
-    """The configuration with which a stored run was started last; `StoreError` where it is none, or one no more."""
+    """The configuration with which a run was last started; raises `StoreError` if it cannot be read any more."""
     stored = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
     try:
         body = json.dumps(in_new_names(stored, len(header.questions)))
@@ -197,14 +195,14 @@ def stored_config(header: RunHeader) -> RunConfig:
 
 
 def _require_number(name: str) -> float:
-    """NaN is above and below no limit."""
+    """Parse a constant of JSON; raises `ValueError` for NaN, which no limit would catch."""
     if name == "NaN":
         raise ValueError(name)
     return float(name)
 
 
 def stored_words(header: RunHeader) -> dict[str, str]:
-    """Descriptions of a stored run's plug-ins by themselves, where that was kept; they are not loaded for it."""
+    """Stored descriptions of a run's plug-ins, by key; the plug-ins are not loaded."""
     kept = header.configuration.get(PLUG_INS)
     told = kept.items() if isinstance(kept, dict) else ()
     says = {OLD_PLUG_INS.get(str(key), str(key)): one.get("says") for key, one in told if isinstance(one, dict)}
@@ -212,17 +210,17 @@ def stored_words(header: RunHeader) -> dict[str, str]:
 
 
 def stored_questions(header: RunHeader) -> tuple[Question, ...]:
-    """The questions that `run_header` stored."""
+    """Restore the questions in a header."""
     return tuple(stored_question(key, body) for key, body in header.questions.items())
 
 
 def others_in(header: RunHeader) -> Mapping[str, tuple[str, ...]]:
-    """The answers that others are compared with, by question, where they are a part of the questions."""
+    """The stored answers to compare with, by question."""
     return {question.id: question.others for question in stored_questions(header)}
 
 
 def stored_question(key: str, body: Json) -> Question:
-    """The question that `run_header` stored; `StoreError` where it is none."""
+    """Restore a question in a header; raises `StoreError` if it is damaged."""
     try:
         return _stored_questions().validate_python({**body, "id": key})
     except ValidationError as error:
@@ -234,22 +232,22 @@ def stored_question(key: str, body: Json) -> Question:
 
 @cache
 def _stored_questions() -> TypeAdapter[Question]:
-    """Made when the first one is read."""
+    """The parser of stored questions, created on first use."""
     return TypeAdapter(Question)
 
 
 class StoredSetup(NamedTuple):
-    """The setup of a stored run: its newest configuration, and its questions."""
+    """The newest configuration of a stored run, and its questions."""
 
     config: RunConfig
     questions: tuple[Question, ...]
     plug_ins: Mapping[str, str]
-    """What the plug-ins that decide say of themselves, by the key that names them; no one has to believe it."""
+    """Descriptions that plug-ins give of themselves, by key."""
     roster: Roster
 
 
 def setup_of(header: RunHeader) -> StoredSetup:
-    """The setup of a run, as it was stored."""
+    """The setup in a stored header."""
     config, questions = stored_config(header), stored_questions(header)
     return StoredSetup(config, questions, stored_words(header), roster_of(config, questions))
 
@@ -261,20 +259,20 @@ CACHED_BASES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that could begin."""
+    """A run that is ready to begin."""
 
     config: RunConfig
     questions: tuple[Question, ...]
     rubric: Rubric
     prompts: tuple[tuple[Prompt, ...], ...]
-    """For each model, of each question; models that are asked alike share theirs."""
+    """Prompts by model and question; models with equal prompts share them."""
     plan: Plan
     header: RunHeader
     roster: Roster
     why_favoured: str | None = None
-    """Why `trials.favour: auto` takes what the configuration then says; None where it was given."""
+    """Why `trials.favour: auto` chose this pace; None if the pace was given."""
     arguments: tuple[str, ...] | None = None
-    """Those of `adaptive-eval run` that go on with the run; None if no command has begun it."""
+    """The arguments of `adaptive-eval run` that resume the run; None if no command began it."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -283,7 +281,7 @@ class PreparedRun:
 
 
 def prepare(config: RunConfig) -> PreparedRun:
-    """Load the questions and work everything out; raises `ConfigError`."""
+    """Load the questions and prepare the run; raises `ConfigError`."""
     if isinstance(config.grader, Logged):
         raise ConfigError("grader.kind is logged, which grades nothing: it stands for the grades of imported logs")
     config = with_opponent_apart(config)
@@ -295,7 +293,7 @@ def prepare(config: RunConfig) -> PreparedRun:
 
 
 def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
-    """Replace `trials.favour: auto` by what it takes, and say why; None where the pace was given."""
+    """Replace `trials.favour: auto` by a pace, with the reason; None as reason if the pace was given."""
     if config.trials.favour != "auto":
         return config, None
     choice = choose_favour(config.asked, config.trials)
@@ -303,8 +301,7 @@ def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
 
 
 def begin_as(config: RunConfig, stored: RunConfig, *, at_any_pace: bool) -> RunConfig:
-    """Begin as a stored run did where the configuration leaves it open: with as many trials, and `at_any_pace` at its
-    pace."""
+    """Take over `trials.min` of a stored run unless the configuration sets it, and `at_any_pace` its pace."""
     began, kept = stored.trials, dict[str, object]()
     if at_any_pace:
         kept["favour"] = began.favour
@@ -319,13 +316,13 @@ def with_trials(config: RunConfig, changed: Mapping[str, object]) -> RunConfig:
 
 
 def decided_by(prepared: PreparedRun, config: RunConfig) -> PreparedRun:
-    """The run with other decisions; its questions and prompts are the same."""
+    """The run with the decisions of another configuration, and the same questions and prompts."""
     plan = plan_of(config, prepared.questions, prepared.plan.bench.worst_cost)
     return replace(prepared, config=config, plan=plan, header=run_header(config, prepared.questions))
 
 
 def _with_own_rule(prepared: PreparedRun) -> PreparedRun:
-    """Written down for those who read the run: the objective of the user's own brings its rule."""
+    """Record the rule that a user's objective defines, for readers of the run."""
     name = prepared.config.plug_ins.get("objective.kind")
     if name is None:
         return prepared
@@ -336,7 +333,7 @@ def _with_own_rule(prepared: PreparedRun) -> PreparedRun:
 
 
 def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> PreparedRun:
-    """A run with questions that are loaded; its pace is said."""
+    """A prepared run with loaded questions, for a configuration whose pace is chosen."""
     prompts = prompts_of(config, questions)
     return PreparedRun(
         config=config,
@@ -350,7 +347,7 @@ def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> Prepar
 
 
 def with_question_answers(prepared: PreparedRun, questions: tuple[Question, ...]) -> PreparedRun:
-    """The run with answers to compare with in its questions, which are otherwise the same."""
+    """The run with answers to compare with added to its questions."""
     anew = with_questions(prepared.config, questions)
     header = replace(prepared.header, questions=anew.header.questions)
     return replace(prepared, questions=questions, plan=anew.plan, header=header)
@@ -362,7 +359,7 @@ def roster_of(config: RunConfig, questions: Sequence[Question]) -> Roster:
 
 
 def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: tuple[str, ...] = ()) -> Lane:
-    """One model as the scheduler sees it; its answers are stored without `secrets`."""
+    """A model for the scheduler; `secrets` are removed from its stored answers."""
     model, prompts = prepared.config.models[number], prepared.prompts[number]
     return Lane(
         name=model.name,
@@ -379,11 +376,11 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: t
 
 
 def _require_gradable(config: RunConfig, questions: tuple[Question, ...]) -> None:
-    """An answer key that the grader cannot read would fail on every answer."""
+    """Raise `ConfigError` if the grader cannot use an answer key, since it would fail on every answer."""
     alike: dict[str, list[str]] = {}
     for question in questions:
         if (problem := config.grader.key_problem(question)) is not None:
-            # what differs by the question's own answer alone is told once
+            # problems that differ only by the question's answer are reported once
             told = alike.setdefault(
                 problem.replace(repr(question.answer), "\0"), [f"question {question.id}: {problem}"]
             )
@@ -397,7 +394,7 @@ def _require_gradable(config: RunConfig, questions: tuple[Question, ...]) -> Non
 
 
 def _others_note(others: Sequence[str]) -> str:
-    """Further questions of which the same is true."""
+    """A note on further questions with the same problem."""
     if not others:
         return ""
     more = ", ..." if len(others) > NAMED_ALIKE else ""
@@ -405,17 +402,15 @@ def _others_note(others: Sequence[str]) -> str:
 
 
 def prompts_of(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tuple[Prompt, ...], ...]:
-    """For each model, the prompt of each question."""
-    rendered: dict[str, tuple[Prompt, ...]] = {}
-    for model in config.models:
-        way = _way_of_asking(model)
-        if way not in rendered:
-            rendered[way] = tuple(_prompt(model, question, config) for question in questions)
-    return tuple(rendered[_way_of_asking(model)] for model in config.models)
+    """Prompts by model and question."""
+    ways = [(model.api, model.prompt.model_dump_json()) for model in config.models]
+    models = dict(zip(ways, config.models, strict=True))  # one of those that are asked alike
+    rendered = {way: tuple(_prompt(model, question, config) for question in questions) for way, model in models.items()}
+    return tuple(rendered[way] for way in ways)
 
 
 def _prompt(model: ModelConfig, question: Question, config: RunConfig) -> Prompt:
-    """The prompt of a model; a task of Inspect knows the question by its id."""
+    """The prompt of a model for a question, which for an Inspect task is only the id."""
     if asked_by_inspect(config, question):
         return Prompt(text=question.id, question=question.id)
     prompt = render(prompt_for(model.prompt, question, config.benchmarks), question, model.api)
@@ -423,23 +418,19 @@ def _prompt(model: ModelConfig, question: Question, config: RunConfig) -> Prompt
 
 
 def asked_by_inspect(config: RunConfig, question: Question) -> bool:
-    """Whether the question is of a task of Inspect, which has its own prompts."""
+    """Whether the question belongs to an Inspect task, which has its own prompts."""
     tasks = config.inspect_tasks
     return bool(tasks) and tasks[benchmark_named(question.id) if config.benchmarks else ""] is not None
 
 
-def _way_of_asking(model: ModelConfig) -> str:
-    return f"{model.inspect is None} {model.api} {model.prompt.model_dump_json()}"
-
-
 def seed_bases(prepared: PreparedRun, model: ModelConfig) -> Callable[[int], int]:
-    """The seed of each question's trial 0."""
+    """A function for the seed of trial 0, by the question's position."""
     questions, base = prepared.questions, seed_base(prepared.config, model)
     return lambda question: base(questions[question].id)
 
 
 def seed_base(config: RunConfig, model: ModelConfig) -> Callable[[str], int]:
-    """The seed of trial 0 of a question, by the question's id."""
+    """A function for the seed of trial 0, by the question's id."""
     whose = SHARED if config.trials.seeds == "coupled" else model.name
     if config.trials.seeds == "consecutive":
         return lambda question: config.seed

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: where, which value, the rule, what was got, and how to mend it."""
+"""Problems of a configuration: the place, the rule, the value, and how to mend it."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,15 +10,15 @@ SHOWN_CHARACTERS = 60
 
 
 class Problem(NamedTuple):
-    """One mistake in a configuration: where, what must hold, and how to mend it."""
+    """A mistake in a configuration, and how to mend it."""
 
     path: KeyPath
     rule: str
-    """What must hold, or what is the matter; it follows the name of the value."""
+    """The broken rule, or what is wrong, as words after the name of the value."""
     mend: str = ""
     got: str | None = None
     place: str = ""
-    """Where it stands, such as `line 12`."""
+    """The place of the value, such as `line 12`."""
 
     def __str__(self) -> str:
         name = written_path(self.path)
@@ -35,7 +35,7 @@ def written_path(path: KeyPath) -> str:
 
 
 def shown_value(value: object) -> str:
-    """A short account of a value, which never spells out a mapping: there may be anything in it."""
+    """A short text for a value, without the content of mappings and lists."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list | tuple):
@@ -49,7 +49,7 @@ def shown_value(value: object) -> str:
 
 
 def problem_list(source: str, problems: Iterable[Problem]) -> str:
-    """All problems of one file, a line each."""
+    """All problems of a file, a line each."""
     lines = list(dict.fromkeys(str(problem) for problem in problems))
     return "\n".join(
         [f"{source}: {len(lines)} problem{'s' if len(lines) > 1 else ''}", *(f"  {line}" for line in lines)]

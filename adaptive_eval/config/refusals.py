@@ -1,4 +1,4 @@
-"""What pydantic refused, in the words of the configuration, with the key that someone may have meant."""
+"""Translates pydantic's errors to problems in terms of the configuration, with suggestions."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,15 +20,15 @@ from adaptive_eval.imports import SPECIFICATION
 
 
 def sections_at(path: tuple[str | int, ...]) -> list[type[BaseModel]]:
-    """The section at a path; several where it may be of several kinds, such as a grader."""
+    """The possible sections at a path; several for sections of several kinds, such as graders."""
     found: list[Any] = [RunConfig]
     for part in path:
-        found = [deeper for annotation in found for deeper in _into(annotation, part)]
+        found = [deeper for annotation in found for deeper in _types_below(annotation, part)]
     return [section for section in found if isinstance(section, type) and issubclass(section, BaseModel)]
 
 
-def _into(annotation: Any, part: str | int) -> Iterator[Any]:
-    """The type that a type holds under a key or an index."""
+def _types_below(annotation: Any, part: str | int) -> Iterator[Any]:
+    """The types of the values under a key or an index of a type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         if part in annotation.model_fields:
             yield from _alternatives(annotation.model_fields[str(part)].annotation)
@@ -51,8 +51,8 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-def of_kind(sections: list[type[BaseModel]], kind: object) -> list[type[BaseModel]]:
-    """Among several kinds of section, those whose `kind` is this one; all where it is none of theirs."""
+def sections_of_kind(sections: list[type[BaseModel]], kind: object) -> list[type[BaseModel]]:
+    """The sections with this `kind`; all if none has it."""
     fitting = [section for section in sections if kind in _kinds(section)]
     return fitting or sections
 
@@ -63,27 +63,28 @@ def _kinds(section: type[BaseModel]) -> tuple[Any, ...]:
 
 
 def suggestion(path: KeyPath, kind: object) -> str:
-    """A guess at the key that was meant by an unknown one: a near one of this section, or the same one of another."""
+    """A suggestion for an unknown key: a similar key of this section, or the same key elsewhere."""
     key = str(path[-1])
-    here = {name for section in of_kind(sections_at(path[:-1]), kind) for name in section.model_fields}
+    here = {name for section in sections_of_kind(sections_at(path[:-1]), kind) for name in section.model_fields}
     here -= set() if path[:-1] else STORED_SECTIONS
     if close := get_close_matches(key.lower(), sorted(here), 1, cutoff=0.7):
         return f"did you mean `{close[0]}`?"
-    elsewhere = [place for place in _everywhere() if place[-1] == key and place[0] not in STORED_SECTIONS]
-    if elsewhere and key != "name":  # everything may have a name: that of another section is not meant
-        nearest = max(elsewhere, key=lambda place: (_shared(place, path), -len(place)))
-        return f"did you mean {written_path((*path[: _shared(nearest, path)], *nearest[_shared(nearest, path) :]))}?"
+    elsewhere = [place for place in _all_paths() if place[-1] == key and place[0] not in STORED_SECTIONS]
+    if elsewhere and key != "name":  # many sections have a name, so another one's is not meant
+        nearest = max(elsewhere, key=lambda place: (_common_length(place, path), -len(place)))
+        cut = _common_length(nearest, path)
+        return f"did you mean {written_path((*path[:cut], *nearest[cut:]))}?"
     return f"known keys are {', '.join(sorted(here))}" if here else ""
 
 
-def _shared(one: KeyPath, other: KeyPath) -> int:
-    """How many keys two paths have in common from the start, whatever the entry of a list."""
+def _common_length(one: KeyPath, other: KeyPath) -> int:
+    """The length of the common beginning of two paths, ignoring positions in lists."""
     pairs = zip(one, other, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] or isinstance(pair[0], int), pairs))
 
 
-def _everywhere(model: type[BaseModel] = RunConfig, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """The path of every key of the configuration."""
+def _all_paths(model: type[BaseModel] = RunConfig, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """The paths of all keys of the configuration."""
     for name, field in model.model_fields.items():
         yield (*path, name)
         for inner in _alternatives(field.annotation):
@@ -91,7 +92,7 @@ def _everywhere(model: type[BaseModel] = RunConfig, path: KeyPath = ()) -> Itera
             if get_origin(inner) is tuple:
                 inner, index = get_args(inner)[0], (0,)
             if isinstance(inner, type) and issubclass(inner, BaseModel):
-                yield from _everywhere(inner, (*path, name, *index))
+                yield from _all_paths(inner, (*path, name, *index))
 
 
 UNQUOTED = "write it without quotes"
@@ -113,14 +114,14 @@ RULES = {
 
 
 def problems_of(errors: Iterable[ErrorDetails], document: Document) -> Iterator[Problem]:
-    """Each mistake once, where it stands; what the branches of a union say of one value is put together."""
+    """Convert pydantic's errors; errors of several branches of a union are combined."""
     found: dict[KeyPath, list[Problem]] = {}
     for problem in _drop_echoes([_problem(error, document) for error in errors]):
         found.setdefault(problem.path, []).append(problem)
     for path, problems in found.items():
         deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
         if deeper and isinstance(document.value(path), dict | list):
-            continue  # the branch of the union that was meant tells more
+            continue  # the error in the intended branch of the union says more
         rules = list(dict.fromkeys(problem.rule.removeprefix("must be ") for problem in problems))
         merged = problems[0] if len(rules) == 1 else problems[0]._replace(rule=f"must be {' or '.join(rules)}", mend="")
         origin = document.origin(path)
@@ -132,8 +133,8 @@ _MEANT = re.compile(r"did you mean `(\w+)`\?")
 
 
 def _drop_echoes(problems: Sequence[Problem]) -> Iterator[Problem]:
-    """The problems but for keys that are missing only because another one is misspelt, or that stand for another one
-    unless they are given: `model` for `name`."""
+    """Drop problems with missing keys that are only misspelt, or that have a missing key as default: `model` for
+    `name`."""
     near = ((one.path, _MEANT.fullmatch(one.mend)) for one in problems)
     meant = {(*path[:-1], match[1]) for path, match in near if match is not None}
     missing = {one.path for one in problems if one.rule == MISSING}
@@ -153,7 +154,7 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     if kind == "extra_forbidden":
         return Problem(path, "is not a known key", suggestion(document.origin(path), _kind(path, document)))
     if kind == "rule":
-        told = None if isinstance(document.value(path), dict | list) else got  # the rule says what is wrong in it
+        told = None if isinstance(document.value(path), dict | list) else got  # the rule names what is wrong inside
         return Problem(path, context["rule"], context["mend"], told)
     if kind == "value_error":
         return Problem(path, str(context["error"]))
@@ -164,11 +165,11 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     if kind == "union_tag_not_found":
         return Problem((*path, "kind"), "must be given", "such as `kind: math`")
     rule, mend = RULES.get(kind, (re.sub(r"^\w+ should ", "must ", error["msg"]), ""))
-    return Problem(path, rule, "" if mend == UNQUOTED and not _plain(document.value(path)) else mend, got)
+    return Problem(path, rule, "" if mend == UNQUOTED and not _would_be_unquoted(document.value(path)) else mend, got)
 
 
-def _plain(value: object) -> bool:
-    """A text that would be a number, true or false if it had no quotes."""
+def _would_be_unquoted(value: object) -> bool:
+    """Whether a text would be a number or a boolean without quotes."""
     return isinstance(value, str) and not isinstance(yaml_value(value), str)
 
 
@@ -181,7 +182,7 @@ def _one_of(path: KeyPath, expected: str, document: Document) -> Problem:
 
 
 def _grader_problem(path: KeyPath, expected: str, document: Document) -> Problem:
-    """The problem of a kind that is no grader's; a function of one's own needs its key."""
+    """The problem of an unknown kind of grader; for a function it suggests the right form."""
     tags = [tag for tag in expected.split(", ") if tag.strip("'") not in STORED_ONLY]
     said = _one_of((*path, "kind"), ", ".join(tags), document)
     value = document.value(said.path)
@@ -195,14 +196,14 @@ def _kind(path: KeyPath, document: Document) -> object:
 
 
 def _path(location: tuple[int | str, ...], document: Document) -> KeyPath:
-    """A location without the names of union members that pydantic puts into it."""
+    """Convert pydantic's location to a path, without the names of union members in it."""
     path: KeyPath = ()
     for part in location:
         value = document.value(path)
         if isinstance(value, list) and isinstance(part, int):
             path = (*path, part)
         elif isinstance(value, dict) and isinstance(part, str):
-            sections = of_kind(sections_at(path), value.get("kind"))
+            sections = sections_of_kind(sections_at(path), value.get("kind"))
             if part in value or any(part in section.model_fields for section in sections):
                 path = (*path, part)
     return path

@@ -1,4 +1,4 @@
-"""The configuration of a run: every section, complete, and the models."""
+"""The configuration of a run, with all its sections."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -43,7 +43,7 @@ from adaptive_eval.seeds import SEED_SPAN
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
-def _names_a_folder(name: str) -> str:
+def _check_folder_name(name: str) -> str:
     if not re.fullmatch(RUN_NAME, name):
         rule = "must be made of letters, digits, dots, underscores and hyphens, since the run's folder has this name"
         raise refuse(rule, "write it with hyphens, as in `name: my-benchmark`")
@@ -51,7 +51,7 @@ def _names_a_folder(name: str) -> str:
 
 
 RunName = Annotated[
-    str, Field(max_length=100, json_schema_extra={"pattern": RUN_NAME}), AfterValidator(_names_a_folder)
+    str, Field(max_length=100, json_schema_extra={"pattern": RUN_NAME}), AfterValidator(_check_folder_name)
 ]
 ModelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200)]
 
@@ -92,8 +92,8 @@ class ModelConfig(EndpointConfig):
 
     @field_validator("batch")
     @classmethod
-    def _fits_a_batch(cls, batch: BatchConfig | None, info: ValidationInfo) -> BatchConfig | None:
-        """What a batch service cannot do is refused, not left out."""
+    def _check_batch(cls, batch: BatchConfig | None, info: ValidationInfo) -> BatchConfig | None:
+        """Refuse settings that the batch service does not support."""
         if batch is None:
             return None
         if info.data.get("launch") is not None or info.data.get("gpus"):
@@ -106,12 +106,12 @@ class ModelConfig(EndpointConfig):
 
     @property
     def in_pool(self) -> bool:
-        """Whether the model's server is started at a place of the run's pool, where the run has one."""
+        """Whether the model's server runs at a place of the pool, if the run has one."""
         return self.launch is not None and self.launch.exclusive is None
 
 
 def _require_messages(model: Mapping[str, Any]) -> None:
-    """Raise where the Messages API could not be asked as this model is."""
+    """Refuse settings that Anthropic's Messages API does not support."""
     sampling: Sampling = model.get("sampling", Sampling())
     if model.get("api") == "completions" or model.get("prompt_logprobs") is not None:
         raise refuse("of the kind anthropic asks in chats only", "remove api: completions and prompt_logprobs")
@@ -129,17 +129,12 @@ class ServersConfig(Section):
     sites: SitesConfig = SitesConfig()
 
 
-def launched_models(models: Iterable[ModelConfig]) -> frozenset[int]:
-    """The models whose servers the run starts, by their numbers."""
-    return frozenset(number for number, model in enumerate(models) if model.launch is not None)
-
-
 class ServingGroup(NamedTuple):
-    """Models that the run serves at the same places, by their numbers."""
+    """The indices of models that the run serves at the same places."""
 
     models: tuple[int, ...]
     places: tuple[str, ...] = ()
-    """Each serves one of them at a time; none: the only model has a place of its own."""
+    """Places that serve one of the models at a time; empty if a single model has its own place."""
 
     @property
     def in_turn(self) -> bool:
@@ -148,7 +143,7 @@ class ServingGroup(NamedTuple):
 
 
 def serving_groups(models: Iterable[ModelConfig], pool: PoolConfig | None) -> list[ServingGroup]:
-    """Groups of models that share places, of those whose servers the run starts."""
+    """Group the launched models by the places they share."""
     groups: dict[tuple[str, ...] | int, list[int]] = {}
     for number, model in enumerate(models):
         if model.launch is not None:
@@ -176,7 +171,7 @@ class StoreConfig(Section):
 
     @field_validator("ledger")
     @classmethod
-    def _a_database(cls, ledger: str | None) -> str | None:
+    def _check_ledger(cls, ledger: str | None) -> str | None:
         if ledger is None or re.fullmatch(LEDGER_URL, ledger):
             return ledger
         raise refuse(
@@ -186,7 +181,7 @@ class StoreConfig(Section):
 
     @field_validator("answers")
     @classmethod
-    def _a_place(cls, answers: str) -> str:
+    def _check_answers(cls, answers: str) -> str:
         if answers in (LEDGER, SEGMENTS) or re.fullmatch(ANSWERS_URL, answers):
             return answers
         raise refuse(
@@ -264,7 +259,7 @@ class NotifyConfig(Section):
     """How long nothing comes before that is a stall."""
 
     @model_validator(mode="after")
-    def _somebody_is_told(self) -> "NotifyConfig":
+    def _check_receiver(self) -> "NotifyConfig":
         if self.webhook is not None and self.webhook_env is not None:
             raise refuse("has both webhook and webhook_env, which are the same thing", "remove one of them")
         if self.command is None and self.webhook is None and self.webhook_env is None:
@@ -301,39 +296,49 @@ class RunConfig(Decisions):
 
     @property
     def inspect_tasks(self) -> Mapping[str, BenchmarkConfig | None]:
-        """Benchmarks by name, with their tasks of Inspect, where one has one; a single benchmark has no name."""
+        """Inspect tasks by benchmark (empty name for a single one), None for other benchmarks; empty without any."""
         tasks = {one.name: one.benchmark for one in self.benchmarks} or {"": self.benchmark}
         return tasks if any(tasks.values()) else {}
 
     @property
+    def recorded(self) -> frozenset[int]:
+        """The models that are never asked, by their numbers."""
+        return frozenset(number for number, model in enumerate(self.models) if model.recorded is not None)
+
+    @property
+    def launched(self) -> dict[int, LaunchConfig]:
+        """How the run starts servers of its own, by the numbers of their models."""
+        return {number: model.launch for number, model in enumerate(self.models) if model.launch is not None}
+
+    @property
     def asked(self) -> tuple[ModelConfig, ...]:
-        """The models that are asked: all but recorded ones."""
+        """All models except for recorded ones."""
         return tuple(model for model in self.models if model.recorded is None)
 
     @property
     def served(self) -> tuple[ModelConfig, ...]:
-        """The configuration with the opponent as one more model, where it is apart."""
+        """The asked models and the opponent."""
         return self.asked if self.opponent is None else (*self.asked, self.opponent)
 
     def stated(self) -> dict[str, object]:
-        """The sections that decide, and `judged_by`, the kind of grader, where one may err in its own way."""
+        """The decisive sections, and as `judged_by` the kind of a grader that is a model and may err."""
         asked = grader_that_asks(self.grader)
         return super().stated() | ({} if asked is None else {"judged_by": asked.kind})
 
     @property
     def keys(self) -> frozenset[str]:
-        """The names of the environment variables that hold keys."""
+        """The names of environment variables with API keys."""
         graders = graders_that_ask(self.grader).values()
         servers = [*self.served, *(seat.server for one in graders for seat in one.seats)]
         return frozenset(name for server in servers if (name := server.key_variable) is not None)
 
     @model_validator(mode="after")
-    def _categories_follow_from_the_judge(self) -> "RunConfig":
+    def _adopt_judge_rubric(self) -> "RunConfig":
         rubric = find_rubric(self.grader, self.rubric)
         return self if rubric is self.rubric else self.model_copy(update={"rubric": rubric})
 
     @model_validator(mode="after")
-    def _each_benchmark_has_its_grader(self) -> "RunConfig":
+    def _check_benchmark_graders(self) -> "RunConfig":
         names = {one.name for one in self.benchmarks}
         if isinstance(self.grader, ByBenchmark) and not names == {*self.grader.graders} == {*self.questions.benchmarks}:
             raise refuse("grader: by_benchmark is filled in by `benchmarks`", "give a grader to each of them")
@@ -341,7 +346,7 @@ class RunConfig(Decisions):
 
     @field_validator("models")
     @classmethod
-    def _different_names(cls, models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, ...]:
+    def _check_names_differ(cls, models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, ...]:
         names = [model.name for model in models]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise refuse(
@@ -351,17 +356,17 @@ class RunConfig(Decisions):
 
     @property
     def serving_groups(self) -> list[ServingGroup]:
-        """Groups of models that share places, of those whose servers the run starts."""
+        """Groups of launched models that share places."""
         return serving_groups(self.models, self.servers.pool)
 
     @property
     def in_turn(self) -> bool:
-        """Models are served one after the other at the same place."""
+        """Whether some models take turns at the same place."""
         return any(group.in_turn for group in self.serving_groups)
 
     @property
     def batched(self) -> bool:
-        """Batch services answer for some of the models."""
+        """Whether some models are asked through batch services."""
         return any(model.batch is not None for model in self.asked)
 
     @model_validator(mode="after")

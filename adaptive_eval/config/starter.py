@@ -1,4 +1,4 @@
-"""The configuration to start from: a file with comments, and in it what can be chosen, as the registry has it."""
+"""Writes a first configuration: a commented file that lists the choices of the registry."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,15 +11,15 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.questions.benchmark import NamedBenchmark
 
 COLUMN = 22
-"""Where what is said of a rule begins."""
+"""Column in which descriptions begin."""
 WIDTH = 110
 
 
 def starter(benchmark: NamedBenchmark | None = None) -> str:
-    """The text of a first configuration: for questions in a file, or for a benchmark that has a name."""
+    """The text of a first configuration, for questions in a file or for a named benchmark."""
     text = files("adaptive_eval.config").joinpath("starter.yaml").read_text(encoding="utf-8")
     lists = {
-        "# @objectives": _whole("objective", "kind", OBJECTIVES),
+        "# @objectives": _section_choices("objective", "kind", OBJECTIVES),
         "  # @rules": (f"  #   {line}" for line in _choices(RULES)),
         "  # @policies": (f"  #   {line}" for line in _choices(POLICIES)),
     }
@@ -29,7 +29,7 @@ def starter(benchmark: NamedBenchmark | None = None) -> str:
 
 
 def _for_benchmark(text: str, benchmark: NamedBenchmark) -> str:
-    """The sections about questions, prompts and graders give way to the benchmark, which has them."""
+    """Replace the sections on questions, prompts and graders by the benchmark."""
     package, _, task = benchmark.name.partition("/")
     is_inspect = package != "lm_eval"
     head, *sections = re.split(r"^(?=[a-z_]+:)", text, flags=re.MULTILINE)
@@ -87,21 +87,21 @@ def _inspect_sections(benchmark: NamedBenchmark) -> str:
 def _choices(entries: Mapping[str, Entry[Any]]) -> Iterator[str]:
     """Each entry but the first, which the file shows, with its options."""
     for entry in list(entries.values())[1:]:
-        options = ", ".join(f"{option.name}: {_written(option.example)}" for option in entry.options)
+        options = ", ".join(f"{option.name}: {_format_example(option.example)}" for option in entry.options)
         given = f" ({options})" if options else ""
         yield f"{entry.name:<{COLUMN}}{entry.gist}{given}"
 
 
-def _whole(section: str, key: str, entries: Mapping[str, Entry[Any]]) -> Iterator[str]:
-    """Each but the first as a section that could stand in its place."""
+def _section_choices(section: str, key: str, entries: Mapping[str, Entry[Any]]) -> Iterator[str]:
+    """Lines with each choice except the first as an alternative section."""
     lines = {}
     for entry in list(entries.values())[1:]:
-        options = "".join(f", {option.name}: {_written(option.example)}" for option in entry.options)
+        options = "".join(f", {option.name}: {_format_example(option.example)}" for option in entry.options)
         value = f"{{{key}: {entry.name}{options}}}" if options else entry.name
         lines[f"# {section}: {value}"] = entry.gist
     width = max(map(len, lines)) + 2
     yield from (f"{line:<{width}}# {gist}" for line, gist in lines.items())
 
 
-def _written(value: object) -> str:
-    return f"[{', '.join(map(_written, value))}]" if isinstance(value, tuple) else str(value)
+def _format_example(value: object) -> str:
+    return f"[{', '.join(map(_format_example, value))}]" if isinstance(value, tuple) else str(value)

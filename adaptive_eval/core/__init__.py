@@ -1,11 +1,11 @@
 """The decision core: a pure controller that turns graded trials into the next trials, and says when to stop.
 
-Here is all that whoever embeds it needs: the controller and its plan; every objective, rule and policy, the Protocols
-for your own, and the lists of those that have a name; and the values that go in and come out. Each is imported when it
-is first used.
+This package exports all that a program embedding it needs: the controller and its plan; every objective, rule and
+policy; the Protocols for your own; the registries of named ones; and the values that go in and come out. Each name is
+imported when it is first used.
 """
 
-# ruff: noqa: I001 (names that are offered, each once, by the module that has them)
+# ruff: noqa: I001 (exported names, sorted by the module that defines them)
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -93,13 +93,13 @@ __all__ = sorted(_HOME_OF)
 
 def __getattr__(name: str) -> object:
     home = _HOME_OF.get(name)
-    found: object = _listed(name) if home is None else getattr(import_module(f"adaptive_eval.core.{home}"), name)
+    found: object = _registered(name) if home is None else getattr(import_module(f"adaptive_eval.core.{home}"), name)
     globals()[name] = found
     return found
 
 
-def _listed(name: str) -> object:
-    """A rule, a policy or an objective that only the registry names so far: its line there is all that it needs."""
+def _registered(name: str) -> object:
+    """A rule, policy or objective that is only in the registry: its line there is all that it needs."""
     if name[:1].isupper():
         registry = import_module("adaptive_eval.core.registry")
         for entry in (*registry.RULES.values(), *registry.POLICIES.values(), *registry.OBJECTIVES.values()):

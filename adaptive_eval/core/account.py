@@ -1,10 +1,10 @@
 """Hard caps: what is spent, what is reserved for trials in flight, and whether a further round still fits.
 
-Only committed rounds count with what they used; everything later is reserved at its worst, so that a cap is never
-exceeded and the answer depends on what was issued, not on what has arrived.
+Only committed rounds count with what they used; everything later is reserved at its worst case, so that a cap is never
+exceeded and decisions depend on what was issued, not on what has arrived.
 
-Where nothing bounds the tokens of a trial, `SEEN_MARGIN` times the largest cost of a trial of its model so far is
-reserved instead, when the trial is issued. A cap is exceeded then by at most what trials in flight use beyond that.
+If nothing bounds the tokens of a trial, `SEEN_MARGIN` times the largest cost of any trial of its model so far is
+reserved when the trial is issued. A cap can then be exceeded by at most what trials in flight use beyond that.
 """
 
 import math
@@ -19,14 +19,14 @@ from scorio.moments import FloatArray
 
 CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
 FREE = 1e-9
-"""The price of a trial that costs nothing: small, so that it goes first, and positive, so that prices divide."""
+"""The price of a free trial: small, so that it is preferred, and positive, so that prices can be divisors."""
 SEEN_MARGIN = 1.5
 _BY_TOKENS = np.array([False, True, True, False])
-"""The currencies that the tokens of a trial cost."""
+"""The currencies in which a trial's tokens are paid for."""
 
 
-def reserved_for(worst: Cost, largest: Cost) -> Cost:
-    """The reserve for a trial that may cost `worst`, where `largest` is the most that one has cost so far."""
+def trial_reserve(worst: Cost, largest: Cost) -> Cost:
+    """The reserve for a trial that may cost `worst`, where `largest` is the highest cost of a trial so far."""
     if not worst.is_unbounded:
         return worst
     return Cost(math.ceil(SEEN_MARGIN * largest.tokens), SEEN_MARGIN * largest.usd, worst.gpu_seconds)
@@ -40,22 +40,22 @@ class BudgetAccount:
         caps = (getattr(budget, currency) for currency in CURRENCIES)
         self._caps = np.array([math.inf if cap is None else cap for cap in caps])
         self._open = np.array([cost.is_unbounded for cost in worst])[:, None] & _BY_TOKENS
-        """(L, 4): currencies in which nothing bounds a trial."""
+        """(L, 4): currencies in which a trial's cost is unbounded."""
         self._worst = np.where(self._open, 0.0, [(1.0, *cost) for cost in worst])
         self._largest = np.zeros_like(self._worst)
-        """The largest costs of a trial so far, where nothing bounds them."""
+        """The largest costs of a trial so far, in unbounded currencies."""
         self._promised = np.zeros(len(CURRENCIES))
-        """Reserved beside the worst, by what was seen when it was issued."""
+        """Reserved beyond the worst case, by the largest cost known at the time of issue."""
         self._reserved = np.zeros(len(worst), dtype=np.int64)
         self._spent = np.zeros_like(self._worst)
         self._lost = np.zeros_like(self._worst)
-        """Spent on answers that never came: no trials."""
+        """Spent on answers that never arrived; no trials."""
         self._elsewhere = np.zeros(len(CURRENCIES))
-        """Spent on models that are here no more."""
+        """Spent on models that are no longer in the run."""
 
     @property
     def caps_usage(self) -> bool:
-        """Whether there is a cap on what trials use, of which more is reserved than most of them come to."""
+        """Whether a cap limits trials' usage, of which more is reserved than most of them use."""
         return bool(np.isfinite(self._caps[1:]).any())
 
     def reserve(self, trials: NDArray[np.int64]) -> None:
@@ -63,68 +63,67 @@ class BudgetAccount:
         self._reserved = self._reserved + trials
 
     def promise(self, batch: Batch) -> None:
-        """Reserve for each trial of a batch in flight by the largest cost so far, where nothing bounds it."""
+        """Reserve the largest cost so far for each trial of a batch in flight, in unbounded currencies."""
         if self._open[batch.model].any():
             batch.used = np.zeros((batch.size, len(CURRENCIES))) if batch.used is None else batch.used
-            self._see(batch, batch.open)
+            self._note_largest_costs(batch, batch.open)
             self._promised -= batch.size * batch.promised
             batch.promised = SEEN_MARGIN * self._largest[batch.model]
             self._promised += batch.size * batch.promised
 
     def settle(self, batch: Batch, came: int, cost: Cost, lost: int = 0) -> None:
-        """Replace a batch's reservation by the trials that came, with their cost, and those that are lost, at their
-        worst."""
+        """Replace a batch's reservation by the cost of what arrived, and the worst-case cost of what is lost."""
         self._reserved[batch.model] -= batch.size
         self._spent[batch.model] += np.array((came, *cost)) + lost * (self._worst[batch.model] + batch.promised)
         self._promised -= batch.size * batch.promised
-        self._see(batch, batch.size)
+        self._note_largest_costs(batch, batch.size)
 
-    def _see(self, batch: Batch, end: int) -> None:
+    def _note_largest_costs(self, batch: Batch, end: int) -> None:
         if batch.used is not None:
             most = np.where(self._open[batch.model], batch.used[:end].max(axis=0, initial=0.0), 0.0)
             self._largest[batch.model] = np.maximum(self._largest[batch.model], most)
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing bounds the trials of some model."""
+        """Whether the trials of some model have no cost bound."""
         return bool(self._open.any())
 
     @property
     def unmeasured(self) -> NDArray[np.bool_]:
-        """(L,): models whose trials nothing bounds, and of which none has come that cost anything."""
+        """(L,): models with unbounded trials, none of which has arrived with a cost yet."""
         return np.asarray(self._open.any(axis=1) & (self._largest[:, 1] == 0.0))
 
     def lose(self, model: int, cost: Cost) -> None:
-        """Count what was spent on answers that never came."""
+        """Count what was spent on answers that never arrived."""
         self._lost[model] += (0.0, *cost)
 
     def spend_outside_plan(self, trials: int, cost: Cost) -> None:
-        """Count what was spent on models that are here no more."""
+        """Count what was spent on models that are no longer in the run."""
         self._elsewhere += (trials, *cost)
 
     def can_afford(self, total: Cost) -> bool:
-        """Whether no cap is exceeded if this is all that was spent."""
+        """Whether this total would stay within every cap."""
         return bool(np.all((0.0, *total) <= self._caps))
 
     def may_fit(self, trials: NDArray[np.int64]) -> bool:
-        """Whether caps may bear all these trials, if most of them cost less than they may: one of each model is
-        borne at its worst, and the number of all."""
+        """Whether the caps may suffice for all these trials if most cost less than their worst case: one trial of each
+        model must fit at its worst, and so must the number of all."""
         least = np.minimum(trials, 1) @ self._worst
-        return bool(np.all(self._used() + np.maximum(least, (trials.sum(), 0.0, 0.0, 0.0)) <= self._caps))
+        return bool(np.all(self._total_used() + np.maximum(least, (trials.sum(), 0.0, 0.0, 0.0)) <= self._caps))
 
-    def holds(self, came: FloatArray, missing: NDArray[np.int64]) -> bool:
-        """Whether what is in flight stays within every cap: `came` is used by its trials so far, others are missing."""
-        return bool(np.all(self._used() + came + missing @ self._worst <= self._caps))
+    def caps_hold(self, came: FloatArray, missing: NDArray[np.int64]) -> bool:
+        """Whether every cap holds with the cost `came` of trials in flight, and `missing` ones at their worst."""
+        return bool(np.all(self._total_used() + came + missing @ self._worst <= self._caps))
 
     def fits(self, trials: NDArray[np.int64]) -> bool:
-        """Whether further trials of each model stay within every cap even if each of them costs the most it may, or as
-        much as is reserved for it; nobody knows before one has come."""
+        """Whether further trials of each model stay within every cap at their worst, or at what is reserved for them;
+        unbounded trials do not fit before one of their model has arrived."""
         need = (self._reserved + trials) @ self._worst + self._promised + trials @ (SEEN_MARGIN * self._largest)
-        return not trials[self.unmeasured].any() and bool(np.all(self._used() + need <= self._caps))
+        return not trials[self.unmeasured].any() and bool(np.all(self._total_used() + need <= self._caps))
 
     def affordable(self) -> float:
-        """How many further trials the caps would pay for at the mean price seen so far; infinite without caps."""
-        used = self._used()
+        """Number of further trials that the caps would pay for at the mean price so far; infinite without caps."""
+        used = self._total_used()
         price = used / used[0] if used[0] > 0.0 else self._worst.mean(axis=0)
         capped = np.isfinite(self._caps) & (price > 0.0)
         left = np.min((self._caps - used)[capped] / price[capped], initial=math.inf)
@@ -138,8 +137,8 @@ class BudgetAccount:
 
     def spent(self) -> Cost:
         """Cost used so far, without trials in flight."""
-        _, tokens, usd, gpu_seconds = self._used().tolist()
+        _, tokens, usd, gpu_seconds = self._total_used().tolist()
         return Cost(int(tokens), usd, gpu_seconds)
 
-    def _used(self) -> FloatArray:
+    def _total_used(self) -> FloatArray:
         return np.asarray((self._spent + self._lost).sum(axis=0) + self._elsewhere)

@@ -1,4 +1,4 @@
-"""The rule `anytime`, which needs no horizon, so that a change of it leaves its boundary where it was."""
+"""The rule `anytime`, which needs no horizon: its boundary stays the same when the horizon changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # as in `rules`
 
 @dataclass(frozen=True, slots=True)
 class Anytime:
-    """The normal-mixture boundary, tightest at information `optimum`; it needs no horizon, and pays for that."""
+    """The normal-mixture boundary, tightest at information `optimum`; needing no horizon costs it some power."""
 
     by_pair: ClassVar[bool] = True
 
@@ -43,12 +43,12 @@ class Anytime:
     def at_level(self, alpha: float) -> Anytime:
         from scorio.sinf.boundary import Mixture
 
-        # of the same mixture, whose p-values know no level: another optimum makes up for what the level changes
+        # the same mixture, whose p-values do not depend on the level: `optimum` moves to make up for the new level
         tuned = Mixture(2.0 * alpha, self.optimum)
         return replace(self, confidence=1.0 - alpha, optimum=self.optimum * float(tuned.r(1.0) / self._shape().r(1.0)))
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> RescaledAnytime:
-        return RescaledAnytime(self, _grown(looks[-1], now))
+        return RescaledAnytime(self, _information_ratio(looks[-1], now))
 
     def _shape(self) -> Mixture:
         from scorio.sinf.boundary import Mixture
@@ -68,7 +68,7 @@ ANYTIME = RuleEntry(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RescaledAnytime:
-    """`anytime` after changes of the horizon: information is counted as it was under the first one."""
+    """`anytime` after changes of the horizon: information still counts as under the first one."""
 
     rule: Anytime
     ratio: FloatArray
@@ -78,23 +78,23 @@ class RescaledAnytime:
         return self.rule.confidence
 
     def boundary(self, evidence: Evidence) -> FloatArray:
-        return self.rule.boundary(self._before(evidence))
+        return self.rule.boundary(self._under_first_horizon(evidence))
 
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
-        return self.rule.p_value(self._before(evidence), sign)
+        return self.rule.p_value(self._under_first_horizon(evidence), sign)
 
     def at_level(self, alpha: float) -> RescaledAnytime:
         return replace(self, rule=self.rule.at_level(alpha))
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> RescaledAnytime:
-        return replace(self, ratio=self.ratio * _grown(looks[-1], now))
+        return replace(self, ratio=self.ratio * _information_ratio(looks[-1], now))
 
-    def _before(self, evidence: Evidence) -> Evidence:
+    def _under_first_horizon(self, evidence: Evidence) -> Evidence:
         return replace(evidence, information=evidence.information * self.ratio)
 
 
-def _grown(before: Evidence, now: Evidence) -> FloatArray:
-    """How many times the information is under the old horizon what it is under the new one."""
+def _information_ratio(before: Evidence, now: Evidence) -> FloatArray:
+    """How many times larger the information is under the old horizon than under the new one."""
     known = (now.information > 0.0) & (before.information > 0.0)
     grown = before.information / np.where(known, now.information, 1.0)
     return np.where(known, grown, np.median(grown[known]) if known.any() else 1.0)

@@ -1,4 +1,4 @@
-"""Composing rounds: whose trials come next, and how many, from a look and from nothing else."""
+"""Composing rounds: which models get trials next, and how many. It depends on the latest look alone."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from adaptive_eval.core.trials_needed import times_to_decision
 from scorio.moments import FloatArray, weighted
 
 REFILL = 0.8
-"""A model is asked for more when at most this share of what it should have is in flight."""
+"""A model is asked for more once at most this share of its intended trials is in flight."""
 
 
 class RoundInputs(NamedTuple):
@@ -29,28 +29,28 @@ class RoundInputs(NamedTuple):
     most: int
     """Trials a question at the horizon."""
     held: NDArray[np.int64]
-    """(L,): trials of each model that the look has seen, with those that were known beforehand."""
+    """(L,): trials of each model that the look has seen, including those known beforehand."""
     before: NDArray[np.int64]
-    """(L,): those that were known beforehand."""
+    """(L,): trials known beforehand."""
     in_play: NDArray[np.bool_]
 
 
 def next_round(plan: Plan, flight: BatchesInFlight, now: RoundInputs) -> tuple[TrialArray, bool]:
     """The next round for as many open comparisons as the caps allow, and whether they allow all of them.
 
-    Rounds as large as the need give way to the smallest ones before any comparison goes without.
+    If rounds as large as needed do not fit, the smallest rounds are tried before any comparison is left out.
     """
     if not now.pace.share:
         return _affordable_round(plan, flight, now, np.zeros(plan.bench.models))
-    needed = wanted_for(plan, now, now.pace.share)
+    needed = needed_trials(plan, now, now.pace.share)
     extra, fits = _affordable_round(plan, flight, now, needed)
     if not fits and needed.any():
         return _affordable_round(plan, flight, now, np.zeros_like(needed))
     return extra, fits
 
 
-def wanted_for(plan: Plan, now: RoundInputs, share: float) -> FloatArray:
-    """(L,): a share of the further trials that each model needs at the soonest for one of its open comparisons."""
+def needed_trials(plan: Plan, now: RoundInputs, share: float) -> FloatArray:
+    """(L,): `share` of the further trials that each model needs until one of its open comparisons may be decided."""
     standing, pairs = now.standing, now.standing.open_pairs()
     at = standing.evidence.positions(pairs)
     times = times_to_decision(standing.cautious, standing.rule, plan.judging, at)
@@ -67,9 +67,9 @@ def _affordable_round(
 ) -> tuple[TrialArray, bool]:
     """The policy's round for as many open comparisons as fit, and whether all of them did.
 
-    A round that runs ahead of looks is for those that are likely to stay open until then. Where not all fit, those
-    go first that are most likely to be settled for the money. How many of them fit is found by bisection: a round
-    for more of them never costs less.
+    A round issued ahead of a look serves only comparisons that are likely to be still open then. If not all fit, those
+    with the highest chance of being settled for the money come first. Bisection finds how many fit: a round for more of
+    them never costs less.
     """
     standing = now.standing
     pairs, power = standing.open_pairs(), standing.open_power()
@@ -84,12 +84,12 @@ def _affordable_round(
 
     def allocate(chosen: IndexArray) -> TrialArray:
         served = ServedPairs(pairs[chosen], paired[chosen])
-        sizes = _sizes(flight, now, served, prices[:-1], needed, plan.round_of)
+        sizes = _round_sizes(flight, now, served, prices[:-1], needed, plan.least_round)
         if plan.drawn:
             return _drawn_round(plan.policy, now, served.pairs, flight.issued, sizes, power[chosen])
         g = plan.bench.question_weights
-        extra = allocated(plan.policy, view_of(now, served.pairs, flight.issued, sizes, power[chosen], g))
-        return _alike(extra, flight.issued, served.in_step(len(flight.issued)), g)
+        extra = checked_allocation(plan.policy, make_view(now, served.pairs, flight.issued, sizes, power[chosen], g))
+        return _even_round(extra, flight.issued, served.in_step(len(flight.issued)), g)
 
     worth = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")
     extra, fits = most_that_fit(worth, allocate, lambda extra: flight.account.fits(extra.sum(axis=1)))
@@ -99,8 +99,8 @@ def _affordable_round(
 def most_that_fit(
     worth: IndexArray, allocate: Callable[[IndexArray], TrialArray], fits: Callable[[TrialArray], bool]
 ) -> tuple[TrialArray | None, bool]:
-    """The round for as many comparisons as fit, those of most worth first, and whether all of them do; None where
-    nothing fits, or nothing is open."""
+    """The round for as many comparisons as fit, most valuable first, and whether all of them fit; None if nothing fits
+    or nothing is open."""
     extra: TrialArray | None = None
     fitting, too_many = 0, len(worth) + 1
     served = len(worth)
@@ -117,16 +117,17 @@ def most_that_fit(
 def _drawn_round(
     policy: Policy, now: RoundInputs, pairs: IndexArray, issued: TrialArray, sizes: NDArray[np.int64], power: FloatArray
 ) -> TrialArray:
-    """The round where questions come in the order in which they were drawn: the policy says how many of each model."""
-    of_models = view_of(now, pairs, issued.sum(axis=1, keepdims=True), sizes, power)
-    return next_questions(issued, allocated(policy, of_models)[:, 0])
+    """The next round of drawn questions: the policy sets the number for each model, the draw sets their order."""
+    of_models = make_view(now, pairs, issued.sum(axis=1, keepdims=True), sizes, power)
+    return next_questions(issued, checked_allocation(policy, of_models)[:, 0])
 
 
-def _alike(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_], g: FloatArray | None = None) -> TrialArray:
-    """The round with what these models get spread over all questions by their weights in the score alone, which of
-    most runs are alike, so that they have the same trials.
+def _even_round(
+    extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_], g: FloatArray | None = None
+) -> TrialArray:
+    """The round with the trials of `models` spread by question weight alone, so that all have the same ones.
 
-    Questions weighted by what other models made of the same random numbers would be weighted by the model's own luck.
+    Weights from what other models made of the same random numbers would depend on the model's own luck.
     """
     served = np.flatnonzero(models & extra.any(axis=1))
     if len(served):
@@ -137,7 +138,7 @@ def _alike(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_], g: 
     return extra
 
 
-def view_of(
+def make_view(
     now: RoundInputs,
     pairs: IndexArray,
     issued: TrialArray,
@@ -145,7 +146,7 @@ def view_of(
     power: FloatArray | None = None,
     g: FloatArray | None = None,
 ) -> View:
-    """The policy's view; `power` is that of all open comparisons, unless it is given."""
+    """The policy's view; `power` defaults to that of all open comparisons."""
     return View(
         open_pairs=pairs,
         power=now.standing.open_power() if power is None else power,
@@ -158,8 +159,8 @@ def view_of(
     )
 
 
-def allocated(policy: Policy, view: View) -> TrialArray:
-    """The policy's round for these comparisons."""
+def checked_allocation(policy: Policy, view: View) -> TrialArray:
+    """The policy's round, checked against the sizes that the view allows."""
     extra = np.asarray(policy.allocate(view))
     allowed = extra.shape == view.issued.shape and extra.min() >= 0 and np.all(extra.sum(axis=1) <= view.sizes)
     require(bool(allowed), f"{policy} must give each model 0 to view.sizes trials", extra)
@@ -167,34 +168,34 @@ def allocated(policy: Policy, view: View) -> TrialArray:
 
 
 class ServedPairs(NamedTuple):
-    """Pairs (n, 2) that a round is for, and which of them are judged by trials with the same seeds."""
+    """Pairs (n, 2) that a round serves, and which of them are judged by trials with the same seeds."""
 
     pairs: IndexArray
     paired: NDArray[np.bool_]
 
     def in_step(self, models: int) -> NDArray[np.bool_]:
-        """(L,): models of which trials count only beside those of another."""
+        """(L,): models whose trials count only together with another model's."""
         members = np.zeros(models + 1, dtype=bool)
         members[self.pairs[self.paired].ravel()] = True
         return members[:models]
 
     def ahead(self, issued: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(L,): those of them that have more trials than all they are compared with: the others come first."""
+        """(L,): those of them with more trials than every opponent: the opponents go first."""
         ahead = self.in_step(len(issued))
         for side in (0, 1):
             own, other = self.pairs[:, side], self.pairs[:, 1 - side]
-            if self.paired.any():  # then nothing is compared with a fixed value
+            if self.paired.any():  # then no pair has a fixed value
                 ahead[own[~self.paired | (issued[own] <= issued[other])]] = False
         return ahead
 
 
-def _sizes(
+def _round_sizes(
     flight: BatchesInFlight, now: RoundInputs, served: ServedPairs, prices: FloatArray, needed: FloatArray, least: int
 ) -> NDArray[np.int64]:
-    """Trials a model may get in a round, `least` or more; cheap models more, as the square root of the price.
+    """Trials a model may get in a round, at least `least`; cheap models get more, by the square root of the price.
 
-    For a pair, n proportional to 1/sqrt(price) gives the most information for the money, unless what counts are the
-    trials that both have.
+    For a pair, n proportional to 1/sqrt(price) gives the most information for the money, unless only shared trials
+    count.
     """
     pairs = served.pairs
     models, questions = flight.issued.shape

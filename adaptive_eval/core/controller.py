@@ -1,9 +1,9 @@
-"""The controller: told outcomes, it says which trials to run next, and when to stop.
+"""The controller: given outcomes, it says which trials to run next, and when to stop.
 
-How a run goes. Rounds are composed from looks. What is in flight has a fixed order, by a logical clock (`flight`); when
-the batches that are due next are complete, they are committed, a look is taken on all that is committed, and what comes
-next is composed from that look. Everything that is decided is a function of the configuration and of committed batches,
-so neither the order of arrival, nor the batching of `tell`, nor a restart can change a look.
+Rounds are composed from looks. Batches in flight have a fixed order, by a logical clock (`in_flight`). When the batches
+that are due next are complete, they are committed, a look is taken at everything committed, and the next round is
+composed from that look. Every decision is a function of the configuration and of committed batches, so neither the
+order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
 import math
@@ -18,7 +18,7 @@ from adaptive_eval.core.current_horizon import CurrentHorizon
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart
 from adaptive_eval.core.judge import DecidingLooks, LatchedVerdicts
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, judge_look, look_of, trials_to_horizon
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, judge_look, make_look, trials_to_horizon
 from adaptive_eval.core.opening import Opening
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
 from adaptive_eval.core.policies import asks_only_open
@@ -36,7 +36,7 @@ NOTHING_LOST: Mapping[int, Cost] = {}
 
 
 class Controller:
-    """Decides which trials to run (`ask`) by what came of those before (`tell`), until it is `finished`.
+    """Decides which trials to run (`ask`) from the outcomes of earlier ones (`tell`), until it is `finished`.
 
     Examples:
         Model 1 is right at every trial and model 0 at none:
@@ -50,20 +50,20 @@ class Controller:
     """
 
     def __init__(self, plan: Plan, *, keep_looks: bool = True, outside_plan: SpentBefore = NOTHING_SPENT) -> None:
-        """`outside_plan` is what was spent besides the trials of the plan: caps count it before anything is asked."""
+        """`outside_plan` is what was spent outside the plan's trials: it counts against the caps from the start."""
         bench = plan.bench
         self.plan = plan
         self._keep_looks = keep_looks
-        """Without them, which are for people, as p-values are, a look takes half the time, only `latest_look` is
-        described, and there is no `result`."""
+        """If False, a look takes half the time: p-values, `looks` and `result`, which are for people, are left out, and
+        only `latest_look` is described."""
         self.finished: Reason | None = None
         self.looks: list[Look] = []
         self._looks_taken = 0
         self.unhindered = 0.0
-        """A cap of so many trials, and of nothing else, would have changed nothing so far, though caps bear on what is
-        out of reach long before they are met."""
+        """A cap on trials of this number, and no other cap, would have changed nothing so far. It exceeds the trials
+        issued, since caps also decide what is out of reach."""
         self.set_aside: dict[int, Lost] = {}
-        """Models that the run goes on without, and why: silent ones, and those that cannot be graded, found here."""
+        """Models that the run goes on without, and why; silent and ungradable ones are found here."""
         self._horizon = CurrentHorizon(plan)
         self._tally = Tally(bench, plan.prior, self._horizon.most, coupled=plan.coupled, drawn=plan.drawn > 0)
         self._flight = BatchesInFlight(bench, plan.budget)
@@ -72,24 +72,24 @@ class Controller:
         self._decided = DecidingLooks.blank(len(plan.judged_pairs[0]))
         self._aside_at_look = 0
         self.overrun: IntArray = np.zeros_like(self._tally.counts)
-        """(L, M, K): those of `counts` that no look has judged (`count_overrun`)."""
+        """(L, M, K): the part of `counts` that no look has judged (`count_overrun`)."""
         self.standing: JudgedLook | None = None
         self._compose_first()
 
     # -- the shell's side ---------------------------------------------------------------------------------------
 
     def ask(self, slots: int, model: int | None = None) -> list[Ask]:
-        """Trials to run now: at most `slots`, of one model if it is named; none means: wait, or the run is finished."""
+        """Trials to run now: at most `slots`, of one model if it is given. None: wait, or the run is finished."""
         return self._flight.ask(slots, model)
 
     def is_paused(self, model: int) -> bool:
-        """Whether nothing of a model is to be sent now, asked for or not: no open comparison wants it."""
+        """Whether no open comparison wants this model now, so that none of its requests should be sent."""
         return self.finished is not None or self._flight.is_parked(model)
 
     def tell(self, events: Iterable[Outcome | SetAside]) -> list[Look]:
-        """Take outcomes in, in any order and batching; returns the looks that they completed.
+        """Take in outcomes, in any order and batching; returns the looks that they completed.
 
-        A model is set aside where its event stands: what came before is judged with the model, however it is batched.
+        A `SetAside` takes effect at its position: what precedes it is judged with the model, in any batching.
         """
         taken = len(self.looks)
         for event in events:
@@ -105,15 +105,15 @@ class Controller:
         return self.looks[taken:]
 
     def ask_rounds(self) -> list[Round]:
-        """Rounds that were not asked for yet, the oldest first: `ask` for a shell that moves whole arrays."""
+        """Rounds that were not asked for yet, oldest first: `ask` for a shell that works on whole arrays."""
         return self._flight.ask_rounds()
 
     def tell_batch(
         self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None = None, seconds: float = 0.0
     ) -> list[Look]:
-        """Take in the whole of a batch of `ask_rounds`, as counts (M, K): what `tell` takes trial by trial.
+        """Take in a whole batch of `ask_rounds` as counts (M, K), instead of trial by trial.
 
-        `costs` are those of a trial of each category; without them trials cost nothing. `seconds` is what all took.
+        `costs` has the cost of a trial for each category; the default is free. `seconds` is the total of all answers.
         """
         taken = len(self.looks)
         require(counts.shape == self.counts.shape[1:], "counts (M, K) must be those of their batch", counts.shape)
@@ -125,13 +125,13 @@ class Controller:
         return self.looks[taken:]
 
     def tell_time(self, batch: Batch, seconds: float) -> None:
-        """What those answers of a batch took that have come so far, for a shell that tells it as a whole in the end:
-        those of the first round set clocks before all are there."""
+        """Record the seconds of a batch's answers so far, for a shell that will tell the batch as a whole: the first
+        round's seconds set the clocks before all its answers are there."""
         batch.take_time(seconds)
         self._advance(batch)
 
     def tell_round(self, one: Round, counts: IntArray, costs: Sequence[Sequence[Cost]] | None = None) -> list[Look]:
-        """All batches of a round at once, as counts (L, M, K)."""
+        """Take in all batches of a round at once, as counts (L, M, K)."""
         taken = len(self.looks)
         require(counts.shape == self.counts.shape, "counts are (L, M, K)", counts.shape)
         self._check(counts, one.extra)
@@ -163,16 +163,16 @@ class Controller:
         return trial < int(self._flight.issued[model, question])
 
     def spend_outside_plan(self, trials: int, cost: Cost) -> None:
-        """Count what was spent on models that are here no more, or on answers that no round has asked for yet and that
-        cannot be told: before anything of an earlier run is restored."""
+        """Count what was spent on models no longer in the run, or on answers that no round has asked for and that
+        cannot be told. Call it before restoring an earlier run."""
         self._flight.account.spend_outside_plan(trials, cost)
 
     def restore(self, outcomes: Iterable[Outcome], lost: Mapping[int, Cost] = NOTHING_LOST) -> list[Look]:
-        """Take in the outcomes of an earlier run: those that are not needed now are kept until a round needs them.
+        """Take in the outcomes of an earlier run; those that are not needed now are kept until a round needs them.
 
-        `lost` is what it has spent on answers that never came, by model.
+        `lost` is what the earlier run spent, by model, on answers that never arrived.
 
-        Before anything is asked: what is asked for is not looked for among them.
+        Call it before asking for anything: trials already asked for are not looked up among these outcomes.
         """
         require(self.in_flight == 0, "the outcomes of an earlier run come before anything is asked", self.in_flight)
         taken = len(self.looks)
@@ -184,43 +184,42 @@ class Controller:
         return self.looks[taken:]
 
     def keep(self, outcomes: Iterable[Outcome]) -> None:
-        """Take outcomes in as they come, and look at nothing yet: `restore` or `take` does."""
+        """Keep outcomes without looking at them yet: `restore` or `take` does that."""
         check, keep = self._tally.check, self._flight.early.keep
         for outcome in outcomes:
             check(outcome)
             keep(outcome)
 
     def take(self, outcomes: Iterable[Outcome]) -> list[Look]:
-        """Take outcomes that no round may need yet, and that nobody will be told of again: those are kept until one
-        does; returns the looks that they completed."""
+        """Take in outcomes that no round may need yet and that will not be told again: they are kept until a round
+        needs them. Returns the looks that they completed."""
         taken = len(self.looks)
         self.keep(outcomes)
-        self._place_together(self._flight.remembered())
+        self._place_together(self._flight.take_known_parts())
         self._advance()
         if self._flight.early:
             self._keep_within_caps()
         return self.looks[taken:]
 
     def can_afford(self, total: Cost) -> bool:
-        """Whether the caps bear this in all, for trials that are there."""
+        """Whether this total would stay within the caps."""
         return self._flight.account.can_afford(total)
 
     def end_over_budget(self) -> None:
-        """End the run as it stands: the caps do not bear what the trials that are there still cost."""
+        """End the run as it stands, because the caps do not cover the remaining cost of trials that are there."""
         if self.finished is None:
             self._flight.clear()
             self.finished = Reason.BUDGET
 
     def lose(self, model: int, cost: Cost) -> None:
-        """Count what was spent on answers that were lost; a round that no longer fits the caps ends the run."""
+        """Count what was spent on lost answers; if a round no longer fits the caps, the run ends."""
         self._flight.account.lose(model, cost)
         self._end_beyond_caps()
 
     def _keep_within_caps(self) -> None:
-        """See that the rounds in flight fit the caps, with all that was bought.
+        """Make the rounds in flight fit the caps, counting everything bought.
 
-        Where trials that no round has asked for yet leave too little, go on without those that lack some, if there is
-        much of others that waits for nothing else.
+        If kept trials leave too little room, models that hold up enough others are set aside.
         """
         alone = self.plan.objective.reference is not None or bool(self.plan.bench.recorded)
         others = 1 if alone else 2
@@ -233,30 +232,30 @@ class Controller:
             self._advance()
 
     def _end_beyond_caps(self) -> None:
-        """End the run where too little is left for the rounds in flight."""
+        """End the run if too little is left for the rounds in flight."""
         if not self._flight.within_caps:
             self.end_over_budget()
 
     def _end_beyond_parts(self) -> None:
-        """End the run where a first round that caps do not bear at its worst, told as a whole, has cost too much."""
+        """End the run if a first round that was opened in parts, told as a whole, has cost too much."""
         if self._flight.in_parts and not self._flight.account.is_open:
             self._end_beyond_caps()
 
     def _end_once_spent(self) -> None:
-        """End the run where trials that nothing bounds have used more than is left."""
+        """End the run if unbounded trials have used more than is left."""
         if self._flight.account.is_open:
             self._end_beyond_caps()
 
     def hold(self, model: int, question: int, trial: int, cost: Cost) -> None:
-        """Count what a trial has used that has come, and that is told once its category is known."""
+        """Count the cost of a trial that has arrived and will be told once its category is known."""
         self._flight.hold(model, question, trial, cost)
         if self._flight.in_parts:
             self._advance()
         self._end_once_spent()
 
     def tick(self, elapsed: float, held: float = 0.0) -> bool:
-        """Tell the time since the start in seconds, and the GPU seconds for which servers were held: whether the cap on
-        either is reached, which ends the run as it stands, and what is in flight though it is finished."""
+        """Record the seconds since the start and the GPU seconds of held servers. Returns whether a cap on either is
+        reached: then the run ends, and requests in flight are to be cancelled even if it had finished before."""
         budget = self.plan.budget
         caps = ((elapsed, budget.wall_seconds, Reason.WALL_TIME), (held, budget.held_gpu_seconds, Reason.GPU_TIME))
         reached = [reason for used, cap, reason in caps if cap is not None and used >= cap]
@@ -267,12 +266,12 @@ class Controller:
 
     @property
     def rounds_issued(self) -> int:
-        """How often there was something new to ask for."""
+        """How often new trials were issued."""
         return self._flight.rounds_issued
 
     @property
     def in_flight(self) -> int:
-        """Trials that were asked for and not told."""
+        """Trials asked for and not yet told."""
         return sum(batch.asked_and_missing() for batch in self._flight.batches())
 
     @property
@@ -282,7 +281,7 @@ class Controller:
 
     @property
     def counts(self) -> IntArray:
-        """(L, M, K): outcomes of committed rounds, what estimates are made of."""
+        """(L, M, K): outcomes of committed rounds, from which estimates are made."""
         return self._tally.counts
 
     @property
@@ -292,17 +291,17 @@ class Controller:
 
     @property
     def timed_out(self) -> IntArray:
-        """(L, M, K): those of `counts` that timed out."""
+        """(L, M, K): the part of `counts` that timed out."""
         return self._tally.timed_out
 
     @property
     def arrived(self) -> IntArray:
-        """(L, M, K): all outcomes that a round has taken, complete or not: for display only."""
+        """(L, M, K): all outcomes in issued rounds, complete or not; for display only."""
         return self._tally.arrived
 
     @property
     def parked(self) -> IntArray:
-        """(L, M, K): those of them that no look has waited for."""
+        """(L, M, K): the part of `arrived` in parked batches, which no look waits for."""
         parked, categories = np.zeros_like(self.arrived), self.plan.bench.categories
         for batch in self._flight.parked_batches():
             parked[batch.model] += batch.categories(categories)
@@ -310,8 +309,8 @@ class Controller:
 
     @property
     def counts_with_kept(self) -> IntArray:
-        """(L, M, K): the same with those of an earlier run that no round has taken."""
-        return self._flight.early.added_to(self.arrived)
+        """(L, M, K): `arrived`, and outcomes of an earlier run that no round has asked for."""
+        return self._flight.early.add_to(self.arrived)
 
     @property
     def trials(self) -> NDArray[np.int64]:
@@ -329,9 +328,9 @@ class Controller:
         return AvailableTrials(trials, left, affordable, ~self._in_play(), before, ~bench.asked)
 
     def still_wanted(self) -> NDArray[np.bool_]:
-        """(L,): models of which further trials may still be wanted, whatever comes; what serves the others may go."""
+        """(L,): models of which further trials may still be wanted. The servers of all others can be released."""
         flying = np.array([bool(self._flight.batches(model)) for model in range(self.plan.bench.models)])
-        some = self.standing is None or self._horizon.more or not asks_only_open(self.plan.policy)
+        some = self.standing is None or self._horizon.has_next or not asks_only_open(self.plan.policy)
         if self.finished is not None or some or self.standing is None:
             return self._in_play() & self.plan.bench.asked & (self.finished is None)
         latch = self.plan.judging.latch
@@ -340,16 +339,16 @@ class Controller:
         return wanted & self.plan.bench.asked & (flying | (available.left > 0))
 
     def parked_models(self) -> NDArray[np.bool_]:
-        """(L,): models of which, where servers are held, nothing is asked beside what is in flight: none of their
-        comparisons is open, unless trials of others open one again, or they are at the horizon."""
+        """(L,): models for which nothing new is requested while servers are held: either none of their comparisons is
+        open, unless trials of others reopen one, or they are at the horizon."""
         flight, models = self._flight, self.plan.bench.models
-        some = self.standing is None or self._horizon.more or not asks_only_open(self.plan.policy)
+        some = self.standing is None or self._horizon.has_next or not asks_only_open(self.plan.policy)
         if some or self.standing is None or not self._horizon.pace.held:
             return np.zeros(models, dtype=bool)
         whole = flight.issued.sum(axis=1) >= self._horizon.trials.max * self.plan.bench.questions
-        return np.asarray(~self._opened() | whole)
+        return np.asarray(~self._in_open_comparison() | whole)
 
-    def _opened(self) -> NDArray[np.bool_]:
+    def _in_open_comparison(self) -> NDArray[np.bool_]:
         """(L,): models in an open comparison, by the latest look."""
         assert self.standing is not None
         opened = np.zeros(self.plan.bench.models + 1, dtype=bool)
@@ -357,18 +356,18 @@ class Controller:
         return opened[:-1]
 
     def awaited(self) -> list[int]:
-        """Models whose missing trials the next look waits for; while no others are asked anything, none will be."""
+        """Models whose missing trials the next look waits for."""
         return self._flight.awaited()
 
     def count_overrun(self, models: Iterable[int]) -> None:
-        """Count what these models were asked ahead of the last look, once the run is finished: as with the overrun of
-        a group sequential trial scores and intervals have it, and calls stand.
+        """Count these models' trials beyond the last look, once the run is finished. As with the overrun of a group
+        sequential trial, they enter scores and intervals, and calls stand.
 
-        Only of models of which all that was asked has come: what was cut off would have been slow, and wrong more
-        often. Trials with shared seeds count beside those of other models alone, and stay out.
+        Only models whose requests have all arrived count: missing answers would have been slow, and wrong more often.
+        Trials with shared seeds count only together with other models' trials, and are left out.
         """
         late = [batch for batch in self._flight.parked_batches() if batch.missing < batch.size]
-        counted = set(models) - {batch.model for batch in late if not batch.answers}
+        counted = set(models) - {batch.model for batch in late if not batch.has_enough_answers}
         late = [batch for batch in late if batch.model in counted]
         if self.finished is None or self.plan.coupled or not late:
             return
@@ -379,10 +378,10 @@ class Controller:
             for batch in self._flight.drop(model):
                 self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
         nothing_left = np.zeros_like(self.available.left)
-        self.standing = self._judged(replace(self.available, left=nothing_left), calls_stand=True)
+        self.standing = self._judge(replace(self.available, left=nothing_left), calls_stand=True)
 
     def result(self) -> Result | None:
-        """Result of the latest look; None before the first. Needs the looks to be kept."""
+        """The result of the latest look; None before the first. Needs `keep_looks`."""
         require(
             self._keep_looks,
             "result() needs the looks of the run: make the controller with keep_looks=True",
@@ -398,7 +397,7 @@ class Controller:
 
     def latest_look(self) -> Look | None:
         """The latest look as plain values, kept or not; None before the first."""
-        return None if self.standing is None else self._described(self.standing)
+        return None if self.standing is None else self._describe(self.standing)
 
     def _in_play(self) -> NDArray[np.bool_]:
         in_play = np.ones(self.plan.bench.models, dtype=bool)
@@ -417,16 +416,16 @@ class Controller:
         elif not new:
             raise ValueError(f"the same trial was told twice: {outcome}")
         else:
-            self._tally.arrive(outcome)
+            self._tally.count_arrival(outcome)
 
     def _place_together(self, known: Iterable[KnownPart]) -> None:
         for batch, part in known:
-            if not batch.take_part(part):
+            if not batch.store_part(part):
                 raise ValueError(f"a trial of model {batch.model} in round {batch.round_index} was told twice")
-            self._tally.arrive_together(batch.model, part)
+            self._tally.count_arrivals(batch.model, part)
 
     def _drop_model(self, event: SetAside) -> None:
-        """Drop a model's part of the rounds in flight; what it has asked for stays paid for."""
+        """Drop a model's batches in flight; what was asked for stays paid for."""
         models = self.plan.bench.models
         require(0 <= event.model < models, f"a model is set aside by its number, 0 to {models - 1}", event)
         if event.model in self.set_aside:
@@ -437,9 +436,9 @@ class Controller:
             self._flight.account.settle(batch, came, batch.total_cost(), lost)
 
     def _set_aside_ungradable(self, models: Iterable[int]) -> None:
-        """Go on without models of which too much has no grade (see `ungraded`).
+        """Set aside models with too many ungraded trials (see `ungraded`).
 
-        What is in flight of them stays reserved at its worst, and counts as not come: how much of it has is chance.
+        Their trials in flight stay reserved at the worst case, arrived or not: how many have arrived is chance.
         """
         for model, reason in self._tally.ungradable(models):
             self.set_aside[model] = Lost(Cause.GRADER, reason)
@@ -450,13 +449,13 @@ class Controller:
     # -- looks ----------------------------------------------------------------------------------------------------
 
     def _advance(self, heard: Batch | None = None) -> None:
-        """Commit what is due and complete; after each time, look, and compose what that look asks for.
+        """Commit complete batches that are due; after each commit, look, and compose what that look asks for.
 
-        `heard` is the only batch of which there is news, if it is one.
+        `heard` is the batch with new outcomes, if there is only one.
         """
         while self.finished is None:
             if self._flight.in_parts and self._flight.account.is_open:  # each part is reserved by those before it
-                if not self._flight.widen():
+                if not self._flight.release_more():
                     self.end_over_budget()
                 if self._flight.in_parts or self.finished is not None:
                     return
@@ -465,12 +464,12 @@ class Controller:
                     self._issue(extra)
             landed = self._flight.complete_and_due()
             if not landed and self._flight.batches():
-                if not self._flight.widen():
+                if not self._flight.release_more():
                     self.end_over_budget()
                 return
             if done := self._set_aside_silent(landed):
                 self._commit(done)
-            # where everyone is set aside nothing is due any more, and what there is to show is that they were
+            # once every model is set aside nothing is due any more, and a last look shows that they were
             if done or len(self.set_aside) > self._aside_at_look:
                 self._look()
             while self._horizon.ends_after(self._looks_taken):
@@ -478,9 +477,9 @@ class Controller:
             self._compose()
 
     def _set_aside_silent(self, done: Sequence[Batch]) -> list[Batch]:
-        """Go on without the models whose time-outs in a round are too many to be answers; none of it counts."""
+        """Set aside models with too many time-outs in a round for these to count as answers; none of it counts."""
         for batch in done:
-            if not batch.answers:
+            if not batch.has_enough_answers:
                 reason = SILENT.format(timed_out=batch.timed_out, trials=batch.size)
                 self._drop_model(SetAside(batch.model, reason, Cause.SERVER))
                 self._tally.forget_arrivals(batch.model)
@@ -491,7 +490,7 @@ class Controller:
         self._tally.commit(done)
         self._set_aside_ungradable(sorted({batch.model for batch in done}))
 
-    def _judged(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
+    def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
         plan, bounds = self.plan, self._tally.bounds()
         return judge_look(
             self._tally.estimates,
@@ -509,7 +508,7 @@ class Controller:
 
     def _look(self) -> None:
         available = self.available
-        standing = self._judged(available)
+        standing = self._judge(available)
         self._horizon.note_look(standing.evidence)
         self.standing, self._memory = standing, standing.memory
         self._aside_at_look = len(self.set_aside)
@@ -518,29 +517,29 @@ class Controller:
             self.unhindered, int(self._flight.issued.sum()) + trials_to_horizon(standing, available) + 1.0
         )
         if self._keep_looks:
-            self.looks.append(self._described(standing))
+            self.looks.append(self._describe(standing))
             self._decided = self._decided.with_look(
                 self._looks_taken, standing.memory, standing.evidence, standing.rule
             )
 
-    def _described(self, standing: JudgedLook) -> Look:
-        return look_of(standing, self.available, self._looks_taken - 1, self.plan.bench.questions)
+    def _describe(self, standing: JudgedLook) -> Look:
+        return make_look(standing, self.available, self._looks_taken - 1, self.plan.bench.questions)
 
     def _extend(self) -> None:
-        """Change the horizon, and look at what is there under the new one: what latched stays, the rest may reopen."""
+        """Change the horizon and look again under the new one: latched verdicts stay, the rest may reopen."""
         self._horizon.extend(self._tally, self._memory, int(self._flight.issued.max()), self._looks_taken)
-        if has_error_left(self._horizon.rule):  # which says itself what has nothing left
+        if has_error_left(self._horizon.rule):  # such a rule says itself which pairs are exhausted
             self._memory = replace(self._memory, given_up=np.zeros_like(self._memory.given_up))
         self._look()
 
     # -- composing rounds -----------------------------------------------------------------------------------------
 
     def _compose_first(self) -> None:
-        """The first round for everyone, and those that run ahead of the first look.
+        """Issue the first round for every model, and the rounds that run ahead of the first look.
 
-        Where the caps do not bear all of it at its worst it is asked in parts, as far as they do with what came before.
-        Where trials are there already, none run ahead: the look at hand says for whom there should be any. And those
-        need not be paid for: the caps count what they cost, but do not forbid to look at them.
+        If the caps do not cover its worst case, it is asked in parts, each as far as the caps allow given the cost of
+        those before. If trials are there already, no round runs ahead: their look decides who gets more. Those trials
+        are looked at even if they exceed a cap.
         """
         flight, horizon, first, there = self._flight, self._horizon, self.plan.opening, self.plan.first
         asked = (first if there is None else np.maximum(first - there, 0)).sum(axis=1)
@@ -552,7 +551,7 @@ class Controller:
         self._issue(first)
         if not whole:
             flight.open_in_parts()
-            flight.widen()
+            flight.release_more()
         self._opening = Opening(flight.batches(), horizon.trials.max)
         for _ in range(horizon.pace.lookahead if there is None else 0):
             further = self.plan.another_round(flight.issued)
@@ -561,26 +560,26 @@ class Controller:
             self._issue(further)
 
     def _compose(self) -> None:
-        """Have in flight what the latest look asks for; where that is nothing, the run is finished."""
+        """Issue what the latest look asks for; if nothing is in flight then, the run is finished."""
         assert self.standing is not None
         fits, pace = True, self._horizon.pace
-        # what is parked stays reserved, since it may have been sent: of a cap on usage that would take too much
+        # parked batches stay reserved, since they may have been sent: of a cap on usage that would take too much
         if pace.held and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
-            self._flight.park(self._opened() | (self.trials == 0))
+            self._flight.park(self._in_open_comparison() | (self.trials == 0))
             self.unhindered = math.inf
         for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else self._horizon.most):
-            extra, fits = next_round(self.plan, self._flight, self._now(self.standing))
+            extra, fits = next_round(self.plan, self._flight, self._round_inputs(self.standing))
             self.unhindered = self.unhindered if fits else math.inf
             if not extra.any():
                 break
             self._issue(extra)
-        if not self._flight.batches() and self._horizon.more:
+        if not self._flight.batches() and self._horizon.has_next:
             self._extend()
             self._compose()
         elif not self._flight.batches():
             self.finished = why_no_further(self.standing, fits, self.set_aside.values())
 
-    def _now(self, standing: JudgedLook) -> RoundInputs:
+    def _round_inputs(self, standing: JudgedLook) -> RoundInputs:
         before, horizon = self._tally.known_before, self._horizon
         may_be_asked = self._in_play() & self.plan.bench.asked
         return RoundInputs(standing, horizon.pace, horizon.trials.max, self.trials + before, before, may_be_asked)

@@ -1,12 +1,12 @@
 """The rule where models share their seeds: pairs that are judged trial by trial have a flatter boundary.
 
-The horizon is set for models that are independent. Near copies that are judged by the differences of the same trials
-know as much after a tenth or a twentieth of it, and there c t^(-1/4) is at its highest: of what such a gate cost, half
-was that. With c t^(-1/20), and a c that keeps the same promise, it is a third lower there, and a fifth higher at the
-horizon, which such pairs hardly reach.
+The horizon is set for models that are independent. Near copies judged by differences of the same trials have as much
+information after a tenth or a twentieth of it, where c t^(-1/4) is at its highest: that was half the cost of such a
+gate. With c t^(-1/20), and a c that keeps the same promise, the boundary is a third lower there, and a fifth higher at
+the horizon, which such pairs rarely reach.
 
-Which of the two holds for a pair is decided once, before its first look at what both made of the same trials, and by
-what favours neither of the two (`shared_trials`): so each pair has one boundary, and its promise.
+Which boundary a pair has is decided once, before the first look at trials that both models share, by a statistic that
+favours neither (`shared_trials`): so each pair keeps one boundary, and its promise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # as in `rules`
     from adaptive_eval.core.evidence import Evidence
 
 KAPPA_BY_TRIAL = 0.05
-"""The power of t, for pairs that are judged trial by trial (benchmarks/coupling.md)."""
+"""The power of t for pairs judged trial by trial (benchmarks/coupling.md)."""
 
 
 Own = TypeVar("Own", Sequential, ContinuedSequential, covariant=True)
@@ -33,17 +33,17 @@ Told = TypeVar("Told", FloatArray, NDArray[np.bool_])
 
 
 class _ByPair(Protocol[Own]):
-    """Answers on all pairs, each by the pair's own rule."""
+    """Applies to each pair its own rule."""
 
     __slots__ = ()
 
     @property
     def by_trial(self) -> Own:
-        """For pairs that are judged trial by trial."""
+        """The rule for pairs judged trial by trial."""
 
     @property
     def apart(self) -> Own:
-        """For all other pairs."""
+        """The rule for all other pairs."""
 
     @property
     def confidence(self) -> float:
@@ -91,8 +91,7 @@ class CoupledSequential(_ByPair[Sequential]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContinuedCoupled(_ByPair[ContinuedSequential]):
-    """`CoupledSequential` after changes of the horizon: what a pair has left of its error is what its own boundary
-    left."""
+    """`CoupledSequential` after changes of the horizon; each pair has the error that its own boundary has left."""
 
     by_trial: ContinuedSequential
     apart: ContinuedSequential
@@ -101,7 +100,7 @@ class ContinuedCoupled(_ByPair[ContinuedSequential]):
         return ContinuedCoupled(self.by_trial.at_level(alpha), self.apart.at_level(alpha))
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
-        """Ties that each pair's own boundary certifies."""
+        """Ties certified by each pair's own boundary."""
         return self._combine(evidence, lambda rule: rule.tied(evidence, delta))
 
     def remaining_error(self, evidence: Evidence) -> FloatArray:

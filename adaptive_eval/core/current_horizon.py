@@ -1,4 +1,4 @@
-"""The horizons of a run, one after another: a run that was extended has had some before the one of its plan."""
+"""The horizons of a run in order: an extended run had others before the one in its plan."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ from adaptive_eval.core.tally import Tally
 
 
 class CurrentHorizon:
-    """The horizon and the pace that hold now, and the rule as it holds under them."""
+    """The current horizon and pace, and the rule as it applies under them."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -24,35 +24,35 @@ class CurrentHorizon:
         )
         self.trials, self.pace = next(self._coming)
         self.most = self.trials.max
-        """Trials a question at the horizon of now, with those that were asked for under an earlier one."""
+        """Trials a question at the current horizon, counting those asked for under an earlier one."""
         self.rule = plan.deciding_rule
         self.extensions: list[Extension] = []
         """Changes of the horizon so far."""
         self._looked: list[Evidence] = []
-        """What the looks under a horizon that is to change have seen."""
+        """Evidence of the looks under the current horizon, if it will change."""
 
     @property
-    def more(self) -> bool:
-        """The horizon of now is not the last."""
+    def has_next(self) -> bool:
+        """Whether another horizon follows the current one."""
         return len(self.extensions) < len(self._plan.earlier)
 
     def ends_after(self, looks: int) -> bool:
-        """Whether the horizon changes when so many looks were taken."""
-        return self.more and looks >= self._plan.earlier[len(self.extensions)].looks
+        """Whether the horizon changes after this number of looks."""
+        return self.has_next and looks >= self._plan.earlier[len(self.extensions)].looks
 
     def note_look(self, evidence: Evidence) -> None:
-        """Remember what a look was based on, for horizons to come."""
-        if self.more:
+        """Keep a look's evidence for the next horizon."""
+        if self.has_next:
             self._looked.append(evidence)
 
     def extend(self, tally: Tally, memory: LatchedVerdicts, issued: int, looks: int) -> None:
-        """Change the horizon: what latched stays, and the rule goes on with what is left of its error.
+        """Change the horizon: verdicts stay latched, and the rule continues with its remaining error.
 
-        `issued` are the trials that a question has been asked for at most, `looks` those that were taken.
+        `issued` is the most trials of any question so far, `looks` the number of looks taken.
         """
         plan, before = self._plan, self.trials.max
         self.trials, self.pace = next(self._coming)
-        # what was asked for already comes, and is looked at: a horizon before that would have no error left for it
+        # trials already asked for will arrive and be looked at: a horizon before them would have no error left
         self.most = max(self.trials.max, issued)
         tally.rescale(self.most)
         known, objective = tally.estimates.on(plan.estimator), plan.objective

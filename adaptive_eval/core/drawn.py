@@ -1,22 +1,22 @@
-"""Questions drawn at random: models that were asked some of a large benchmark's questions, one trial of each.
+"""Questions drawn at random: scores and comparisons from one trial each of some of a large benchmark's questions.
 
 Questions come in an order that was drawn at random once, the same for all models, and each model is asked the first so
-many of them. So those that two models have in common are a random sample, and the mean of their differences estimates
-the difference over all questions without bias. Its variance is that between questions, in which the noise of a single
-trial is contained: of n common questions with differences d_q and their mean d,
+many of them. So the questions that two models have in common are a random sample, and the mean of their differences is
+an unbiased estimate of the difference over all questions. Its variance is that between questions, which includes the
+noise of a single trial. For n common questions with differences d_q and their mean d,
 
     var(d) = (1/n) { sum_q (d_q - d)^2 / (n - 1) + EVENTS (max w - min w)^2 / n }
 
-(Cochran 1977, 2.5; the second term as in `scorio.sinf.prior`). No within-question variance is needed, and how hard a
-question is cancels. What is left out is the correction for a finite number of questions: from one trial a question
-nobody can tell the part that it would lower from the noise that it would not. Without it z is never too large. The
-differences at several looks have the covariance of a random walk, less what the finite number of questions ties
-together; so they stay within a symmetric boundary at least as often as that walk does (Anderson 1955), and the rules
-keep their promise at any schedule of looks (benchmarks/large.md).
+(Cochran 1977, 2.5; the second term as in `scorio.sinf.prior`). No within-question variance is needed, and the
+difficulty of questions cancels. There is no correction for a finite number of questions: one trial a question cannot
+separate the part that it would lower from the noise that it would not. Without it z is never too large. The differences
+at several looks have the covariance of a random walk, less a term for the finite number of questions; so they stay
+within a symmetric boundary at least as often as that walk does (Anderson 1955), and the rules keep their promise at any
+schedule of looks (benchmarks/large.md).
 
-The score of a model that was asked fewer questions than others is linked to theirs: its mean, and by how much those who
-were asked most scored higher on all of their questions than on those of the model. Else an easy first part would make
-who left early look better than it is.
+The score of a model that was asked fewer questions than others is linked to theirs: its mean, plus how much higher the
+models asked most scored on all their questions than on the model's. Otherwise easy first questions would flatter a
+model that stopped early.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ from scorio.sinf.prior import EVENTS
 
 
 def next_questions(issued: IntArray, sizes: IntArray) -> NDArray[np.int32]:
-    """(L, M): one trial of so many further questions (L,) of each model, in the order in which they were drawn."""
+    """(L, M): one trial each of the next questions in the drawn order; `sizes` (L,) says how many for each model."""
     asked, place = issued.sum(axis=1, keepdims=True), np.arange(issued.shape[1])
     here = np.asarray((place >= asked) & (place < asked + sizes[:, None]))
     return here.astype(np.int32)
@@ -39,11 +39,11 @@ def next_questions(issued: IntArray, sizes: IntArray) -> NDArray[np.int32]:
 def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
     """The scores of models with counts (L, M, K), at most one trial a question, and their variances.
 
-    With g_q the mean of those models that were asked most, and a model's own questions A among theirs, G:
+    Let g_q be the mean of the models asked most, G their questions, and A the model's own questions among these:
 
         score = mean_A (y_q - g_q) + mean_G g_q,    var = s^2(y - g)/|A| + s^2(g)/|G| + 2 cov_A(y - g, g)/|G|
 
-    and the further term of `scorio.sinf.prior`. Of Bayes@N there is nothing: it is about questions with trials.
+    and the further term of `scorio.sinf.prior`. Bayes@N is nan: it needs trials of every question.
     """
     models, questions, _ = counts.shape
     there, values = _has_graded_trial(counts), counts @ weights
@@ -61,7 +61,7 @@ def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
         few = len(y)
         if few < 2:
             continue
-        beyond = (y.sum() - g.sum()) / few  # models that are right as often on the same questions are exactly alike
+        beyond = (y.sum() - g.sum()) / few  # exactly equal for models that are equally often right
         rest = y - g - beyond
         between, together = rest @ rest / (few - 1), rest @ g / (few - 1)
         score[model] = beyond + mean_of_most
@@ -83,8 +83,8 @@ def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
 def drawn_pairs(
     counts: CountArray, ungraded: IntArray, weights: FloatArray, first: IndexArray, second: IndexArray
 ) -> list[PairedEvidence]:
-    """Evidence on pairs from the questions that both were asked: as the grades are; where some are `ungraded` (L, M),
-    also as it were if these spoke for the first of each pair, and for the second."""
+    """Evidence on pairs from the questions that both were asked, as graded; if some are `ungraded` (L, M), also with
+    these in favour of the first of each pair, and of the second."""
     graded, values = _has_graded_trial(counts), counts @ weights
     ways = [(graded, values, values)]
     if ungraded.any():
@@ -99,7 +99,7 @@ def drawn_pairs(
 
 
 def _has_graded_trial(counts: CountArray) -> NDArray[np.bool_]:
-    """(L, M): who has a graded trial of which question."""
+    """(L, M): whether a model has a graded trial of a question."""
     return np.asarray(over_categories(counts) > 0)
 
 
@@ -110,7 +110,7 @@ def _moments(
     spread: float,
     pairs: tuple[IndexArray, IndexArray],
 ) -> PairedMoments:
-    """The mean difference of each pair on what both have, and its variance, by products of whole matrices (L, M)."""
+    """Mean difference of each pair on the questions both have, with its variance, by products of matrices (L, M)."""
     questions = there.shape[1]
     used = slice(0, int(np.flatnonzero(there.any(axis=0)).max(initial=-1)) + 1)
     a = there[:, used].astype(float)

@@ -1,10 +1,9 @@
-"""Outcomes of an earlier run that no round has asked for yet, and what they have cost.
+"""Outcomes of an earlier run that no round has asked for yet, and their cost.
 
-Most are asked for as soon as the looks are taken anew. What is left then was bought under other settings: before a
-model joined or came back, the others may have had many rounds. It is paid for, so caps count it.
+Most are asked for as soon as the looks are repeated. The rest was bought under other settings: before a model joined or
+came back, the others may have had many rounds. It is paid for, so caps count it.
 
-A run of millions of trials is resumed by them: they are kept as records of 46 bytes, and a batch takes all that it has
-there at once.
+Resuming a run of millions of trials keeps each as a record of 46 bytes; a batch takes all of its outcomes at once.
 """
 
 from struct import Struct
@@ -17,7 +16,7 @@ from adaptive_eval.core.types import Cost, Outcome
 from scorio.moments import IntArray
 
 _TRIALS = 2**32
-"""A question's number times this, and a trial's, are its place."""
+"""A trial's place is its question's number times this, plus its own number."""
 _AT_ONCE = 2**16
 _RECORD = Struct("<qqdddBBI")
 _FIELDS = ("place", "tokens", "usd", "gpu_seconds", "seconds", "category", "timed_out", "model")
@@ -25,8 +24,8 @@ _KINDS = np.dtype(list(zip(_FIELDS, ("<i8", "<i8", "<f8", "<f8", "<f8", "u1", "u
 Records = NDArray[np.void]
 
 
-class _KeptOfModel:
-    """The outcomes of one model, by their places, and those that came since they were ordered."""
+class _ModelOutcomes:
+    """The outcomes of one model, sorted by place, and those added since they were sorted."""
 
     def __init__(self) -> None:
         self._sorted: Records = np.empty(0, _KINDS)
@@ -40,7 +39,7 @@ class _KeptOfModel:
         self._new.append(some)
 
     def ordered(self) -> Records:
-        """All outcomes that are kept, by place; where one place has several, the one that came last."""
+        """All kept outcomes by place; the latest one if a place has several."""
         if self._new:
             whole = np.concatenate([self._sorted, *self._new])
             self._new, self._cost = [], None
@@ -50,7 +49,7 @@ class _KeptOfModel:
         return self._sorted
 
     def take(self, wanted: NDArray[np.int64]) -> Records:
-        """Remove and give the outcomes of some places, which are in rising order, as far as they are kept."""
+        """Remove and return the kept outcomes among these places, which must be in rising order."""
         there = self.ordered()
         at = np.minimum(np.searchsorted(there["place"], wanted), len(there) - 1)
         at = at[there["place"][at] == wanted]
@@ -68,7 +67,7 @@ class _KeptOfModel:
         return self._cost
 
     def graded(self) -> tuple[IntArray, IntArray]:
-        """Question and category of each that has a grade."""
+        """Question and category of each graded outcome."""
         there = self.ordered()
         there = there[there["category"] < UNGRADED]
         return there["place"] // _TRIALS, there["category"]
@@ -79,12 +78,12 @@ def _sum_costs(records: Records) -> tuple[int, int, int]:
 
 
 class EarlyOutcomes:
-    """Kept by model and place; costs are summed in whole trillionths, so that nothing is left of what was taken."""
+    """Outcomes by model and place; costs are summed in whole trillionths, so that taking all leaves exactly 0."""
 
     def __init__(self) -> None:
-        self._by_model: dict[int, _KeptOfModel] = {}
+        self._by_model: dict[int, _ModelOutcomes] = {}
         self._new = bytearray()
-        """Records of any model, as they came."""
+        """Records of any model, in order of arrival."""
 
     def __len__(self) -> int:
         return sum(map(len, self._by_model.values())) + len(self._new) // _RECORD.size
@@ -99,24 +98,24 @@ class EarlyOutcomes:
         grade = UNGRADED if category is None else category
         self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, timed_out, model)
         if len(self._new) >= _AT_ONCE * _RECORD.size:
-            self._part()
+            self._split_by_model()
 
-    def _kept_by_model(self) -> dict[int, _KeptOfModel]:
+    def _kept_by_model(self) -> dict[int, _ModelOutcomes]:
         if self._new:
-            self._part()
+            self._split_by_model()
         return self._by_model
 
-    def _part(self) -> None:
-        """Give each model its own."""
+    def _split_by_model(self) -> None:
+        """Sort the new records by model."""
         records = np.frombuffer(self._new, _KINDS)
         self._new = bytearray()
         order = np.argsort(records["model"], kind="stable")
         models, starts = np.unique(records["model"][order], return_index=True)
         for model, own in zip(models.tolist(), np.split(order, starts[1:]), strict=True):
-            self._by_model.setdefault(model, _KeptOfModel()).keep(records[own])
+            self._by_model.setdefault(model, _ModelOutcomes()).keep(records[own])
 
     def take(self, batch: Batch) -> BatchPart | None:
-        """Remove and give the outcomes of a batch that are kept; None where there is none."""
+        """Remove and return the kept outcomes of a batch; None if there are none."""
         kept = self._kept_by_model().get(batch.model)
         if kept is None:
             return None
@@ -133,8 +132,8 @@ class EarlyOutcomes:
             costs = np.stack([np.ones(len(found)), *(found[name] for name in ("tokens", "usd", "gpu_seconds"))], axis=1)
         return BatchPart(questions, trials, found["category"], found["timed_out"], spent, costs)
 
-    def added_to(self, counts: IntArray) -> IntArray:
-        """Counts (L, M, K) with those of the kept ones that have a grade."""
+    def add_to(self, counts: IntArray) -> IntArray:
+        """Counts (L, M, K) including the graded kept outcomes."""
         if not self:
             return counts
         counts = counts.copy()

@@ -1,17 +1,16 @@
-"""How far scores are off in the mean because looks end a run, and what that is for a run that has ended.
+"""The mean bias of scores because looks end a run, estimated for a run that has ended.
 
-A run asks a model no more when a difference looks large, or too small to be decided. So the mean of a score over many
-runs is not the truth: of the losers of a search for the best it is up to a point too low. How far it is off depends on
-the models and the questions, and can be found where these are known, by playing the run again many times. Here the
-models answer as the posterior means of the run's own trials say, by the self-centred prior; the mean error of a score
-over these replays is what the run's own score is corrected by: the parametric bootstrap, Whitehead's (1986) bias
-correction with its first step alone.
+A run stops asking a model when a difference looks large, or too small to be decided, so the mean of a score over many
+runs is not the true score: losers of a search for the best come out up to a point too low. The bias depends on the
+models and the questions, and can be found where these are known, by replaying the run many times. Here the models
+answer by the posterior means of the run's own trials under the self-centred prior, and the mean error over these
+replays corrects the run's own score. This parametric bootstrap is the first step of Whitehead's (1986) correction.
 
-The mean of so few replays is uncertain itself. Part of each error was there at the first look, and has the mean 0
-whatever came later: a control variate, which takes half of that uncertainty away.
+The mean of so few replays is itself uncertain. The part of each error that was there at the first look has the mean 0
+whatever came later: as a control variate it removes half of that uncertainty.
 
-Verdicts and intervals are of the score, as it is: a corrected one spreads a little more, and was not what the looks
-have seen. How far either is off, and how often intervals hold the truth: benchmarks/bias.md.
+Verdicts and intervals use the uncorrected score: a corrected one varies a little more, and was not what the looks saw.
+How large both biases are, and how often intervals contain the true score: benchmarks/bias.md.
 """
 
 import math
@@ -36,39 +35,39 @@ from scorio.sinf.prior import fitted_by_group, self_centred_prior
 
 REPLAYS = 32
 MOST_TRIALS = 200_000
-"""Of a run at its horizon: replays of 12 models on 30 questions, 28,800 trials at most, take half a second, or two
-where they cannot stand side by side."""
+"""Trials of a run at its horizon. Replays of 12 models on 30 questions, at most 28,800 trials, take half a second, or
+two seconds if they cannot run side by side."""
 AT_CAPS = (Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
 
 
 class EarlyStop(NamedTuple):
-    """How far the scores of runs like one that has ended are off in the mean."""
+    """The mean bias of scores of runs like one that has ended."""
 
     shift: FloatArray
-    """(L,): what such a score has too much; nan of recorded models, which are not asked."""
+    """(L,): mean excess of the score; nan for recorded models, which are not asked."""
     spread: float
-    """What (score - truth)/sigma spreads by about 0, over all models: below 1, intervals are wider than they say."""
+    """Root mean square of (score - truth)/sigma over all models: below 1, intervals are wider than they need be."""
     replays: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EndedRun:
-    """A run that its looks may have ended, as it ended: what it takes to play it again."""
+    """All that is needed to replay a run that looks may have ended."""
 
     plan: Plan
     counts: IntArray
-    """(L, M, K): of complete rounds."""
+    """(L, M, K): trials of complete rounds."""
     reason: Reason
     affordable: float
     """Further trials that caps would have paid for."""
     set_aside: bool
-    """It went on without some of its models."""
+    """Whether it went on without some of its models."""
     judged: FloatArray
-    """(L,): the share of each model's trials that looks have seen: no others were asked for what they showed."""
+    """(L,): the share of each model's trials that looks have seen; only these were chosen by what looks showed."""
 
     @classmethod
     def from_controller(cls, controller: Controller) -> "EndedRun | None":
-        """The run of a controller; None if it goes on, or had all of its trials before its first look."""
+        """The run of a controller; None if it has not ended, or had all its trials before its first look."""
         reason, plan = controller.finished, controller.plan
         if reason is None or controller.standing is None or plan.fixed:
             return None
@@ -78,8 +77,8 @@ class EndedRun:
 
     @property
     def why_not(self) -> str | None:
-        """The reason why it is not simulated; None if it can be."""
-        plan, bench, trials = self.plan, self.plan.bench, self._most()
+        """The reason why the run cannot be replayed; None if it can."""
+        plan, bench, trials = self.plan, self.plan.bench, self._horizon_trials()
         asked = bench.prior_counts is not None and bool(bench.prior_counts[bench.asked].any())
         reasons = {
             "questions were drawn, and of most a model had one trial at most": plan.drawn > 0,
@@ -92,10 +91,10 @@ class EndedRun:
         return next((reason for reason, holds in reasons.items() if holds), None)
 
     def replay(self, replays: int) -> EarlyStop:
-        """Simulate so many runs like it, the same ones at each call; `why_not` must be None."""
-        bench, plan, chances = self.plan.bench, self._plan(), self._chances()
+        """Simulate `replays` runs like it, the same ones at each call; `why_not` must be None."""
+        bench, plan, chances = self.plan.bench, self._replay_plan(), self._chances()
         rng = np.random.default_rng(zlib.crc32(self.counts.astype("<i8").tobytes()))
-        together = can_stand_side_by_side(plan) and self._most() * (bench.categories - 1) <= MOST_TRIALS
+        together = can_stand_side_by_side(plan) and self._horizon_trials() * (bench.categories - 1) <= MOST_TRIALS
         opened, ended = (_side_by_side if together else _simulate_singly)(plan, chances, replays, rng)
         truth = bench.mean(chances @ bench.weights)
         errors = _scores(ended, bench) - truth
@@ -105,27 +104,27 @@ class EndedRun:
         return EarlyStop(np.where(bench.asked, shift * self.judged, math.nan), spread, replays)
 
     def _sigmas(self, counts: IntArray) -> FloatArray:
-        """(n, L): of the scores, as the run takes them to be."""
+        """(n, L): sigmas of the scores, as the run would compute them."""
         bench, horizon = self.plan.bench, np.array(self.plan.trials.max)
         cells = counts.reshape(-1, *counts.shape[2:])
         g, groups = bench.question_weights, bench.benchmark_of
         found = estimate(cells, bench.weights, self.plan.prior, horizon, bayes=False, g=g, groups=groups)
         return found.sigma().reshape(counts.shape[:2])
 
-    def _most(self) -> int:
+    def _horizon_trials(self) -> int:
         """Trials at the horizon."""
         return int(self.plan.bench.asked.sum()) * self.plan.bench.questions * self.plan.trials.max
 
     def _chances(self) -> FloatArray:
-        """(L, M, K): of each category, the posterior means."""
+        """(L, M, K): posterior mean probability of each category."""
         bench = self.plan.bench
         nu = self.counts + fitted_by_group(
             partial(self_centred_prior, w=bench.weights), self.counts, bench.benchmark_of
         )
         return np.asarray(nu / nu.sum(axis=-1, keepdims=True))
 
-    def _plan(self) -> Plan:
-        """The plan with what its caps came to in trials, at the mean price: what a replay costs nobody knows."""
+    def _replay_plan(self) -> Plan:
+        """The plan with caps turned into trials at the mean price, since the cost of a replayed trial is unknown."""
         left = 0.0 if self.reason in AT_CAPS else self.affordable
         trials = max(int(self.counts.sum()), int(self.plan.opening.sum()))
         budget = Budget(trials=trials + int(left)) if math.isfinite(left) else Budget()
@@ -133,10 +132,10 @@ class EndedRun:
 
 
 class _Counts(NamedTuple):
-    """(n, L, M, K) each, of so many runs."""
+    """Counts (n, L, M, K) of n simulated runs."""
 
     opened: IntArray
-    """Of trials that nothing was decided by yet."""
+    """Trials at the first look, before anything was decided."""
     ended: IntArray
 
 
@@ -168,12 +167,12 @@ def _simulate_run(plan: Plan, chances: FloatArray, rng: np.random.Generator) -> 
 
 
 def _scores(counts: IntArray, bench: Bench) -> FloatArray:
-    """(n, L): nan of models that were not asked."""
+    """(n, L): scores; nan for models that were not asked."""
     return bench.mean(question_means(counts, bench.weights))
 
 
 def _mean_by_control(of: FloatArray, control: FloatArray) -> FloatArray:
-    """The means of columns (n, L), with a control beside each whose mean is 0."""
+    """The means of columns (n, L), each with a control variate of mean 0."""
     rest = control - control.mean(axis=0)
     square = np.square(rest).sum(axis=0)
     slope = np.divide((of * rest).sum(axis=0), square, out=np.zeros_like(square), where=square > 0.0)

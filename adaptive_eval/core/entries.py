@@ -1,7 +1,7 @@
-"""What is known of a rule, a policy or an objective before it is made: its name, its options, what people are told.
+"""Metadata of a rule, policy or objective: its name, its options and its descriptions for people.
 
-An entry stands beside what it makes, and `registry` lists it. Configuration, JSON schema, starter file, reports and
-`plan` have all they say from there.
+An entry stands beside the class it describes, and `registry` lists it. Configuration, JSON schema, starter file,
+reports and `plan` take all they say from there.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ models: how many, fewer than all; model: the name of one; pairs: a list of two n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A key that stands beside the name in the configuration."""
+    """A configuration key that an entry adds beside its name."""
 
     name: str
     type: OptionType
@@ -24,16 +24,16 @@ class Option:
     """One sentence for the schema."""
     example: object
     default: str | None = None
-    """What holds where it is not given, in words; None: it must be given."""
+    """The default in words; None if the option is required."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(Generic[Made]):
-    """A built-in rule, policy or objective, as the registry has it."""
+    """A built-in rule, policy or objective as listed in the registry."""
 
     name: str
     make: Callable[..., Made]
-    """Given its options by name, and of what the run knows that which it has parameters for (see `registry.make`)."""
+    """Called with the options by name, and with any known values that it has parameters for (`registry.make`)."""
     gist: str
     """A few words, for lists."""
     says: str

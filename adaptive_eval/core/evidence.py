@@ -2,12 +2,12 @@
 
 Pairs are the upper triangle (i < j) of the models, plus, for objectives that compare a model with a fixed value, the
 pairs (i, L) with a reference that has this value and no uncertainty. Positive z favours the first of the pair. Under a
-gate, the comparisons that it asks for come after them: each model, `delta` given to it, against the baseline.
+gate, its own comparisons follow: each model, with `delta` added to its score, against the baseline.
 
-The score of a comparison is the average a; Bayes@N stands beside it, and is what is compared under a rule that says so.
-The sigma of a comes from the prior that is configured: `uniform`, or `self`, centred on the model's own category
-shares, which is sharper. The information is measured by the v_q of the same variance, with all its terms: without the
-unseen trials a model with few of them would run ahead, and the uniform prior's v_q cost 3 points more on AIME'24.
+The score of a comparison is the average a; Bayes@N is also computed, and is compared instead if the rule says so. The
+sigma of a comes from the configured prior: `uniform`, or `self`, centred on the model's own category shares, which is
+sharper. The information is measured by the v_q of the same variance, with all its terms: without the term for unseen
+trials it would be overstated for a model with few trials, and the uniform prior's v_q cost 3 points more on AIME'24.
 Outcomes given as R0 count as trials on both scales.
 """
 
@@ -43,7 +43,7 @@ from scorio.sinf.prior import fitted_by_group, self_centred_average_moments, sel
 
 Prior = Literal["uniform", "self"]
 Estimator = Literal["average", "bayes"]
-"""What is compared: the averages a, or the means of Bayes@N, which unequal numbers of trials shrink unequally."""
+"""What is compared: the averages a, or the means of Bayes@N, which shrink more for models with fewer trials."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +83,7 @@ class Estimates:
         return np.sqrt(self.var)
 
     def on(self, estimator: Estimator) -> "Estimates":
-        """The estimates with the scores of this estimator in the place of the average."""
+        """The estimates with this estimator's scores in place of the averages."""
         return self if estimator == "average" else replace(self, score=self.bayes, var=self.bayes_var)
 
 
@@ -97,9 +97,9 @@ def estimate(
     g: FloatArray | None = None,
     groups: NDArray[np.int64] | None = None,
 ) -> Estimates:
-    """The estimates of models with counts (L, M, K), no question without a trial; `horizon` is N_q at the end. Bayes@N
-    may be left out: then it is nan. Questions have the weights `g` with mean 1 (None: alike), and the prior of
-    their group (None: all are one)."""
+    """Estimates of models with counts (L, M, K), at least one trial of each question; `horizon` is N_q at the end.
+    Without `bayes`, Bayes@N is nan. Questions have weights `g` of mean 1 (None: all equal), and the prior of their
+    group (None: one group)."""
     uniform: FloatArray = counts + np.float64(1.0)
     centred = partial(self_centred_prior, w=weights)
     nu: FloatArray = counts + fitted_by_group(centred, counts, groups) if prior == "self" else uniform
@@ -130,8 +130,8 @@ def _estimate_parts(
 ) -> FloatArray:
     """`Estimates.parts` of models with counts (n, M, K).
 
-    The horizon of a benchmark is what its questions have where all `further` trials, (n, M) or for all, are given out
-    by the weights of questions: so all benchmarks reach it together.
+    At its horizon, a benchmark's questions have their share of all `further` trials by question weight, besides the
+    `known` ones: so all benchmarks reach it together.
     """
     g = np.ones(bench.questions) if bench.question_weights is None else bench.question_weights
     found = []
@@ -153,7 +153,7 @@ def update(
     *,
     bayes: bool = True,
 ) -> Estimates:
-    """`known` with the estimates of the models `rows` made anew from the tally `counts` of all, R0 added."""
+    """`known`, with the estimates of the models `rows` recomputed from the tally `counts` of all models plus R0."""
     merged = {name: getattr(known, name).copy() for name in known.__slots__}
     g, groups = bench.question_weights, bench.benchmark_of
     at_once = max(CELLS_AT_ONCE // (bench.questions * bench.categories), 1)
@@ -179,11 +179,11 @@ AT_HORIZON = 1.0 - 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """Arrays over the pairs of `models` models, or of each model with the reference; then those of a gate, on all
-    questions and on each benchmark that has a gate of its own.
+    """Arrays over the pairs of models, or of each model with the reference, followed by those of a gate: on all
+    questions, then on each benchmark that has a gate of its own.
 
-    Of several benches that stand side by side, those of the first come first; models are numbered on from bench to
-    bench, and the reference comes after all of them.
+    If several benches stand side by side, their pairs follow each other, models are numbered on from bench to bench,
+    and the reference comes after all of them.
     """
 
     models: int
@@ -199,17 +199,16 @@ class Evidence:
     margin: Margin | None = None
     benches: int = 1
     among: IndexArray | None = None
-    """Where the pairs that are here stand among all, in rising order; None: all are here."""
+    """Positions of these pairs among all pairs, in rising order; None: all pairs."""
     paired: NDArray[np.bool_] | None = None
-    """Of all judged pairs, which are judged by trials with the same seeds; None: none of them."""
+    """Which of all judged pairs are judged by trials with the same seeds; None: none."""
     gate: IndexArray | None = None
-    """Of each pair, where a gate has several parts: 0 on all questions, p on the p-th benchmark; -1: without margin."""
+    """For each pair under a gate of several parts: 0 on all questions, p on the p-th benchmark, -1 without margin."""
     deciding: IndexArray | None = None
-    """(L - 1,): the part of the gate that decides about each model, or by which it is open; None: all questions."""
+    """(L - 1,): the part of the gate that decides about each model, or keeps it open; None: all questions."""
 
     def positions(self, pairs: IndexArray) -> IndexArray:
-        """Positions at which pairs (n, 2) of models are judged, in either order: with the margin, if any, on the
-        part of the gate that decides."""
+        """Positions at which pairs (n, 2) of models are judged, in either order; under a gate, on the deciding part."""
         plain = self.plain_positions(pairs)
         if self.among is not None:
             return np.searchsorted(self.among, plain)
@@ -224,7 +223,7 @@ class Evidence:
         return np.asarray(np.where((pairs == baseline).any(axis=1), gated, plain))
 
     def with_evidence(self, pairs: IndexArray) -> IndexArray:
-        """The pairs among these (n, 2) on which there is evidence."""
+        """Those of the pairs (n, 2) on which there is evidence."""
         if self.among is None:
             return pairs
         plain = self.plain_positions(pairs)
@@ -232,7 +231,7 @@ class Evidence:
         return np.asarray(pairs[np.append(self.among, -1)[at] == plain])
 
     def plain_positions(self, pairs: IndexArray) -> IndexArray:
-        """Positions of pairs (n, 2) of models among all of them, gates left out."""
+        """Positions of pairs (n, 2) of models among all pairs, ignoring gates."""
         if self.against_reference:
             return pairs[:, 0]
         bench, low = np.divmod(pairs.min(axis=1), self.models)
@@ -240,7 +239,7 @@ class Evidence:
         return np.asarray(bench * self.plain_pairs + low * (2 * self.models - low - 1) // 2 + (high - low - 1))
 
     def at_positions(self, at: IndexArray) -> "Evidence":
-        """Evidence on the pairs at these positions alone, for a rule that judges each by itself."""
+        """Evidence on the pairs at these positions alone, for a rule that judges each pair by itself."""
         names = ("first", "second", "difference", "sigma", "sigma_first", "sigma_second", "z", "information")
         paired = None if self.paired is None else self.paired[at]
         gate = None if self.gate is None else self.gate[at]
@@ -253,7 +252,7 @@ class Evidence:
 
     @property
     def plain_pairs(self) -> int:
-        """How many of a bench's pairs stand as they are; they come first."""
+        """Number of pairs of a bench without a margin; they come first."""
         return self.models if self.against_reference else self.models * (self.models - 1) // 2
 
 
@@ -297,6 +296,17 @@ def _side_by_side(models: int, reference: bool, benches: int) -> tuple[IndexArra
     return (begins + first).ravel(), (begins + second).ravel()
 
 
+def _gate_margins(margin: Margin | None, models: int, pairs: int) -> tuple[FloatArray, IndexArray | None]:
+    """The lead that the first of each pair is given; for a gate of several parts also the part that it is of, or -1."""
+    given = np.zeros(pairs)
+    if margin is None:
+        return given, None
+    deltas = np.repeat([margin.delta, *margin.parts], models - 1)
+    given[pairs - len(deltas) :] = deltas
+    parts = np.repeat(np.arange(1 + len(margin.parts)), models - 1)
+    return given, np.append(np.full(pairs - len(deltas), -1), parts) if margin.parts else None
+
+
 def weigh_evidence(
     estimates: Estimates,
     reference: float | None = None,
@@ -306,21 +316,14 @@ def weigh_evidence(
     among: IndexArray | None = None,
     paired: PairedEvidence | None = None,
 ) -> Evidence:
-    """The evidence on all pairs, or on each model against the value `reference`, and what a gate asks; with `other`
-    estimates, if they are given, of the second of each pair. The models may be those of several benches, and the pairs
-    those `among` all of them; then there is no margin. `paired` has the pairs that
-    are judged by trials with the same seeds."""
+    """Evidence on all pairs, or on each model against the value `reference`, and on a gate's comparisons. `other` has
+    the estimates of the second of each pair, if they differ. With several benches or `among`, a selection of pairs,
+    there is no margin. `paired` has the pairs judged by trials with the same seeds."""
     models = len(estimates.score) // benches
     first, second = judged_pairs(models, reference is not None, margin, benches)
     if among is not None:
         first, second = first[among], second[among]
-    given, gate = np.zeros(len(first)), None
-    if margin is not None:
-        deltas = np.repeat([margin.delta, *margin.parts], models - 1)
-        given[len(given) - len(deltas) :] = deltas
-        if margin.parts:
-            of_gate = np.repeat(np.arange(1 + len(margin.parts)), models - 1)
-            gate = np.append(np.full(len(given) - len(deltas), -1), of_gate)
+    given, gate = _gate_margins(margin, models, len(first))
     one = side(estimates, reference, first, gate)
     two = side(estimates if other is None else other, reference, second, gate)
     pair = standardised(one.score + given, one.var, two.score, two.var)
@@ -352,7 +355,7 @@ def weigh_evidence(
 
 
 def side(estimates: Estimates, reference: float | None, members: IndexArray, gate: IndexArray | None) -> Side:
-    """The reference, number L, has its value and no uncertainty; a part of a gate knows its benchmark alone."""
+    """Estimates of one side of each pair; the reference, number L, is known, and a gate's part covers its benchmark."""
     fixed = [] if reference is None else [reference]
     nothing = [0.0] * len(fixed)
     if gate is not None:
@@ -368,7 +371,7 @@ def side(estimates: Estimates, reference: float | None, members: IndexArray, gat
 
 
 def cautious(ways: Sequence[Evidence]) -> Evidence:
-    """The first way, with z as near to 0 as any way has it: what all of them agree on."""
+    """The first evidence, with z replaced by the value closest to 0 that all agree on the sign of, or 0."""
     if len(ways) == 1:
         return ways[0]
     z = np.stack([way.z for way in ways])

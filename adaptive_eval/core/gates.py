@@ -1,8 +1,8 @@
 """A gate on all questions and on single benchmarks: one decision about each model.
 
-A model passes where every gate lets it pass, and fails where one of them fails it. It is passed wrongly only where the
-very gate that it should have failed lets it pass, so that a PASS has the whole error. It is failed wrongly where any of
-the gates is wrong, so that a FAIL shares the error among them.
+A model passes if every gate passes it, and fails if any gate fails it. It passes wrongly only if the very gate that it
+should have failed passes it, so a PASS may use the whole error. It fails wrongly if any one of the gates is wrong, so a
+FAIL shares the error among them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:  # as in `rules`
     from adaptive_eval.core.judge import LatchedVerdicts, PairForecast
 
 PASSED = 1e6
-"""Beyond every |z| and every power."""
+"""Greater than every |z| and every power."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeveralGates:
-    """A rule for a gate of so many parts: what it says of changed horizons is what `rule` says.
+    """A rule for a gate of several parts; what concerns changed horizons is delegated to `rule`.
 
     Examples:
         >>> from adaptive_eval.core.gates import SeveralGates
@@ -40,7 +40,7 @@ class SeveralGates:
     gates: int
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in self.__slots__:  # while it is copied there is no rule yet
+        if name.startswith("_") or name in self.__slots__:  # no rule is set yet while this is being copied
             raise AttributeError(name)
         return getattr(self.rule, name)
 
@@ -70,7 +70,7 @@ class SeveralGates:
         return replace(self, rule=self.rule.at_level(alpha))
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> Rule:
-        """The rule under another horizon, by the looks of each part of the gate."""
+        """The rule under another horizon, from the looks of each part of the gate."""
         return replace(self, rule=self.rule.extended(looks, now, delta)) if hasattr(self.rule, "extended") else self
 
 
@@ -79,16 +79,16 @@ def _is_gate_row(evidence: Evidence) -> Any:
 
 
 def rows_of_gates(evidence: Evidence) -> IndexArray:
-    """(P + 1, L - 1): where the parts of a gate stand, all questions first, for each model but the baseline."""
+    """(P + 1, L - 1): positions of the parts of a gate, all questions first, for each model but the baseline."""
     assert evidence.gate is not None
     return np.flatnonzero(evidence.gate >= 0).reshape(-1, evidence.models - 1)
 
 
 def deciding_parts(evidence: Evidence, memory: LatchedVerdicts, ahead: PairForecast) -> IndexArray:
-    """(L - 1,): the part of the gate that decides about each model, or by which it is open.
+    """(L - 1,): the part of the gate that decides about each model, or keeps it open.
 
-    One that has failed it decides. Else it is open by the one that is nearest to failing it, or, where none is on that
-    side, by the one that is least likely to let it pass. Where all let it pass, the one with the least z tells.
+    A part that the model has failed decides. Otherwise it is the part nearest to failing it, or, if none has z below 0,
+    the one least likely to pass it. If all parts have passed it, it is the one with the least z.
     """
     rows = rows_of_gates(evidence)
     call, z = memory.call[rows], evidence.z[rows]

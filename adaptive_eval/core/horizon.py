@@ -1,6 +1,6 @@
-"""Changes of the horizon after looks were taken: what a run had before, and what each change came to.
+"""Changes of the horizon after looks were taken: earlier horizons, and the effect of each change.
 
-What becomes of the rule, it says itself (`rules.Extendable`); one that does not goes on as it is.
+A rule says itself how it continues (`rules.Extendable`); one that does not goes on unchanged.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from scorio.moments import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class PastHorizon:
-    """A horizon that the run had before, with the pace of that time, until so many looks were taken."""
+    """An earlier horizon of the run, with its pace, until `looks` looks were taken."""
 
     trials: Trials
     pace: Pace
@@ -25,24 +25,24 @@ class PastHorizon:
 class Extension(NamedTuple):
     """A change of the horizon, as it was carried out.
 
-    The arrays are of the pairs that were not decided; they are empty for rules that leave no part of an error.
+    The arrays cover the undecided pairs; they are empty for rules without remaining error.
     """
 
     before: int
-    """`trials.max` until then."""
+    """`trials.max` before the change."""
     now: int
     looks: int
     """Looks that had been taken."""
     leaves_error: bool
-    """The rule leaves each pair what it has not spent of its error (`rules.ErrorLeft`)."""
+    """Whether the rule limits each pair to its unspent error (`rules.ErrorLeft`)."""
     left: FloatArray
-    """What that is, given its looks."""
+    """The unspent error of each pair, given its looks."""
     was: FloatArray
-    """What |z| had to reach at the horizon before."""
+    """What |z| had to reach at the previous horizon."""
     boundary: FloatArray
-    """What |z| must reach at the new one; infinite where nothing was left."""
+    """What |z| must reach at the new one; infinite if no error was left."""
 
 
 def carried_over(rule: Rule, looks: Sequence[Evidence], now: Evidence, delta: float) -> Rule:
-    """The rule under another horizon: `looks` were taken under the old one, `now` is the last of them under the new."""
+    """The rule under another horizon: `looks` were taken under the old one, `now` is their last under the new."""
     return rule.extended(looks, now, delta) if isinstance(rule, Extendable) else rule

@@ -1,11 +1,11 @@
-"""From evidence to verdicts: calls that latch, ties, and what the trials still to come could settle.
+"""From evidence to verdicts: calls that latch, ties, and what the remaining trials could settle.
 
-`LatchedVerdicts` is all that is carried from look to look: calls and ties that were made, and the smallest p-values
-seen (their running minimum is a p-value at any time). `judge` and `forecast` are pure functions of it and of evidence.
+`LatchedVerdicts` is all that is carried from look to look: calls and ties made so far, and the smallest p-values seen
+(a running minimum is a p-value at any time). `judge` and `forecast` are pure functions of it and of evidence.
 
 With `familywise`, all comparisons of an objective share one error probability. A fixed set of pairs goes through Holm's
-procedure over its one-sided hypotheses, on p-values that are minima over the looks so far; where the data choose the
-pairs, Bonferroni's divisor counts the mistakes that could be made (see `objectives`).
+procedure over its one-sided hypotheses, on p-values that are minima over the looks so far. If the data choose the
+pairs, Bonferroni's divisor counts the possible mistakes (see `objectives`).
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ from scorio.sinf.multiplicity import holm
 
 
 class SharedError(NamedTuple):
-    """The rule at the error level that this look has reached, and the sign of each call (0: none)."""
+    """The rule at the error level that this look has reached, and the sign of each pair's call (0: none)."""
 
     rule: Rule
     called: NDArray[np.int8]
@@ -44,7 +44,7 @@ class SharedError(NamedTuple):
 def share_error(
     p_first: FloatArray, p_second: FloatArray, ways: Sequence[Evidence], objective: Objective, rule: Correctable
 ) -> SharedError:
-    """One look's familywise calls, from the least p-values so far (one-sided, for each of a pair)."""
+    """One look's familywise calls, from the smallest one-sided p-values so far, for each model of a pair."""
     evidence = ways[0]
     family = objective.family(evidence.models)
     if isinstance(family, int):
@@ -65,7 +65,7 @@ def first_call(objective: Objective, models: int, rule: Correctable) -> Rule:
 
 
 def rule_shared_among(hypotheses: int, rule: Correctable) -> Rule:
-    """The rule at an equal share of its error probability for so many one-sided hypotheses."""
+    """The rule at an equal share of its error probability for each of this many one-sided hypotheses."""
     return rule.at_level((1.0 - rule.confidence) / max(hypotheses, 1))
 
 
@@ -73,18 +73,17 @@ BoolArray = NDArray[np.bool_]
 
 FUTILITY = 0.30
 CROSSING_STEPS = 8
-"""Halvings of the error in the logarithm of the trials still needed: to within a percent."""
+"""Iterations for the trials still needed, each halving the error of their logarithm: accurate to a percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judging:
     """How comparisons are judged, besides the rule.
 
-    `delta` is the indifference zone; `familywise` shares the error probability among all comparisons. `futility` is
-    the least chance of being settled that is worth the whole way to the horizon: a comparison is out of reach when its
-    predictive power is below `futility` times the share of the way that is left (None: only at the horizon). A rule
-    that gives comparisons up itself brings its own. Without `latch`
-    every look judges anew: what an earlier one has called or tied is open again where this one would not.
+    `delta` is the indifference zone; `familywise` shares the error probability among all comparisons. `futility` is the
+    least chance of being settled that is worth the whole way to the horizon: a comparison is out of reach when its
+    predictive power is below `futility` times the remaining share of the way (None: only at the horizon). A rule that
+    gives comparisons up has its own. Without `latch` a look's calls and ties stand only until the next look.
 
     Examples:
         Scores within two points are as good as equal, and one error probability is shared by all comparisons:
@@ -105,9 +104,9 @@ class Judging:
         require(chance, "futility must lie in [0, 1), or be None for never", self.futility)
 
     def futility_under(self, rule: Rule, evidence: Evidence) -> float | None:
-        """`futility`, or that of a rule that gives comparisons up itself, unless they may be certified as tied.
+        """`futility`, or that of a rule that gives comparisons up itself, unless such pairs may be certified as tied.
 
-        A gate keeps to `futility`, too: what rests may go on when others change the order, and there are no others.
+        A gate also keeps `futility`: resting pairs could only go on when others change the order, and a gate has none.
         """
         others_may_reopen = not self.delta and evidence.margin is None
         return rule.futility if is_giving_up(rule) and others_may_reopen else self.futility
@@ -115,8 +114,8 @@ class Judging:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatchedVerdicts:
-    """Latched verdicts: per pair the sign of the call (0: none), whether it is tied, whether its rule has given it up,
-    and the least p-values seen."""
+    """Latched verdicts: for each pair the sign of its call (0: none), whether it is tied, whether its rule has given it
+    up, and the smallest p-values so far."""
 
     call: NDArray[np.int8]
     tie: BoolArray
@@ -132,7 +131,7 @@ class LatchedVerdicts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecidingLooks:
-    """For each judged pair with a call or a tie, the look that gave it, compared by the objective that day or not."""
+    """The look that called or tied each judged pair, whether or not the objective compared it then."""
 
     latched: NDArray[np.int8]
     """The sign of the call; 2: tied; 0: neither."""
@@ -147,7 +146,8 @@ class DecidingLooks:
         return cls(np.zeros(pairs, np.int8), np.zeros(pairs, np.intp), none, none)
 
     def with_look(self, look: int, memory: LatchedVerdicts, evidence: Evidence, rule: Rule) -> "DecidingLooks":
-        """The same with what look number `look` has decided, or, by a rule that judges anew, has taken back."""
+        """The decisions including those of look number `look`, without those taken back by a rule that does not
+        latch."""
         latched = np.where(memory.call != 0, memory.call, 2 * memory.tie).astype(np.int8)
         new = latched != self.latched
         if not new.any():
@@ -162,8 +162,8 @@ class DecidingLooks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairForecast:
-    """Forecast for the horizon, per pair: the boundary there, the smallest delta that could be
-    certified, and the chance (`power`)."""
+    """Forecast for the horizon: for each pair its boundary there, the smallest delta that could be certified, and the
+    chance of being settled (`power`)."""
 
     evidence: Evidence
     delta: float
@@ -172,10 +172,10 @@ class PairForecast:
     tie_boundary: FloatArray
     certifiable: FloatArray
     given_up: BoolArray
-    """Pairs that can only be certified as tied any more."""
+    """Pairs that can now only be certified as tied."""
 
     def power(self, at: NDArray[np.intp]) -> FloatArray:
-        """Power of the pairs at these positions: all pairs of many models would take most of a look."""
+        """Power of the pairs at these positions: computing it for all pairs of many models would dominate a look."""
         evidence, horizon = self.evidence, self.horizon[at]
         known = evidence.z[at], evidence.information[at], evidence.sigma[at]
         power = _power(*known, self.boundary[at], self.delta, horizon)
@@ -198,8 +198,8 @@ def judge(
 ) -> tuple[LatchedVerdicts, Rule]:
     """Latched verdicts after this look, and the rule at the error level that the calls so far have reached.
 
-    A call, a tie and a p-value are what every way to see the evidence allows. Without `p_values` there are only those
-    that decide.
+    `ways` are readings of the evidence, and a call, tie or p-value must hold under all of them. Without `p_values`,
+    only those needed for decisions are computed.
     """
     if not judging.latch:
         memory = replace(memory, call=np.zeros_like(memory.call), tie=np.zeros_like(memory.tie))
@@ -218,13 +218,13 @@ def judge(
     call = np.where((memory.call == 0) & ~memory.tie & ~memory.given_up, called, memory.call)
     tie = memory.tie | ((call == 0) & np.all(_ties(ways, rule, judging.delta, bounds), axis=0))
     given_up = memory.given_up
-    if is_giving_up(rule):  # whatever the grades of ungraded answers: it may be the true one that ends it
+    if is_giving_up(rule):  # under any reading of ungraded answers: the true one may be the one that ends it
         given_up = given_up | ((call == 0) & np.any([rule.gives_up(way) for way in ways], axis=0))
     return replace(memory, call=call, tie=tie, given_up=given_up), rule
 
 
 def _ties(ways: Sequence[Evidence], rule: Rule, delta: float, bounds: Sequence[FloatArray]) -> list[BoolArray]:
-    """For each way, with its boundary, the pairs that are tied."""
+    """For each reading of the evidence, with its boundary, the pairs that are tied."""
     if has_error_left(rule) and delta > 0.0:
         return [rule.tied(way, delta) for way in ways]
     return [
@@ -233,8 +233,8 @@ def _ties(ways: Sequence[Evidence], rule: Rule, delta: float, bounds: Sequence[F
     ]
 
 
-def pairs_that_hinge(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
-    """Pairs that some ways to see the evidence would decide and others not, or otherwise."""
+def pairs_decided_by_ungraded(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
+    """Pairs that some readings of the evidence would decide and others would not, or would decide differently."""
     if len(ways) == 1:
         return np.zeros(len(ways[0].z), bool)
     bounds = [rule.boundary(way) for way in ways]
@@ -248,7 +248,7 @@ def pairs_that_hinge(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> 
 def forecast(
     evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray, given_up: BoolArray | None = None
 ) -> PairForecast:
-    """Forecast of each pair with the information of `horizon` (per pair, at most 1)."""
+    """Forecast of each pair at the information `horizon` (per pair, at most 1)."""
     ahead = _with_information(evidence, horizon)
     bound = rule.boundary(ahead)
     for_ties = tie_boundary(rule, ahead, bound)
@@ -263,10 +263,10 @@ def forecast(
     )
 
 
-def power_by(
+def forecast_power(
     evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray, at: NDArray[np.intp] | None = None
 ) -> FloatArray:
-    """The power of the forecast alone, of all pairs or of those at these positions."""
+    """The forecast's power alone, for all pairs or for those at these positions."""
     if at is not None and judges_by_pair(rule):
         evidence, horizon, at = evidence.at_positions(at), horizon[at], None
     bound = rule.boundary(_with_information(evidence, horizon))
@@ -284,8 +284,7 @@ def _power(
 
 def times_needed(ahead: PairForecast, evidence: Evidence, rule: Rule) -> FloatArray:
     """The multiple u of today's trials at which today's difference d, with standard error s, is called, or certified as
-    tied where that is sooner: u = (b(u)/z)^2, or u = (b(u) s/(delta - |d|))^2.
-    """
+    tied if that is sooner: u = (b(u)/z)^2, or u = (b(u) s/(delta - |d|))^2."""
     called = _times_to_cross(evidence, evidence.z, rule.boundary, ahead.boundary)
     if not ahead.delta > 0.0:
         return called
@@ -298,10 +297,10 @@ def times_needed(ahead: PairForecast, evidence: Evidence, rule: Rule) -> FloatAr
 def _times_to_cross(
     evidence: Evidence, z: FloatArray, boundary: Callable[[Evidence], FloatArray], at_horizon: FloatArray
 ) -> FloatArray:
-    """The multiple u of today's trials at which z sqrt(u) is at the boundary.
+    """The multiple u of today's trials at which z sqrt(u) reaches the boundary.
 
-    The first guess is by the boundary at the horizon. The boundary falls with information, as its root at most, so that
-    the iteration halves its error in ln u; beyond the horizon it is that of the horizon.
+    It starts from the boundary at the horizon. The boundary falls at most as the root of information, so each iteration
+    halves the error of ln u. Beyond the horizon, the boundary at the horizon applies.
     """
     times = trials_needed(z, np.ones_like(z), at_horizon)
     for _ in range(CROSSING_STEPS):
@@ -312,12 +311,12 @@ def _times_to_cross(
 
 
 def _with_information(evidence: Evidence, horizon: FloatArray) -> Evidence:
-    """Today's differences as they would stand with the information of the horizon."""
+    """Evidence with today's differences and the information of the horizon."""
     return after(evidence, np.maximum(horizon / np.maximum(evidence.information, np.finfo(float).tiny), 1.0))
 
 
 def after(evidence: Evidence, times: FloatArray, *, drift: bool = True) -> Evidence:
-    """Today's differences as they would stand with so many times the trials; without `drift`, were there none."""
+    """Evidence with today's differences after `times` as many trials; with none at all if not `drift`."""
     root = np.sqrt(times)
     shrink = np.ones_like(root) if drift else times
     return replace(

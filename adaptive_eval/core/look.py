@@ -16,9 +16,9 @@ from adaptive_eval.core.judge import (
     LatchedVerdicts,
     PairForecast,
     forecast,
+    forecast_power,
     judge,
-    pairs_that_hinge,
-    power_by,
+    pairs_decided_by_ungraded,
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
@@ -42,21 +42,21 @@ class AvailableTrials:
     left: NDArray[np.int64]
     """(L,): trials until its horizon."""
     affordable: float | FloatArray
-    """One number, or one for each pair of several benches."""
+    """A number, or an array over the pairs of several benches."""
     set_aside: NDArray[np.bool_]
     before: NDArray[np.int64]
-    """(L,): outcomes of each model that were known beforehand (R0)."""
+    """(L,): outcomes of each model known beforehand (R0)."""
     recorded: NDArray[np.bool_]
     """(L,): models that are never asked."""
 
     def known_outcomes(self) -> NDArray[np.int64]:
-        """(L + 1,): outcomes of each model that is asked, those known beforehand among them; 0 of all others."""
+        """(L + 1,): outcomes of each model that is asked, including those known beforehand; 0 for all others."""
         return np.append(np.where(self.recorded, 0, self.trials + self.before), 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedLook:
-    """Findings of one look."""
+    """Findings of a look."""
 
     estimates: Estimates
     evidence: Evidence
@@ -64,18 +64,18 @@ class JudgedLook:
     rule: Rule
     forecast: PairForecast
     cautious: Evidence
-    """What is certain of it whatever the grades of ungraded answers; forecasts are made of this."""
+    """What holds however ungraded answers would have been graded; forecasts are made from this."""
     order: IndexArray
     pairs: IndexArray
     """The objective's comparisons (n, 2), the model placed higher first."""
     verdicts: NDArray[np.intp]
     """(n,): positions in VERDICTS."""
     compares: bool
-    """The objective does: else there is no z, difference or boundary to tell."""
+    """Whether the objective compares its pairs; otherwise z, difference and boundary mean nothing."""
     verdicts_of: Callable[[IndexArray], NDArray[np.intp]]
     """The verdicts of any pairs (n, 2), whether or not the objective compares them today."""
     fixed: FloatArray
-    """Of each pair the share of its variance that no trial lowers (`recorded`)."""
+    """For each pair, the share of its variance that no trial can lower (`recorded`)."""
 
     def open_pairs(self) -> IndexArray:
         return np.asarray(self.pairs[self.verdicts == VERDICTS.index(Verdict.OPEN)])
@@ -100,23 +100,22 @@ def judge_look(
     paired: Sequence[PairedEvidence] = (),
     calls_stand: bool = False,
 ) -> JudgedLook:
-    """Judge every pair, then give the objective's comparisons their verdicts; `p_values` may be left out.
+    """Judge every pair, then give the objective's comparisons their verdicts.
 
-    The models may be those of several benches side by side, each judged by itself. Of the pairs those may be chosen
-    that stand `among` all in these places: `memory` and `available` are of them, and so is all that comes of it. Where
-    some pairs are judged by trials with the same seeds, `paired` has what these say, for each way to see it. Where
-    `calls_stand`, nothing latches that has not latched before.
+    The models may be those of several benches side by side, each judged by itself. `among` selects pairs by position:
+    `memory`, `available` and the result then cover these alone. `paired` has the evidence from trials with the same
+    seeds, for each reading of the evidence. With `calls_stand`, nothing latches anew. `p_values` may be left out.
     """
-    ways = _ways_to_see_it(estimates, bounds, objective, estimator, benches, among, paired)
+    ways = _evidence_readings(estimates, bounds, objective, estimator, benches, among, paired)
     evidence, compared = ways[0], estimates.on(estimator)
     judged, level = judge(memory, ways, objective, rule, judging, p_values=p_values)
     memory = memory if calls_stand else judged
     fixed = fixed_share(compared, evidence, available.recorded)
-    reach, certain = _reach(evidence, available, fixed), cautious(ways)
+    reach, certain = _reachable_information(evidence, available, fixed), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))
-    order = _by_bench(-compared.score, benches)
+    order = _sort_within_benches(-compared.score, benches)
     pairs = evidence.with_evidence(_comparisons(objective, order, evidence, available))
     verdicts_of = partial(
         _verdicts,
@@ -125,9 +124,9 @@ def judge_look(
         ahead,
         reach,
         available=available,
-        spent=_spent(level, evidence),
+        spent=_exhausted_pairs(level, evidence),
         futility=judging.futility_under(level, evidence),
-        ungraded_decide=pairs_that_hinge(ways, level, judging),
+        ungraded_decide=pairs_decided_by_ungraded(ways, level, judging),
     )
     return JudgedLook(
         estimates=estimates,
@@ -145,7 +144,7 @@ def judge_look(
     )
 
 
-def _ways_to_see_it(
+def _evidence_readings(
     estimates: Estimates,
     bounds: ScoreBounds | None,
     objective: Objective,
@@ -154,9 +153,9 @@ def _ways_to_see_it(
     among: IndexArray | None,
     paired: Sequence[PairedEvidence],
 ) -> list[Evidence]:
-    """The evidence as the grades are; and as it were if the answers without one spoke for one side, or the other.
+    """Readings of the evidence: as graded, and if needed with ungraded answers in favour of either side.
 
-    These count in the information of all three: a look is no earlier because of them, and its boundary is as planned.
+    Ungraded answers count in the information of all three: they bring no look forward, and boundaries are as planned.
     """
     reference, margin = objective.reference, objective.margin
     seen = partial(weigh_evidence, reference=reference, margin=margin, benches=benches, among=among)
@@ -171,33 +170,33 @@ def _ways_to_see_it(
 
 
 def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, available: AvailableTrials) -> IndexArray:
-    """The objective's comparisons (n, 2), the model placed higher first; who was set aside comes after all others."""
-    in_play_first = order[_by_bench(available.set_aside[order], evidence.benches)]
-    pairs = _by_rank(order, _asked_of_each(objective, in_play_first, evidence.benches))
+    """The objective's comparisons (n, 2), the model placed higher first; models that were set aside are placed last."""
+    in_play_first = order[_sort_within_benches(available.set_aside[order], evidence.benches)]
+    pairs = _higher_ranked_first(order, _comparisons_by_bench(objective, in_play_first, evidence.benches))
     return pairs if evidence.margin is None else _ahead_first(evidence, pairs)
 
 
-def _by_bench(keys: NDArray[Any], benches: int) -> IndexArray:
-    """The models of each bench by rising keys, those of the first bench first."""
+def _sort_within_benches(keys: NDArray[Any], benches: int) -> IndexArray:
+    """The models of each bench by rising keys, bench after bench."""
     each = len(keys) // benches
     order = np.argsort(keys.reshape(benches, each), axis=1, kind="stable")
     return np.asarray((order + each * np.arange(benches)[:, None]).ravel())
 
 
-def _asked_of_each(objective: Objective, order: IndexArray, benches: int) -> IndexArray:
-    """The objective's comparisons on each bench, whose models are ordered."""
+def _comparisons_by_bench(objective: Objective, order: IndexArray, benches: int) -> IndexArray:
+    """The objective's comparisons on each bench, given its models in order."""
     if benches == 1:
         return objective.comparisons(order)
     each = len(order) // benches
     found = []
     for bench, own in enumerate(order.reshape(benches, each)):
         pairs = objective.comparisons(own - each * bench)
-        # the reference comes after the models of all
+        # the reference comes after the models of all benches
         found.append(np.where(pairs == each, each * benches, pairs + each * bench))
     return np.concatenate(found)
 
 
-def _by_rank(order: IndexArray, pairs: IndexArray) -> IndexArray:
+def _higher_ranked_first(order: IndexArray, pairs: IndexArray) -> IndexArray:
     """Each pair with the model that is placed higher first; a reference, number L, stands last."""
     rank = np.argsort(np.append(order, len(order)))
     swap = rank[pairs[:, 0]] > rank[pairs[:, 1]]
@@ -205,14 +204,14 @@ def _by_rank(order: IndexArray, pairs: IndexArray) -> IndexArray:
 
 
 def _ahead_first(evidence: Evidence, pairs: IndexArray) -> IndexArray:
-    """Each pair with the model first that is ahead as it is judged, its margin counted."""
+    """Each pair with the model first that is ahead when its margin is counted."""
     at = evidence.positions(pairs)
     behind = np.where(evidence.first[at] == pairs[:, 0], evidence.z[at], -evidence.z[at]) < 0.0
     return np.where(behind[:, None], pairs[:, ::-1], pairs)
 
 
-def _reach(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) -> FloatArray:
-    """Information that each pair could have if all that is left went to it; 1 is the horizon."""
+def _reachable_information(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) -> FloatArray:
+    """The information that each pair could reach with all trials left; 1 is the horizon."""
     held = available.known_outcomes()[evidence.first] + available.known_outcomes()[evidence.second]
     with np.errstate(divide="ignore", invalid="ignore"):
         growth = information_from(np.where(held > 0, 1.0 + available.affordable / held, np.inf), fixed)
@@ -220,8 +219,8 @@ def _reach(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) ->
     return np.clip(reach, np.minimum(evidence.information, 1.0), 1.0)
 
 
-def _spent(rule: Rule, evidence: Evidence) -> BoolArray:
-    """Comparisons that have used their error up under an earlier horizon: nothing will call them any more."""
+def _exhausted_pairs(rule: Rule, evidence: Evidence) -> BoolArray:
+    """Comparisons that have used up their error under an earlier horizon, and can no longer be called."""
     return rule.exhausted(evidence) if has_error_left(rule) else np.zeros(len(evidence.z), bool)
 
 
@@ -237,7 +236,7 @@ def _verdicts(
     futility: float | None,
     ungraded_decide: BoolArray,
 ) -> NDArray[np.intp]:
-    """Positions in VERDICTS: what latched comes first, then blocked, then what the trials left allow."""
+    """Positions in VERDICTS: latched verdicts come first, then blocked pairs, then what the remaining trials allow."""
     at = evidence.positions(pairs)
     left = np.append(available.left, 0)
     set_aside = np.append(available.set_aside, False)
@@ -255,7 +254,7 @@ def _verdicts(
 
 
 def trials_to_horizon(standing: JudgedLook, available: AvailableTrials) -> float:
-    """The most further trials that one of the undecided comparisons would need, were it to get them all."""
+    """The most further trials that any undecided comparison would need if it got them all."""
     left = standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)
     return float(_trials_needed(standing, available, standing.pairs[left]).max(initial=0.0))
 
@@ -269,7 +268,7 @@ def trials_to_horizons(standing: JudgedLook, available: AvailableTrials) -> Floa
 
 
 def _trials_needed(standing: JudgedLook, available: AvailableTrials, pairs: IndexArray) -> FloatArray:
-    """The trials that each of the pairs would need to its horizon."""
+    """The trials that each of the pairs needs to its horizon."""
     at = standing.evidence.positions(pairs)
     information, held = standing.evidence.information[at], available.known_outcomes()[pairs].sum(axis=1)
     further = trials_for(1.0 / np.where(information > 0.0, information, 1.0), standing.fixed[at]) - 1.0
@@ -277,10 +276,10 @@ def _trials_needed(standing: JudgedLook, available: AvailableTrials, pairs: Inde
 
 
 def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
-    """Open pairs that will more likely than not still be open when all issued trials have come.
+    """Open pairs that will probably still be open when all issued trials have arrived.
 
-    `held` and `issued` are the trials (L,) of each model that the standing knows, and with those in flight, R0 among
-    both; the information of a pair grows about as its trials.
+    `held` has the trials (L,) of each model that the look has seen, `issued` also those in flight, both including R0. A
+    pair's information grows roughly in proportion to its trials.
     """
     pairs, evidence = standing.open_pairs(), standing.evidence
     at = evidence.positions(pairs)
@@ -288,10 +287,10 @@ def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[n
     reach = evidence.information.copy()
     grown = information_from(np.maximum(then / np.maximum(now, 1), np.finfo(float).tiny), standing.fixed[at])
     reach[at] = np.minimum(reach[at] * grown, 1.0)
-    return np.asarray(power_by(standing.cautious, standing.rule, delta, reach, at) <= 0.5)
+    return np.asarray(forecast_power(standing.cautious, standing.rule, delta, reach, at) <= 0.5)
 
 
-def look_of(standing: JudgedLook, available: AvailableTrials, index: int, questions: int) -> Look:
+def make_look(standing: JudgedLook, available: AvailableTrials, index: int, questions: int) -> Look:
     """A look as plain values; `index` is its number."""
     return Look(
         index=index,
@@ -324,7 +323,7 @@ def describe(
     not_asked = share * before[pairs].sum(axis=1) / questions
     boundary = standing.rule.boundary(evidence)[at]
     call = sign * standing.memory.call[at]
-    with np.errstate(invalid="ignore"):  # no trials yet, and no estimate of how many times as many it takes
+    with np.errstate(invalid="ignore"):  # before any trials there is no estimate of how many are needed
         times = trials_for(times_needed(ahead, standing.cautious, standing.rule)[at], standing.fixed[at])
         needed = np.maximum(per_question * times - not_asked, 0.0)
     told = 1.0 if standing.compares else np.nan
@@ -347,39 +346,39 @@ def describe(
 
 
 def tiers(standing: JudgedLook) -> tuple[int, ...]:
-    """Each model's tier, from 1: neighbours part only where their pair is resolved in today's direction.
+    """Each model's tier, from 1: a tier ends where neighbours are resolved in today's direction.
 
-    Against a fixed value there are at most three: resolved above it, not resolved, resolved below it.
+    Against a fixed value there are at most three tiers: resolved above it, not resolved, resolved below it.
     """
     evidence, order, call = standing.evidence, standing.order, standing.memory.call
     if evidence.against_reference:
         stands = np.where(np.sign(evidence.z) == -call, 0, call)
         return tuple((1 + np.unique(-stands, return_inverse=True)[1]).tolist())
     tier = np.ones(len(order), dtype=np.intp)
-    tier[order[1:]] = 1 + np.cumsum(_called(standing, np.stack([order[:-1], order[1:]], axis=1)))
+    tier[order[1:]] = 1 + np.cumsum(_resolved_in_order(standing, np.stack([order[:-1], order[1:]], axis=1)))
     return tuple(tier.tolist())
 
 
 def letters(standing: JudgedLook) -> tuple[str, ...]:
-    """For each model: those who share a letter are not told apart, by all pairs; "" against a fixed value."""
+    """Each model's letters; models that share one are not shown to differ, by all pairs. "" against a fixed value."""
     if standing.evidence.against_reference:
         return ("",) * standing.evidence.models
-    shown = letter_display(_told_apart(standing))
+    shown = letter_display(_distinguished_pairs(standing))
     place = np.argsort(standing.order)
     return tuple(shown[at] for at in place.tolist())
 
 
-def _told_apart(standing: JudgedLook) -> BoolArray:
-    """(L, L), from best to worst: whose pair is resolved in today's direction, without any margin."""
+def _distinguished_pairs(standing: JudgedLook) -> BoolArray:
+    """(L, L), best to worst: whether the pair is resolved in today's direction, ignoring margins."""
     order = standing.order
     above, below = np.triu_indices(len(order), k=1)
     apart = np.zeros((len(order), len(order)), dtype=bool)
-    apart[above, below] = _called(standing, np.stack([order[above], order[below]], axis=1))
+    apart[above, below] = _resolved_in_order(standing, np.stack([order[above], order[below]], axis=1))
     return apart | apart.T
 
 
-def _called(standing: JudgedLook, pairs: IndexArray) -> BoolArray:
-    """Whether each of the pairs (n, 2) is resolved with the first one ahead, without any margin."""
+def _resolved_in_order(standing: JudgedLook, pairs: IndexArray) -> BoolArray:
+    """Whether each of the pairs (n, 2) is resolved with the first one ahead, ignoring margins."""
     evidence = standing.evidence
     at = evidence.plain_positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1, -1)

@@ -1,10 +1,10 @@
 """Objectives: which comparisons matter, given today's order.
 
-An objective also says how many one-sided mistakes it could make, which is what a familywise promise divides by: a
-fixed set of pairs is corrected by Holm's procedure; where the data choose the pairs, the divisor counts every
-comparison that could turn out to be the wrong one (for `best`, the true best model against each of the others).
+An objective also says how many one-sided mistakes it could make, which is what a familywise promise divides by: a fixed
+set of pairs is corrected by Holm's procedure; where the data choose the pairs, the divisor counts every comparison that
+could turn out to be the wrong one (for `best`, the true best model against each of the others).
 
-Beside each stands its entry, which `registry` lists.
+Each objective is followed by its entry, which `registry` lists.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class Objective(Protocol):
-    """Chooses the comparisons; one of your own inherits what it does not say itself."""
+    """Chooses the comparisons. Your own may inherit defaults for everything but `comparisons` and `family`."""
 
     def comparisons(self, order: IndexArray) -> IndexArray:
         """Pairs (n, 2) of models, either of them first; with a reference value, (model, L).
 
-        `order` has the models from best to worst, but those last that were set aside: they are in nobody's way.
+        `order` has the models from best to worst, except that those set aside come last, out of the way of the others.
         """
 
     def family(self, models: int) -> IndexArray | int:
@@ -37,37 +37,36 @@ class Objective(Protocol):
 
     @property
     def reference(self) -> float | None:
-        """The fixed value that models are compared with, if that is what is asked."""
+        """The fixed value that models are compared with; None if they are compared with each other."""
         return None
 
     @property
     def rule(self) -> Rule | None:
-        """The rule that alone can judge it, whatever is configured; None: any rule can."""
+        """The only rule that can judge this objective; None: any rule can."""
         return None
 
     @property
     def margin(self) -> Margin | None:
-        """The margin of each model that is compared with a baseline, if there is one."""
+        """The margin of each model that is compared with a baseline; None without one."""
         return None
 
     @property
     def compares(self) -> bool:
-        """Whether its pairs are comparisons; otherwise each score is judged by itself, and has no difference, z or
-        boundary."""
+        """Whether its pairs are comparisons; otherwise scores are judged without difference, z or boundary."""
         return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveEntry(Entry[Objective]):
-    """An objective that can be configured; it may ask for `models`, the names of all."""
+    """An objective that can be configured; its factory may take `models`, the names of all."""
 
     least_models: int = 2
     compares: bool = True
-    """As the objective says it of itself."""
+    """`Objective.compares`."""
     in_order: bool = False
-    """Each model is compared with the next one in the order, whichever that is."""
+    """Whether each model is compared with the next one in the order, whichever that is."""
     own_rule: RuleEntry | None = None
-    """What is told of the rule that it brings itself."""
+    """The entry of the rule that the objective brings itself."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ RANKING = ObjectiveEntry(
 
 @dataclass(frozen=True)
 class Place(Objective):
-    """The place of each model that is asked: against its neighbours in the order, recorded or not."""
+    """The place of each new model: against its neighbours in the order, recorded or not."""
 
     recorded: frozenset[int]
 
@@ -192,7 +191,7 @@ TOP_K = ObjectiveEntry(
 
 @dataclass(frozen=True)
 class Baseline(Objective):
-    """Every model against one that is named.
+    """Every model against a given one.
 
     Examples:
         Of three models, of which the last is the first in the order:
@@ -235,7 +234,7 @@ BASELINE = ObjectiveEntry(
 
 @dataclass(frozen=True)
 class Gate(Objective):
-    """Is every model better than one that is named, less delta, or worse? The objective baseline with `gate`."""
+    """Is every model better than the baseline less delta, or worse? This is the objective baseline with `gate`."""
 
     given: Margin
 
@@ -294,8 +293,8 @@ PAIRS = ObjectiveEntry(
 class PrecisionOf(Objective):
     """Each model's score to within a half-width, judged by the rule `Precision`.
 
-    A model is put against a value that no score comes near, so that all that is decided is how well the score is known:
-    the rule scales its boundary with that |z|, and power is then 0 or 1, as it is for the width of an interval.
+    Each model is compared with a value far from every score, so that only the precision of the score matters: the rule
+    scales its boundary with that |z|, and power is 0 or 1, as for the width of an interval.
     """
 
     half_width: float

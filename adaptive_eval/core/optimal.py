@@ -1,9 +1,9 @@
-"""The rule `optimal`: calling and giving up computed together, for what a call is worth.
+"""The rule `optimal`: calling and giving up are computed together, by what a call is worth.
 
-What was given up has paid for what is called: up to its horizon, a pair that it gives up is never called, whatever
-comes. Its promise holds at any schedule of looks that keeps to what it was told of their spacing. A share of each
-pair's error is kept for later horizons: with it a pair that was given up can be taken up again when the horizon is
-raised, and called as rarely as promised.
+Pairs that are given up pay for those that are called: until its horizon, a pair that was given up is never called. The
+promise holds at any schedule of looks with the spacing that the rule was given. A share of each pair's error is kept
+for later horizons: with it, a pair that was given up can be taken up again when the horizon is raised, and is called as
+rarely as promised.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ if TYPE_CHECKING:
     from scorio.sinf.optimal import Stopping
 
 RESERVE = 0.1
-"""The share of a pair's error that is kept for later horizons. A single look at a finished design keeps none."""
+"""The share of a pair's error kept for later horizons. A single look at a finished design keeps none."""
 MOST_LEFT = 0.9
-"""Of a pair's error after a change of the horizon, so that nothing is called by that alone."""
+"""The most error a pair may have left after a change of the horizon, so that the change alone calls nothing."""
 SUREST = 0.999999
-"""The grid is too coarse for rarer errors."""
+"""The highest confidence: the grid is too coarse for rarer errors."""
 WORTH = 3.0
 LEAST_WORTH, MOST_WORTH = 0.1, 50.0
-"""Below, hardly anything is looked at twice; above, hardly anything is given up."""
+"""Below, hardly any pair is looked at twice; above, hardly any is given up."""
 FUTILITY = 0.55
-"""The least chance of being settled that is worth the whole way to the horizon; less, in proportion, where a call is
-worth more than it is by default. A pair that has less rests, and may go on later; that costs none of its error."""
+"""The least chance of being settled that is worth the whole way to the horizon; proportionally less if a call is worth
+more than by default. A pair below it rests, and may go on later at no cost in error."""
 
 
 class Spacing(NamedTuple):
-    """How a pair's looks lie, in information, 1 being the whole way to the horizon."""
+    """The spacing of a pair's looks, in information; 1 is the whole way to the horizon."""
 
     stride: float = inf
-    """How far a look may be from the one before, as a share of the information at that one."""
+    """Greatest distance of a look from the previous one, as a share of the information at that one."""
     step: float = 0.0
-    """How much further, whatever is there."""
+    """Constant added to that distance."""
     finest: float = 0.0
-    """How far looks lie apart at least, in the mean; 0 is for a pair that may be looked at all the time."""
+    """Least mean distance between looks; 0 if a pair may be looked at continuously."""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimal:
-    """Calls and gives up so that a call, of which `worth` is paid for, costs least (see `scorio.sinf.optimal`).
+    """Calls and gives up at the lowest cost, given that a call pays `worth` (see `scorio.sinf.optimal`).
 
     Examples:
         >>> from adaptive_eval.core import Bench, Optimal, Plan
@@ -68,7 +68,7 @@ class Optimal:
     start: float = 0.05
     worth: float = WORTH
     spacing: Spacing | None = None
-    """None: that of the plan (`Plan.deciding_rule`); by itself it holds at any looks."""
+    """None: that of the plan (`Plan.deciding_rule`); a rule used alone then holds at any looks."""
 
     def __post_init__(self) -> None:
         rule = f"confidence must lie above 0.5 and be at most {SUREST:g}"
@@ -76,24 +76,24 @@ class Optimal:
         require(0.0 < self.start <= 1.0, "start must lie in (0, 1]", self.start)
         rule = f"worth must lie between {LEAST_WORTH:g} and {MOST_WORTH:g}"
         require(LEAST_WORTH <= self.worth <= MOST_WORTH, rule, self.worth)
-        stride, step, finest = self._looks
+        stride, step, finest = self._look_spacing
         rule = "stride and step must not be negative, nor both 0"
         require(min(stride, step) >= 0.0 < max(stride, step), rule, (stride, step))
         require(0.0 <= finest < 1.0, "finest must lie in [0, 1)", finest)
 
     def boundary(self, evidence: Evidence) -> FloatArray:
-        return self._computed().boundary(evidence.information)
+        return self._stopping().boundary(evidence.information)
 
     def gives_up(self, evidence: Evidence) -> NDArray[np.bool_]:
-        """Whether each pair ends here without a call, for good."""
-        return self._computed().gives_up(evidence.z, evidence.information)
+        """Whether each pair ends here for good without a call."""
+        return self._stopping().gives_up(evidence.z, evidence.information)
 
     def chance_left(self, evidence: Evidence) -> FloatArray:
-        """For each pair, the chance that it would be called from here on, were it an exact tie."""
-        return self._computed().chance_left(evidence.z, evidence.information)
+        """For each pair, the chance of a later call if it were an exact tie."""
+        return self._stopping().chance_left(evidence.z, evidence.information)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedOptimal:
-        """The rule under a new horizon: each pair has the reserve, and the error left to it unless it was given up."""
+        """The rule under a new horizon: each pair has the reserve, plus its remaining error unless it was given up."""
         given_up = np.any([self.gives_up(look) for look in looks], axis=0)
         left = np.where(given_up, 0.0, self.chance_left(looks[-1])) + self.reserve
         return _continued(self, left, now, self.ties.extended(looks, now, delta))
@@ -105,25 +105,24 @@ class Optimal:
 
     @property
     def ties(self) -> Sequential:
-        """The rule that certifies ties and gives the p-values of all pairs: it gives nothing up, so that its boundary
-        does not count on that."""
+        """The rule that certifies ties and gives the p-values of all pairs; its boundary does not rely on giving up."""
         return Sequential(self.confidence, self.start)
 
     @property
     def reserve(self) -> float:
-        """The error of a pair, were it an exact tie, that is kept for later horizons."""
+        """A pair's error, if it were an exact tie, that is kept for later horizons."""
         return RESERVE * 2.0 * (1.0 - self.confidence) if self.start < 1.0 else 0.0
 
-    def _computed(self) -> Stopping:
+    def _stopping(self) -> Stopping:
         from scorio.sinf.optimal import optimal_stopping
 
-        # a hair below, so that rounding in t never hides the first look
+        # slightly below, so that rounding in t never hides the first look
         start = self.start * (1.0 - 1e-9) if self.start < 1.0 else 1.0
         alpha = 2.0 * (1.0 - self.confidence) - self.reserve
-        return optimal_stopping(alpha, start, self.worth, *self._looks)
+        return optimal_stopping(alpha, start, self.worth, *self._look_spacing)
 
     @property
-    def _looks(self) -> Spacing:
+    def _look_spacing(self) -> Spacing:
         return Spacing() if self.spacing is None else self.spacing
 
 
@@ -131,7 +130,7 @@ AT_ANY_LOOKS = (
     "A comparison is called when |z| reaches c t^(-1/4), where t is the share of the information at the horizon of "
     "{horizon}, and c is such that the promise holds at whatever looks are taken from the first one on."
 )
-"""What is said of it where it gives nothing up (`Plan.deciding_rule`)."""
+"""The rule's description in plans where it gives nothing up (`Plan.deciding_rule`)."""
 
 OPTIMAL = RuleEntry(
     name="optimal",
@@ -159,15 +158,15 @@ OPTIMAL = RuleEntry(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContinuedOptimal:
-    """`optimal` after changes of the horizon: `Sequential`, by what each pair has left of its error."""
+    """`optimal` after changes of the horizon: `Sequential`, at the remaining error of each pair."""
 
     rule: Optimal
     height: FloatArray
-    """Of each pair, what |z| t**kappa must reach; infinite where nothing is left."""
+    """What |z| t**kappa of each pair must reach; infinite if no error is left."""
     error_left: FloatArray
-    """The chance of a call that each pair had, were it an exact tie."""
+    """The chance of a call that each pair had, if it were an exact tie."""
     ties: ContinuedSequential
-    """What certifies ties within delta, and gives p-values, carried over for itself."""
+    """The rule that certifies ties within delta and gives p-values, continued separately."""
 
     @property
     def confidence(self) -> float:
@@ -177,7 +176,7 @@ class ContinuedOptimal:
         return np.asarray(self.height * reached_information(evidence) ** -self.rule.ties.kappa)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedOptimal:
-        """The rule under a new horizon, without calls unseen between two looks: no more is spent than there was."""
+        """The rule under a new horizon, without calls between two looks: no error is spent beyond what there was."""
         from scorio.sinf.continuation import crossing_from
 
         t, able = reached_information(looks[-1]), np.isfinite(self.height)

@@ -1,4 +1,4 @@
-"""The plan of a run: everything that decides, besides the outcomes."""
+"""The plan of a run: all that decides besides the outcomes."""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 
 
 class SpentBefore(NamedTuple):
-    """Trials that are none of the plan, and what was paid for them."""
+    """Trials outside the plan, and their cost."""
 
     trials: int = 0
     cost: Cost = NO_COST
@@ -35,8 +35,8 @@ NOTHING_SPENT = SpentBefore()
 def affordable_opening(
     bench: Bench, trials: Trials, pace: Pace, budget: Budget, spent: SpentBefore, capped: bool | None
 ) -> int:
-    """Trials a question of the first round: what the pace begins with, if caps allow it; else `trials.min`.
-    `capped` says it of a run that has taken its first look."""
+    """Trials a question of the first round: the pace's opening if caps allow it, else `trials.min`. `capped` is the
+    answer recorded when the run took its first look."""
     size = pace.first_round(trials.min, trials.max)
     if capped is None:
         account = BudgetAccount(budget, bench.worst_cost)
@@ -47,7 +47,7 @@ def affordable_opening(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plug-ins and numbers; the defaults are those of the configuration file.
+    """Everything configured about a run; the defaults are those of the configuration file.
 
     Examples:
         >>> from adaptive_eval.core import Bench, Best, Budget, Judging, Optimal, Plan
@@ -67,22 +67,21 @@ class Plan:
     pace: Pace = field(default_factory=Pace)
     budget: Budget = field(default_factory=Budget)
     first: NDArray[np.integer] | None = field(default=None, compare=False)
-    """(L, M): trials that are there before the first look, of every model and question; it takes all of them at once,
-    as a design with fixed numbers of trials is looked at."""
+    """(L, M): trials of every model and question that are there before the first look; the first look takes all of
+    them, like a look at a design with fixed numbers of trials."""
     earlier: tuple[PastHorizon, ...] = ()
-    """Horizons that the run had before that of `trials`, in their order."""
+    """Earlier horizons of the run, in order."""
     spent_first: SpentBefore = NOTHING_SPENT
-    """What was spent before the first round, on what counts as R0."""
+    """What was spent before the first round, on outcomes that count as R0."""
     capped_opening: bool | None = None
-    """Whether caps allowed only `trials.min` in the first round: caps that have changed since do not change it. None
-    before the first look."""
+    """Whether caps allowed only `trials.min` in the first round, even if raised since. None before the first look."""
     estimator: Estimator = "average"
     """What is compared."""
     coupled: bool = False
-    """Trial i of a question has the same seed for every model: pairs that go together are judged trial by trial."""
+    """Whether trial i of a question has the same seed for every model: related pairs are then judged trial by trial."""
     drawn: int = 0
-    """The questions stand in an order that was drawn at random, and are asked in blocks of so many, one trial of each
-    (`drawn`); 0: every question is asked before the first look."""
+    """Block size of drawn questions: they stand in random order and are asked in blocks, one trial of each (`drawn`).
+    0: every question is asked before the first look."""
 
     def __post_init__(self) -> None:
         self._check_first()
@@ -154,13 +153,13 @@ class Plan:
         )
 
     @property
-    def round_of(self) -> int:
-        """Trials of a model in a round, at least: one of each question, or a block."""
+    def least_round(self) -> int:
+        """Least number of a model's trials in a round: one of each question, or a block."""
         return self.drawn or self.bench.questions
 
     def another_round(self, issued: NDArray[np.int32]) -> NDArray[np.int32]:
-        """(L, M): one more round of every model that is asked, the questions alike."""
-        sizes = np.where(self.bench.asked, self.round_of, 0)
+        """(L, M): one more round of every model that is asked, with all questions alike."""
+        sizes = np.where(self.bench.asked, self.least_round, 0)
         if self.drawn:
             return next_questions(issued, sizes)
         return np.repeat(self.bench.asked[:, None], issued.shape[1], axis=1).astype(np.int32)
@@ -179,16 +178,16 @@ class Plan:
 
     @property
     def spacing(self) -> Spacing | None:
-        """How a pair's looks lie up to the first horizon; None where nobody knows.
+        """Spacing of a pair's looks up to the first horizon; None if unknown.
 
         They are at most twice the largest round apart, since trials go where they tell most, and there are at most two
-        of them for one trial a question of both models; a policy of the user's own may do with smaller rounds.
+        of them for one trial a question of both models; a user's own policy may use smaller rounds.
         """
         trials, pace = self._beginning
         if pace.share or self.bench.recorded:
             return None
         dearer = MOST_PER_ROUND if pace.in_step and self.budget.currency != "trials" else 1.0
-        one_round = self.round_of / (trials.max * self.bench.questions)
+        one_round = self.least_round / (trials.max * self.bench.questions)
         finest = 0.5 * one_round if isinstance(self.policy, BUILT_IN) else 0.0
         return Spacing(0.0, 2.0 * dearer * one_round, finest)
 
@@ -199,8 +198,8 @@ class Plan:
 
     @property
     def opening(self) -> NDArray[np.int32]:
-        """(L, M): the first round: of every question `trials.min`, or what is there; or what the pace begins with, if
-        caps allow it; of drawn questions the first block."""
+        """(L, M): the first round: `trials.min` or the pace's opening of every question, or the trials that are there,
+        or the first block of drawn questions."""
         if self.drawn:
             return self.another_round(np.zeros((self.bench.models, self.bench.questions), dtype=np.int32))
         least = np.full((self.bench.models, self.bench.questions), self._opening_size, dtype=np.int32)
@@ -210,7 +209,7 @@ class Plan:
 
     @property
     def has_capped_opening(self) -> bool:
-        """The first round has fewer trials than the pace begins with, since caps allow no more."""
+        """Whether caps made the first round smaller than the pace's opening."""
         trials, pace = self._beginning
         return self._opening_size < pace.first_round(trials.min, trials.max)
 
@@ -224,18 +223,17 @@ class Plan:
 
     @property
     def fixed(self) -> bool:
-        """The first round has all trials there may be."""
+        """Whether the first round has all trials there may be."""
         opening = self.opening[self.bench.asked]
         return bool(np.all(opening.sum(axis=1) == self.trials.max * self.bench.questions))
 
     @property
     def deciding_rule(self) -> Rule:
-        """The rule that the objective brings itself, else the one that is configured, in its form for this plan.
+        """The objective's own rule, else the configured one, in its form for this plan.
 
-        A rule that gives up itself judges neither comparisons that share an error, which Holm's procedure can by
-        p-values, nor gates of several benchmarks, nor pairs whose trials share seeds, which know the most long before
-        the horizon: there its test that gives nothing up decides (benchmarks/coupling.md). So it does where nobody
-        knows how looks will lie.
+        `optimal` in its form that gives up does not fit pairs that share an error, since Holm's procedure needs
+        p-values, nor gates of several benchmarks, nor pairs whose trials share seeds, which know most long before the
+        horizon (benchmarks/coupling.md), nor an unknown spacing of looks: there its test that gives nothing up decides.
         """
         rule = self.rule if self.objective.rule is None else self.objective.rule
         if isinstance(rule, Optimal) and rule.spacing is None:

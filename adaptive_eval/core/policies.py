@@ -1,9 +1,9 @@
 """Policies: which trials to issue next.
 
-A policy is one method that turns a `View` of the run into trials per model and question. Two questions are answered in
-turn: who gets trials (everyone, the models of open comparisons, the leader and its challengers), and how a model's
-trials are spread over its questions (evenly, or by how uncertain the question is for the *other* models: weights from
-a model's own outcomes would bias its score and break the promise of the rule).
+A policy is one method that turns a `View` of the run into trials per model and question. It decides first which models
+get trials (all, those in open comparisons, the leader and its challengers), then how a model's trials are spread over
+its questions (evenly, or by how uncertain the question is for the *other* models: weights from a model's own outcomes
+would bias its score and break the promise of the rule).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A policy's view of the run: committed rounds only, and nothing of arrival."""
+    """A policy's view of the run: committed rounds only, independent of arrivals."""
 
     open_pairs: IndexArray
     """(n, 2), the model placed higher first; a fixed reference has number L."""
@@ -52,8 +52,8 @@ class Policy(Protocol):
 
 
 def asks_only_open(policy: Policy) -> bool:
-    """Whether a policy declares, by `only_open = True`, that it asks nobody who is in no open comparison: what serves
-    the others may then be let go."""
+    """Whether a policy declares, by `only_open = True`, that it asks only models in open comparisons; the servers of
+    all others can then be released."""
     return bool(getattr(policy, "only_open", False))
 
 
@@ -67,7 +67,7 @@ class PolicyEntry(Entry[Policy]):
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Every model, every question, as long as anything is open: the fixed-N baseline."""
+    """Every model and every question, as long as any comparison is open: the fixed-N baseline."""
 
     def allocate(self, view: View) -> IntArray:
         models = view.in_play if len(view.open_pairs) else np.zeros_like(view.in_play)
@@ -84,7 +84,7 @@ UNIFORM = PolicyEntry(
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedPairs:
-    """Only the models of open pairs, every question alike."""
+    """Only the models of open pairs, all questions alike."""
 
     only_open: ClassVar[bool] = True
 
@@ -106,7 +106,7 @@ UNRESOLVED_PAIRS = PolicyEntry(
 
 @dataclass(frozen=True, slots=True)
 class Weighted(UnresolvedPairs):
-    """Only the models of open pairs, questions weighted by how uncertain they are for the other models."""
+    """Only the models of open pairs, with questions weighted by their uncertainty for the other models."""
 
     shrink: float = 0.25
     floor: float = 0.25
@@ -130,8 +130,8 @@ WEIGHTED = PolicyEntry(
 class Leader:
     """The leader and the challengers most likely to be settled soon: for `best` and `top_k`.
 
-    Of the open pairs, those are served whose power is at least `share` of the greatest; the rest wait, and most of them
-    never need their trials, since the leader's trials count for every pair it is in.
+    It serves the open pairs whose power is at least `share` of the greatest. The rest wait, and most never need trials
+    of their own, since the leader's trials count for all its pairs.
     """
 
     only_open: ClassVar[bool] = True
@@ -163,9 +163,9 @@ LEADER = PolicyEntry(
 
 @dataclass(frozen=True, slots=True)
 class Soonest(Leader):
-    """Comparisons that are likeliest to be settled come first, whatever is compared; the rest waits.
+    """Comparisons most likely to be settled come first, whatever the objective; the rest wait.
 
-    In the end this takes as many trials as to ask about all that is open at once. But of what is called, half is called
+    In the end this takes as many trials as asking about all open comparisons at once. But half of the calls are made
     after 0.75 to 0.9 of the trials, in 2 to 3 times as many looks (benchmarks/large.md): for runs that a cap may end.
     """
 
@@ -187,8 +187,8 @@ def question_weights(trial_var: FloatArray, shrink: float, floor: float, g: Floa
     """Relative trials per question (L, M), mean 1 for each model: the others' root mean variance, tempered.
 
     weight_q = (1 - shrink) sd_q / mean(sd) + shrink, at least `floor`, where sd_q^2 averages v_q over the other models.
-    Times g_q, the weight of the question in the score: Neyman's allocation is n_q proportional to g_q sd_q.
-    Of several benches (..., L, M), each by itself.
+    Times g_q, the weight of the question in the score: Neyman's allocation is n_q proportional to g_q sd_q. Several
+    benches (..., L, M) are weighted separately.
     """
     if trial_var.shape[-2] == 1:
         return weighted(np.ones_like(trial_var), g)
@@ -203,9 +203,9 @@ def question_weights(trial_var: FloatArray, shrink: float, floor: float, g: Floa
 
 
 def _sums_of_others(values: FloatArray) -> FloatArray:
-    """Sums over all rows but the own one, which is never added: taken away again, it would leave its rounding error.
+    """Sums over all rows but the own one. That is never added: subtracting it again would leave its rounding error.
 
-    Row by row: of long rows `cumsum` takes six times as long.
+    Row by row, since `cumsum` takes six times as long on long rows.
     """
     sums = np.zeros_like(values)
     rows = values.shape[-2]
@@ -224,11 +224,11 @@ def _check_tempering(shrink: float, floor: float) -> None:
 
 
 def spread(issued: IntArray, weights: FloatArray, size: IntArray | int) -> IntArray:
-    """`size` further trials of each model (...) over its questions (..., M) so that totals come nearest to the
+    """`size` further trials of each model (...) over its questions (..., M), so that totals come closest to the
     weights; ties go to the first.
 
-    A question that is ahead of its share gets none; what is missing elsewhere is scaled to `size`, and
-    fractions are rounded by largest remainder.
+    A question that is ahead of its share gets none. What the others lack is scaled to `size`, rounded by largest
+    remainder.
     """
     each = np.asarray(size)[..., None]
     target = weights / weights.sum(axis=-1, keepdims=True) * (issued.sum(axis=-1, keepdims=True) + each)
@@ -240,9 +240,9 @@ def spread(issued: IntArray, weights: FloatArray, size: IntArray | int) -> IntAr
 
 
 def _largest(values: FloatArray, number: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Mask of the `number` (..., 1) largest of each row (..., M), those that come first where some are equal."""
+    """Mask of the `number` (..., 1) largest of each row (..., M), the first ones among equals."""
     last = values.shape[-1] - 1
-    ascending = np.sort(values, axis=-1)  # the values and not their order, which takes seven times as long
+    ascending = np.sort(values, axis=-1)  # values, since sorting their order takes seven times as long
     least = np.take_along_axis(ascending, np.clip(last + 1 - number, 0, last), axis=-1)
     largest = np.asarray(values >= least)
     crowded = largest.sum(axis=-1) != number[..., 0]
@@ -255,12 +255,12 @@ def _largest(values: FloatArray, number: NDArray[np.int64]) -> NDArray[np.bool_]
 
 
 def spread_over_open(view: View, weights: FloatArray) -> IntArray:
-    """Trials for the models of the open pairs, as `view.sizes` allows, by these weights (L, M)."""
+    """Trials by these weights (L, M) for the models of open pairs, as `view.sizes` allows."""
     return _spread_all(view, _members(view, view.open_pairs), weights)
 
 
 def _members(view: View, pairs: IndexArray) -> NDArray[np.bool_]:
-    """The models of these pairs that can still have trials."""
+    """The models of these pairs that may still get trials."""
     models = len(view.in_play)
     member = np.zeros(models + 1, dtype=bool)
     member[pairs.ravel()] = True
@@ -271,7 +271,7 @@ def _spread_all(view: View, models: NDArray[np.bool_], weights: FloatArray) -> I
     plan = np.zeros_like(view.issued)
     served = np.flatnonzero(models & (view.sizes > 0))
     at_once = max(CELLS_AT_ONCE // plan.shape[1], 1)
-    for start in range(0, len(served), at_once):  # some models at a time: all of many questions take much memory
+    for start in range(0, len(served), at_once):  # in parts: all models with many questions take much memory
         some = served[start : start + at_once]
         plan[some] = spread(view.issued[some], weights[some], view.sizes[some])
     return plan

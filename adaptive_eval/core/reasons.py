@@ -10,16 +10,16 @@ SILENT = (
     "only beside as many real ones: raise sampling.timeout if its answers take longer, or mend its server; the next "
     "start asks them again"
 )
-"""Why a model is set aside that hardly answers."""
+"""Why a model is set aside that hardly ever answers."""
 UNPAID = (
     "the trials that it lacks do not fit the budget, which counts those that are there of earlier settings, too: raise "
     "the budget, and the next start asks for them"
 )
-"""Why a model is set aside that joins others, or comes back to them, for which more was spent before."""
+"""Why a model that joins or comes back is set aside, if more was spent on it before than the budget leaves room for."""
 
 
 def why_no_further(standing: JudgedLook, fits: bool, set_aside: Iterable[Lost]) -> Reason:
-    """Why there is no further round; `fits`: the caps would allow one for every open comparison."""
+    """Why there is no further round; `fits`: whether the caps would allow one for every open comparison."""
     verdicts = {VERDICTS[each] for each in standing.verdicts.tolist()}
     unpaid = {lost.cause for lost in set_aside} == {Cause.BUDGET} and Verdict.BLOCKED in verdicts
     if unpaid or (Verdict.OPEN in verdicts and not fits):

@@ -1,12 +1,12 @@
-"""Models that are never asked: their outcomes are those of an earlier run, and known from the start.
+"""Models that are never asked: their outcomes come from an earlier run, and are known from the start.
 
-What a recorded model's score may be off by stays as it is, whatever the other model of a pair is asked. Information
-therefore does not grow as the trials do. Where a share f of today's variance of a difference is fixed, n times the
-trials of the other model make it (1 - f)/n + f times as large: at most 1/f times the information is to be had.
+The uncertainty of a recorded model's score stays, whatever the other model of a pair is asked, so information does not
+grow in proportion to the trials. If a share f of today's variance of a difference is fixed, n times the other model's
+trials make the variance (1 - f)/n + f times as large: information can grow at most 1/f times.
 
-The looks at such a pair still have the joint distribution that the rules are computed for: with the recorded mean held
+Looks at such a pair still have the joint distribution that the rules are computed for: with the recorded mean held
 fixed, the differences at two looks have the variance of the later one as their covariance (Scharfstein, Tsiatis and
-Robins 1997), whatever part of it is shared.
+Robins 1997), whatever share is fixed.
 """
 
 import numpy as np
@@ -17,11 +17,10 @@ from scorio.moments import FloatArray
 
 
 def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.bool_]) -> FloatArray:
-    """For each pair, the share of sum_q v_q / N_q that is due to recorded models: 0 where both are asked, 1 where none
-    is."""
+    """For each pair, the share of sum_q v_q / N_q due to recorded models: 0 if both are asked, 1 if neither is."""
     if not recorded.any():
         return np.zeros(len(evidence.z))
-    fixed = np.append(recorded, True)  # a reference is known
+    fixed = np.append(recorded, True)  # the reference is known exactly
     first, second = evidence.first, evidence.second
     reference = 0.0 if evidence.against_reference else None
     one, two = (side(estimates, reference, members, evidence.gate).noise for members in (first, second))
@@ -33,7 +32,7 @@ def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.b
 
 
 def trials_for(information: FloatArray, fixed: FloatArray) -> FloatArray:
-    """Times as many trials as make so many times the information; infinite where no number of them does."""
+    """The multiple of today's trials that gives this multiple of the information; infinite if none does."""
     left = 1.0 / np.maximum(information, np.finfo(float).tiny) - fixed
     with np.errstate(divide="ignore", invalid="ignore"):
         times = (1.0 - fixed) / np.maximum(left, 0.0)
@@ -41,7 +40,7 @@ def trials_for(information: FloatArray, fixed: FloatArray) -> FloatArray:
 
 
 def information_from(trials: FloatArray, fixed: FloatArray) -> FloatArray:
-    """Times as much information as so many times the trials make."""
+    """The multiple of today's information that this multiple of the trials gives."""
     with np.errstate(divide="ignore"):
         grown = 1.0 / ((1.0 - fixed) / trials + fixed)
     return np.where(fixed == 0.0, trials, grown)

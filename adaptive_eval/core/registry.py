@@ -1,7 +1,7 @@
-"""Every rule, policy and objective that can be configured by its name: one line each, in the order of lists for people.
+"""Every rule, policy and objective that can be configured by name: one line each, in the order of lists for people.
 
-A new one is a class with its entry in a file of its own or in that of its kind, and its line here. `make` makes one
-from its options, whether it is listed here or is a user's own.
+A new one needs a class with its entry, and its line here. `make` creates listed ones and a user's own from their
+options.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ RETIRED: dict[str, RuleEntry] = _by_name(
     replace(CONSTANT, name="zscore", says="A comparison is called when |z| exceeds {threshold} at a look."),
     replace(CONSTANT, name="intervals", says="A comparison is called when two intervals part.", options=()),
 )
-"""Rules of earlier versions, of which stored runs tell; `optimal` is in their place."""
+"""Rules of earlier versions, which stored runs may name; `optimal` replaces them."""
 POLICIES: dict[str, PolicyEntry] = _by_name(
     policies.WEIGHTED,
     policies.UNRESOLVED_PAIRS,
@@ -51,16 +51,16 @@ OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
 
 
 def make(factory: Callable[..., Made], options: Mapping[str, object], known: Mapping[str, object]) -> Made:
-    """Call a factory with its options, and with those of the `known` values that it has parameters for.
+    """Call a factory with its options and with every `known` value that it has a parameter for.
 
-    An option goes before what is known. Raises `TypeError` where the options are not those of the factory.
+    An option wins over a known value. Raises `TypeError` if the options do not match the factory's parameters.
     """
     asked = parameters_of(factory)
     return factory(**({name: value for name, value in known.items() if name in asked} | dict(options)))
 
 
 def parameters_of(factory: Callable[..., object]) -> tuple[str, ...]:
-    """Names of a factory's parameters; none for a built-in class, which does not tell."""
+    """Names of a factory's parameters; none for a built-in class without a signature."""
     try:
         parameters: Iterable[Parameter] = signature(factory).parameters.values()
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a run has found, as plain values."""
+"""The findings of a run, as plain values."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ class ModelResult(NamedTuple):
     rank: int
     tier: int
     letters: str
-    """Models that share a letter are not told apart, whichever tiers they are in; "" against a fixed value."""
+    """Models that share a letter are not shown to differ, whatever their tiers; "" against a fixed value."""
     score: float
     sigma: float
     lo: float
@@ -39,31 +39,31 @@ class ModelResult(NamedTuple):
     bayes: float
     bayes_sigma: float
     sampled_sigma: float
-    """Uncertainty of the score when the questions are a sample of questions like these; never below `sigma`."""
+    """Uncertainty of the score if the questions are a sample of similar questions; never below `sigma`."""
     trials: int
-    """With a grade."""
+    """Graded trials."""
     lowest: float
     """The score with every ungraded answer and every time-out in the worst category."""
     highest: float
-    """The score with all of these in the best."""
+    """The score with all of these in the best category."""
 
 
 class ComparisonResult(NamedTuple):
-    """One of the objective's comparisons: the verdict on these questions, and the z on questions like these."""
+    """One of the objective's comparisons: the verdict on these questions, and the z on similar questions."""
 
     verdict: PairVerdict
     difference: float
     sigma: float
     sampled_z: float
     certifiable_delta: float
-    """The smallest delta within which the budget could certify a tie."""
+    """The smallest delta within which the trials left could certify a tie."""
     by_trial: bool
     """Whether it is judged by the differences of trials with the same seeds."""
     variance_by_trial: float | None
-    """Of these differences, over that of independent models: about the share of their trials that it takes; None where
-    it is not judged so."""
+    """Variance of these differences over that of independent models: about the share of their trials needed; None if
+    the pair is not judged by trials."""
     called: "Called | None"
-    """None where it is neither resolved nor tied."""
+    """None if the pair is neither resolved nor tied."""
 
 
 class Called(NamedTuple):
@@ -76,7 +76,7 @@ class Called(NamedTuple):
 
 
 class BoundedScore(NamedTuple):
-    """A score, and what it may be with other outcomes of what timed out or has no grade."""
+    """A score, and its range if time-outs and ungraded answers had other outcomes."""
 
     score: float
     lowest: float
@@ -84,15 +84,15 @@ class BoundedScore(NamedTuple):
 
 
 class GateResult(NamedTuple):
-    """One part of a gate for one model: on all questions, or on a benchmark that has a gate of its own."""
+    """One part of a gate for a model: on all questions, or on a benchmark that has a gate of its own."""
 
     model: int
     part: int
     """0: all questions; p: the p-th of the benchmarks that have a gate."""
     call: int
-    """1: it has passed; -1: it has failed; 0: neither."""
+    """1: passed; -1: failed; 0: neither."""
     z: float
-    """With delta given to the model: positive is better than the baseline less delta."""
+    """With delta added to the model's score: positive is better than the baseline less delta."""
     sigma: float
     """Of the difference."""
     own: BoundedScore
@@ -112,13 +112,13 @@ class Result(NamedTuple):
     """At (i, j): Holm-adjusted p-value over all pairs against "i is not better than j"; 1 where the rule has none."""
     trials: int
     fixed_trials: int
-    """What the same models would have cost with the maximum of trials for everyone."""
+    """What the same models would have cost with the maximum number of trials for each."""
     spent: Cost
     gates: tuple[GateResult, ...]
-    """Of each model but the baseline, where benchmarks have gates of their own."""
+    """For each model but the baseline, if benchmarks have gates of their own."""
     trials_to_go: float
-    """Trials until every open comparison is called if the differences stay as they are, or until the horizon, or until
-    a cap is met."""
+    """Trials until every open comparison is called, if differences stay as they are, or reaches the horizon or a
+    cap."""
 
 
 def conclude(
@@ -132,9 +132,9 @@ def conclude(
     together: FloatArray,
     decided: DecidingLooks,
 ) -> Result:
-    """The result as of one look; `bounds`: how far what is not known could move the scores; `together` (n,): of the
-    objective's pairs, the variance of what is judged trial by trial over that of independent models; `decided`: the
-    looks that gave all pairs their calls."""
+    """The result as of one look. `bounds` is how far unknown grades could move the scores. `together` (n,) has, for the
+    objective's pairs judged trial by trial, the variance over that of independent models. `decided` has the looks that
+    gave all pairs their calls."""
     bench = plan.bench
     known = counts if bench.prior_counts is None else counts + bench.prior_counts
     means = question_means(known, bench.weights)
@@ -145,31 +145,32 @@ def conclude(
         models=_models(plan, standing, available, means, bounds),
         comparisons=comparisons,
         reversals=_reversals(plan, standing, available),
-        adjusted_p=_adjusted(standing),
+        adjusted_p=_adjusted_p_values(standing),
         trials=int(available.trials.sum()),
         fixed_trials=int(bench.asked.sum()) * bench.questions * plan.trials.max,
         spent=spent,
         gates=() if standing.evidence.gate is None else _gates(plan, standing, bounds),
         trials_to_go=min(
-            _to_go(plan, [one.verdict for one in comparisons], available), _payable(plan.budget, available, spent)
+            _trials_to_go(plan, [one.verdict for one in comparisons], available),
+            _payable_trials(plan.budget, available, spent),
         ),
     )
 
 
-def _to_go(plan: Plan, pairs: Sequence[PairVerdict], available: AvailableTrials) -> float:
+def _trials_to_go(plan: Plan, pairs: Sequence[PairVerdict], available: AvailableTrials) -> float:
     target = np.zeros(plan.bench.models + 1)
     at_work = [(one.better, one.worse, one.trials_needed) for one in pairs if one.verdict is Verdict.OPEN]
     if at_work:
         better, worse, needed = zip(*at_work, strict=True)
-        # unknown (nan) before there is a difference to go by: then as much as there may be
+        # needed is nan before there is a difference: then it counts as trials.max
         trials = np.fmin(np.array(needed), plan.trials.max) * plan.bench.questions
         np.maximum.at(target, np.array(better), trials)
         np.maximum.at(target, np.array([plan.bench.models if one is None else one for one in worse]), trials)
     return float(np.maximum(target[:-1] - available.trials, 0.0)[plan.bench.asked].sum())
 
 
-def _payable(budget: Budget, available: AvailableTrials, spent: Cost) -> float:
-    """Further trials that the caps pay for at the mean price so far, those in flight among them."""
+def _payable_trials(budget: Budget, available: AvailableTrials, spent: Cost) -> float:
+    """Further trials, including those in flight, that the caps pay for at the mean price so far."""
     trials = float(available.trials.sum())
     used = {"trials": trials, **spent._asdict()}
     caps = {name: getattr(budget, name) for name in used}
@@ -178,7 +179,7 @@ def _payable(budget: Budget, available: AvailableTrials, spent: Cost) -> float:
 
 
 def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArray:
-    """Each model's mean value on each question (L, M); nan where there is no trial."""
+    """Each model's mean value on each question (L, M); nan without a trial."""
     trials = counts.sum(axis=-1)
     return np.where(trials > 0, counts @ weights / np.maximum(trials, 1), math.nan)
 
@@ -187,8 +188,8 @@ def _models(
     plan: Plan, standing: JudgedLook, available: AvailableTrials, means: FloatArray, bounds: ScoreBounds | None
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = standing.estimates, standing.estimates.sigma()
-    likely = _sampled_where_asked(means, plan.bench.clusters) if plan.drawn else _sampled(means, plan.bench)
-    sampled = np.sqrt(_at_least(estimates.var, likely))
+    likely = _drawn_variance(means, plan.bench.clusters) if plan.drawn else _question_variance(means, plan.bench)
+    sampled = np.sqrt(_similar_question_variance(estimates.var, likely))
     bayes_sigma = np.sqrt(estimates.bayes_var)
     tier, ends = tiers(standing), (estimates, estimates) if bounds is None else (bounds.lowest, bounds.highest)
     shown = letters(standing)
@@ -218,8 +219,8 @@ def _by_benchmark(
     values: FloatArray,
     bench: Bench,
 ) -> FloatArray:
-    """A variance, or covariances, of the mean of values (..., M) whose questions are a sample: where there are several
-    benchmarks, one of each, so that how they differ adds nothing."""
+    """A variance, or covariances, of the mean of values (..., M) whose questions are a sample; with several benchmarks,
+    each is a sample of its own, so that their differences add nothing."""
     clusters, g = bench.clusters, bench.question_weights
     if bench.benchmark_of is None:
         return of_sample(values, clusters, g)
@@ -233,15 +234,15 @@ def _by_benchmark(
     return np.asarray(total)
 
 
-def _sampled(values: FloatArray, bench: Bench) -> FloatArray:
-    """The variance of the mean of values (..., M) whose questions are a sample."""
+def _question_variance(values: FloatArray, bench: Bench) -> FloatArray:
+    """Variance of the mean of values (..., M) whose questions are a sample."""
     return _by_benchmark(sampled_variance, values, bench)
 
 
-def _sampled_where_asked(values: FloatArray, clusters: NDArray[np.int64] | None) -> FloatArray:
-    """The variance of the mean of each row (n, M) where clusters of questions are a sample, on those that are not nan.
+def _drawn_variance(values: FloatArray, clusters: NDArray[np.int64] | None) -> FloatArray:
+    """Variance of the mean of each row (n, M) over questions that are not nan, if their clusters are a sample.
 
-    Without clusters nothing beyond what a drawn run judges by, which takes its questions for a sample already.
+    Without clusters it is 0: a drawn run is judged with its questions as a sample anyway.
     """
     if clusters is None:
         return np.zeros(len(values))
@@ -250,11 +251,11 @@ def _sampled_where_asked(values: FloatArray, clusters: NDArray[np.int64] | None)
     return np.array([sampled_variance(row[own], clusters[own]) if own.any() else np.inf for row, own in rows])
 
 
-def _at_least(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
-    """The variance on questions like these: what the questions' means show, and never less than on these alone.
+def _similar_question_variance(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
+    """The variance on similar questions: as the questions' means show it, but no less than on these questions alone.
 
-    The truth is the sum of both parts. Where all answers are wrong, or few questions happen to agree, the means show
-    none of it, though the posterior knows that they may.
+    The true variance is the sum of both parts. If all answers are wrong, or few questions happen to agree, the means
+    show no variance, though the posterior allows for some.
     """
     return np.maximum(fixed, sampled)
 
@@ -272,10 +273,10 @@ def _comparisons(
     over_all = replace(evidence, deciding=None).positions(pairs)
     if plan.drawn:
         difference = plain_differences(evidence, pairs)
-        sampled = _sampled_where_asked(means[pairs[:, 0]] - means[pairs[:, 1]], plan.bench.clusters)
+        sampled = _drawn_variance(means[pairs[:, 0]] - means[pairs[:, 1]], plan.bench.clusters)
     else:
         difference, sampled = _differences(plan, pairs, means)
-    spread = np.sqrt(_at_least(evidence.sigma[over_all] ** 2, sampled))
+    spread = np.sqrt(_similar_question_variance(evidence.sigma[over_all] ** 2, sampled))
     given = np.zeros(len(pairs))
     if margin is not None:
         given = np.where(pairs[:, 1] == margin.baseline, margin.delta, -margin.delta)
@@ -284,7 +285,7 @@ def _comparisons(
     told = 1.0 if standing.compares else math.nan
     columns = (
         pair_verdicts(standing, available, plan.bench.questions),
-        (told * difference).tolist(),
+        (told * np.where(np.isfinite(spread), difference, math.nan)).tolist(),
         evidence.sigma[over_all].tolist(),
         (told * z).tolist(),
         (told * standing.forecast.certifiable[over_all]).tolist(),
@@ -325,13 +326,13 @@ def _gates(plan: Plan, standing: JudgedLook, bounds: ScoreBounds | None) -> tupl
 
 
 def plain_differences(evidence: Evidence, pairs: IndexArray) -> FloatArray:
-    """The difference of each pair (n, 2) as it is judged, the margin of a gate taken away."""
+    """The difference of each pair (n, 2) as it is judged, without a gate's margin."""
     at = evidence.plain_positions(pairs)
     return np.asarray(np.where(evidence.first[at] == pairs[:, 0], evidence.difference[at], -evidence.difference[at]))
 
 
 def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The mean difference of each pair, and its variance where the questions are a sample."""
+    """The mean difference of each pair, and its variance if the questions are a sample."""
     reference = 0.0 if plan.objective.reference is None else plan.objective.reference
     against = np.append(means, np.full((1, means.shape[1]), reference), axis=0)
     if len(pairs) <= len(means):
@@ -339,27 +340,27 @@ def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[Floa
     mean, first, second = plan.bench.mean(against), pairs[:, 0], pairs[:, 1]
     shared = _by_benchmark(sampled_covariance, against, plan.bench)
     own = np.diag(shared)
-    # of equal models nothing but a rounding error may be left, on either side of 0
+    # for equal models only a rounding error of either sign may be left
     return mean[first] - mean[second], np.maximum(own[first] + own[second] - 2.0 * shared[first, second], 0.0)
 
 
 def _differences_in_parts(means: FloatArray, pairs: IndexArray, bench: Bench) -> tuple[FloatArray, FloatArray]:
-    """The same from the differences themselves, of some pairs at a time."""
+    """The same, computed from the differences themselves, some pairs at a time."""
     difference, variance = np.empty(len(pairs)), np.empty(len(pairs))
     at_once = max(CELLS_AT_ONCE // means.shape[1], 1)
     for start in range(0, len(pairs), at_once):
         part = slice(start, start + at_once)
         d = means[pairs[part, 0]] - means[pairs[part, 1]]
         difference[part] = bench.mean(d)
-        variance[part] = _sampled(d, bench)
+        variance[part] = _question_variance(d, bench)
     return difference, variance
 
 
 def _reversals(plan: Plan, standing: JudgedLook, available: AvailableTrials) -> tuple[PairVerdict, ...]:
-    """Called pairs, of all that were judged, whose difference points the other way today."""
+    """Called pairs, among all judged ones, whose difference has the opposite sign today."""
     evidence, call = standing.evidence, standing.memory.call
     turned = np.flatnonzero((call != 0) & (np.sign(evidence.z) == -call))
-    # under a gate, what is judged of the baseline's pairs is the difference with its margin
+    # under a gate, the baseline's pairs are judged by the difference with its margin
     at = turned[evidence.positions(np.stack([evidence.first, evidence.second], axis=1)[turned]) == turned]
     ahead = (evidence.z[at] >= 0.0) | evidence.against_reference
     first, second = evidence.first[at], evidence.second[at]
@@ -368,7 +369,7 @@ def _reversals(plan: Plan, standing: JudgedLook, available: AvailableTrials) -> 
     return describe(standing, pairs, resolved, available, plan.bench.questions)
 
 
-def _adjusted(standing: JudgedLook) -> tuple[tuple[float, ...], ...]:
+def _adjusted_p_values(standing: JudgedLook) -> tuple[tuple[float, ...], ...]:
     """Holm-adjusted p-values over all pairs, as a matrix; models against a reference form one column."""
     evidence, memory = standing.evidence, standing.memory
     half = evidence.plain_pairs

@@ -1,7 +1,7 @@
-"""Rounds: which trials were issued at one look, and which of them have come back.
+"""Rounds: the trials issued at one look, and which of them have arrived.
 
-A `Batch` is one model's share of a round: `extra[q]` further trials of question q, numbered from `first[q]`. Trials are
-held by their place in the batch, so that neither the order of arrival nor the batching of `tell` can matter.
+A `Batch` is one model's share of a round: `extra[q]` further trials of question q, numbered from `first[q]`. It stores
+trials by their place, so that neither the order of arrival nor the batching of `tell` can matter.
 """
 
 from __future__ import annotations
@@ -18,58 +18,57 @@ from adaptive_eval.core.types import NO_COST, Ask, Cost, Outcome
 from scorio.moments import FloatArray, IntArray, over_questions
 
 UNGRADED = MOST_CATEGORIES
-"""The mark of a trial that has come without a grade; categories lie below it."""
+"""Marks a trial that arrived without a grade; categories are smaller."""
 MISSING = UNGRADED + 1
-"""The mark of a trial that has not come."""
+"""Marks a trial that has not arrived."""
 PER_UNIT = 10**12
-"""USD and GPU seconds are summed in whole trillionths: a sum that no order of arrival can change."""
+"""USD and GPU seconds are summed in whole trillionths, so that no order of arrival can change a sum."""
 _MOST_WHOLE = 2**62
 
 
 def enough_answers(timed_out: int, trials: int) -> bool:
     """Whether at least half of the trials of a round are real answers, so that its time-outs count as answers, too.
 
-    With fewer, what is not known would weigh more in the score than what is: it would be the score of the time limit,
-    and a server that hangs would make any model wrong. By round, so that answers of yesterday do not vouch for a server
-    that has stopped answering since.
+    With fewer, the score would mostly measure the time limit, and a server that hangs would make any model wrong. It is
+    judged by round, so that yesterday's answers do not vouch for a server that has stopped answering since.
     """
     return 2 * timed_out <= trials
 
 
 class WholeSums:
-    """Sums over trials in whole numbers: tokens, and USD, GPU seconds and seconds until answers came in trillionths."""
+    """Sums over trials as whole numbers: tokens, and trillionths of USD, GPU seconds and answers' seconds."""
 
     def __init__(self, tokens: int = 0, usd: int = 0, gpu_seconds: int = 0, seconds: int = 0) -> None:
         self.tokens, self.usd, self.gpu_seconds, self.seconds = tokens, usd, gpu_seconds, seconds
 
     def add(self, cost: Cost, times: int = 1) -> None:
-        """Count so many trials of this cost."""
+        """Add `times` trials of this cost."""
         tokens, usd, gpu_seconds = cost
         self.tokens += times * tokens
         self.usd += times * round(usd * PER_UNIT)
         self.gpu_seconds += times * round(gpu_seconds * PER_UNIT)
 
     def add_sums(self, more: WholeSums) -> None:
-        """Count the trials of other sums."""
+        """Add the sums of other trials."""
         self.tokens, self.usd = self.tokens + more.tokens, self.usd + more.usd
         self.gpu_seconds, self.seconds = self.gpu_seconds + more.gpu_seconds, self.seconds + more.seconds
 
 
 class BatchPart(NamedTuple):
-    """Trials of a batch that have come together, an array a field, and what all of them used."""
+    """Trials of a batch that arrived together, as arrays, with the sum of their costs."""
 
     questions: IntArray
     trials: IntArray
     categories: NDArray[np.uint8]
-    """UNGRADED where there is none."""
+    """UNGRADED without a grade."""
     timed_out: NDArray[np.uint8]
     spent: WholeSums
     costs: FloatArray
-    """(n, 4): what each used, with 1 for itself; empty where the batch keeps no costs."""
+    """(n, 4): 1 and the cost of each; empty if the batch keeps no costs."""
 
 
 def trillionths(values: NDArray[np.float64]) -> int:
-    """Their sum as sums of `round(value * PER_UNIT)` are, exactly."""
+    """The exact sum of `round(value * PER_UNIT)` over the values."""
     scaled = values * PER_UNIT
     if not np.all(np.abs(scaled) < _MOST_WHOLE):
         return sum(map(round, scaled.tolist()))
@@ -83,7 +82,7 @@ def exact_sum(values: NDArray[np.int64]) -> int:
 
 
 class TrialSlots:
-    """Where each trial of a batch lies in its arrays: `extra[q]` trials of question q, numbered from `first[q]`."""
+    """Positions of a batch's trials in its arrays: `extra[q]` trials of question q, numbered from `first[q]`."""
 
     def __init__(self, first: IntArray, extra: IntArray) -> None:
         self.first, self.extra = first.astype(np.int32), extra.astype(np.int32)
@@ -91,7 +90,7 @@ class TrialSlots:
         self.size = int(self._offset[-1])
 
     def slot(self, question: int, trial: int) -> int | None:
-        """The slot of a trial; None if it is not of this batch."""
+        """The slot of a trial; None if it is not in this batch."""
         place = trial - int(self.first[question])
         return int(self._offset[question]) + place if 0 <= place < self.extra[question] else None
 
@@ -100,7 +99,7 @@ class TrialSlots:
         return self._offset[questions] + trials - self.first[questions]
 
     def trials_at(self, slots: IntArray) -> tuple[IntArray, IntArray]:
-        """Question and trial of each of these slots."""
+        """Question and trial number of each of these slots."""
         questions = np.searchsorted(self._offset, slots, side="right") - 1
         return questions, self.first[questions] + slots - self._offset[questions]
 
@@ -116,29 +115,29 @@ class Batch:
         self.model = model
         self.round_index = round_index
         self.due = due
-        """When it counts, on the logical clock: what is in flight is committed in this order, whatever comes first."""
+        """When the batch is due on the logical clock; batches are committed in this order, whichever arrives first."""
         self.slots = TrialSlots(first, extra)
         self.size = self.slots.size
         self.missing = self.size
         self.open = self.size
-        """How many of its trials may be asked now, the first ones: less where caps do not bear all at their worst."""
+        """How many of its first trials may be asked now: fewer than all if the caps do not cover all at their worst."""
         self.promised = np.zeros(4)
-        """What caps reserve for each of its trials by the largest so far, where nothing bounds its cost."""
+        """Reserve for each trial by the largest cost so far, if its cost is unbounded."""
         self.used: FloatArray | None = None
-        """(size, 4): what each of its trials has used, with 1 for itself; None where costs have a bound."""
+        """(size, 4): 1 and the cost of each arrived trial; None if costs are bounded."""
         self._held: dict[int, Cost] = {}
-        """What trials have used that have come, and whose categories are told later."""
+        """Cost of trials that have arrived, and whose categories are told later."""
         self._got = bytearray([MISSING]) * self.size
         self._late = bytearray(self.size)
         """Marks the trials that timed out."""
         self._counts: IntArray | None = None
         self._spent = WholeSums()
         self._seconds_so_far = 0
-        """In trillionths: how long the answers took that have come, while nothing of them is told."""
+        """Seconds of answers that have arrived, in trillionths, before any of them is told."""
         self._next = 0
 
     def place(self, outcome: Outcome) -> bool | None:
-        """Store an outcome: True when it was new, False when it had come before, None when it is not of this batch."""
+        """Store an outcome: True if it was new, False if it had arrived before, None if it is not in this batch."""
         slot = self.slots.slot(outcome.question, outcome.trial)
         if slot is None:
             return None
@@ -156,15 +155,15 @@ class Batch:
         return True
 
     def hold(self, question: int, trial: int, cost: Cost) -> None:
-        """Count what a trial has used whose category is told later."""
+        """Count the cost of a trial whose category is told later."""
         slot = self.slots.slot(question, trial)
         if slot is not None and self._got[slot] == MISSING:
             self._held[slot] = cost
             if self.used is not None:
                 self.used[slot] = (1.0, *cost)
 
-    def take_part(self, part: BatchPart) -> bool:
-        """Store many outcomes of this batch: False where some had come before."""
+    def store_part(self, part: BatchPart) -> bool:
+        """Store many outcomes of this batch; False if some had arrived before."""
         slots = self.slots.slots(part.questions, part.trials)
         got = np.frombuffer(self._got, dtype=np.uint8)
         if not np.all(got[slots] == MISSING):
@@ -180,8 +179,8 @@ class Batch:
         return True
 
     def take(self, counts: IntArray, costs: Sequence[Cost], seconds: float = 0.0) -> None:
-        """Take all trials of the batch at once, as counts (M, K); `costs` are those of a trial of each category,
-        `seconds` what all of them took."""
+        """Take in all trials of the batch at once, as counts (M, K); `costs` has the cost of a trial of each category,
+        `seconds` the total of all trials."""
         for times, cost in zip(over_questions(counts).tolist(), costs, strict=True):
             self._spent.add(cost, times)
         self._spent.seconds += round(seconds * PER_UNIT)
@@ -190,15 +189,15 @@ class Batch:
         self._counts, self.missing = counts, 0
 
     def take_time(self, seconds: float) -> None:
-        """Record the time of its answers that have come, before they are told."""
+        """Record the seconds of answers that have arrived, before they are told."""
         self._seconds_so_far = round(seconds * PER_UNIT)
 
     def ask_all(self) -> None:
         """Count every trial of the batch as asked for."""
         self._next = self.size
 
-    def asks(self, most: int) -> list[Ask]:
-        """The next trials that were neither asked nor have come, at most `most` of them."""
+    def next_asks(self, most: int) -> list[Ask]:
+        """The next `most` trials that were neither asked nor have arrived."""
         slots: list[int] = []
         got, end, slot = self._got, self.open, self._next
         while slot < end and len(slots) < most:
@@ -215,19 +214,19 @@ class Batch:
         ]
 
     def count_missing(self, end: int) -> int:
-        """How many of its first `end` trials have not come, with a category or without."""
+        """How many of its first `end` trials have not arrived, with or without a category."""
         return self._got.count(MISSING, 0, end) - sum(slot < end for slot in self._held) if self.missing else 0
 
     def spent_so_far(self) -> tuple[float, ...]:
-        """How many of its trials have come, with categories or without, and what they used."""
+        """How many of its trials have arrived, with or without a category, and their total cost."""
         return self.size - self.missing + len(self._held), *reduce(Cost.plus, self._held.values(), self.total_cost())
 
     def reserved(self, opened: int, times: int = 1) -> tuple[FloatArray, int]:
-        """What caps count of it with so many trials that may be asked: what those that came used, with what is promised
-        for the others, and how many these are; what is missing counts so many times.
+        """What the caps count for the batch if its first `opened` trials may be asked: the cost of arrived trials plus
+        the promised reserve of the others, and how many others there are; a missing trial counts `times` times.
 
-        Where nothing bounds a cost, no trial counts for more than was promised for it, and only those that were open
-        before count as come: so it is the same whatever has come of the others.
+        If costs are unbounded, a trial counts for at most its promised reserve, and only trials released before count
+        as arrived: so the result does not depend on which of the others have arrived.
         """
         end = max(self.open, min(opened, self.size))
         if self.used is None:
@@ -238,7 +237,7 @@ class Batch:
         return came.sum(axis=0) + owed * self.promised, owed
 
     def asked_and_missing(self) -> int:
-        """Trials that were asked for and have not come."""
+        """Trials asked for that have not arrived."""
         return self._got.count(MISSING, 0, self._next) if self.missing else 0
 
     @property
@@ -247,12 +246,12 @@ class Batch:
         return self._late.count(1)
 
     @property
-    def answers(self) -> bool:
-        """Whether so many of the trials that have come are real answers that the others may be called time-outs."""
+    def has_enough_answers(self) -> bool:
+        """Whether enough of the arrived trials are real answers for the others to count as time-outs."""
         return enough_answers(self.timed_out, self.size - self.missing)
 
     def categories(self, categories: int, *, late: bool = False) -> IntArray:
-        """Counts (M, K) of the batch, complete or not, of what has a grade; `late`: of those that timed out."""
+        """Counts (M, K) of graded trials of the batch, complete or not; with `late`, only of those that timed out."""
         if self._counts is not None and not late:
             return self._counts
         got = np.frombuffer(self._got, dtype=np.uint8)
@@ -264,37 +263,37 @@ class Batch:
         return flat.reshape(questions, categories)
 
     @property
-    def some_ungraded(self) -> bool:
-        """Whether any trial has come without a grade."""
+    def has_ungraded(self) -> bool:
+        """Whether any trial has arrived without a grade."""
         return UNGRADED in self._got
 
     def ungraded(self) -> IntArray:
-        """How many trials (M,) of the batch have come without a grade."""
+        """How many trials (M,) of the batch have arrived without a grade."""
         got = np.frombuffer(self._got, dtype=np.uint8)
         return np.bincount(self.slots.questions()[got == UNGRADED], minlength=len(self.slots.extra))
 
     def categories_by_place(self) -> NDArray[np.uint8]:
-        """The category of each place, UNGRADED where there is none."""
+        """The category of each place, UNGRADED without one."""
         return np.frombuffer(self._got, dtype=np.uint8)
 
     def total_cost(self) -> Cost:
-        """Cost of the trials that have come."""
+        """Cost of the trials that have arrived."""
         return Cost(self._spent.tokens, self._spent.usd / PER_UNIT, self._spent.gpu_seconds / PER_UNIT)
 
     @property
     def seconds(self) -> float:
-        """How long its answers take on average, were those that are missing there already; 0 where nobody knows."""
+        """Mean seconds of its answers, counting missing ones as answered now; 0 if unknown."""
         return max(self._spent.seconds, self._seconds_so_far) / PER_UNIT / self.size
 
     def places(self) -> tuple[IntArray, IntArray]:
-        """Question and trial of every trial of the batch, rising."""
+        """Question and trial number of each trial of the batch, in rising order."""
         return self.slots.trials_at(np.arange(self.size))
 
 
 class Round:
-    """Trials issued at one look: a batch for each model that goes on.
+    """Trials issued at one look: a batch for each model that continues.
 
-    As arrays (L, M) it is `extra` further trials of each question, numbered from `first`.
+    As arrays (L, M), there are `extra` further trials of each question, numbered from `first`.
     """
 
     def __init__(self, index: int, issued: IntArray, plan: IntArray) -> None:

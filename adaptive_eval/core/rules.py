@@ -1,9 +1,9 @@
-"""Rules: what |z| must reach for a comparison to be called, given how much is known of it.
+"""Rules: the boundary that |z| must reach for a comparison to be called, given its evidence.
 
 A rule is one method, `boundary`; those that can be corrected for many comparisons also give a p-value of one look,
-whose running minimum is valid at any time, and know how to work `at_level` of another error probability. Those that
-know what becomes of them when the horizon is changed after looks were taken say so by `extended`. Beside each stands
-its entry, which `registry` lists. `optimal` and `anytime` have files of their own; the others are here.
+whose running minimum is valid at any time, and know how to work `at_level` of another error probability. A rule that
+continues in another form when the horizon changes after looks has `extended`. Each rule is followed by its entry, which
+`registry` lists. `optimal` and `anytime` have files of their own; the others are here.
 
 | rule            | boundary on |z|                        | promise                                         |
 |-----------------|----------------------------------------|-------------------------------------------------|
@@ -30,7 +30,7 @@ from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 
-if TYPE_CHECKING:  # whoever only asks what rules there are, as the schema does, does not wait for scipy
+if TYPE_CHECKING:  # so that the schema, which only lists the rules, does not load scipy
     from scipy.interpolate import PchipInterpolator
 
     from adaptive_eval.core.evidence import Estimator, Evidence
@@ -44,7 +44,7 @@ class Rule(Protocol):
 
 
 def calls(rule: Rule, ways: Sequence[Evidence], boundaries: Sequence[FloatArray] | None = None) -> NDArray[np.int8]:
-    """The sign of each pair's call (0: none), where every way to see the evidence gives the same."""
+    """The sign of each pair's call (0: none), if all readings of the evidence agree on it."""
     if boundaries is None:
         boundaries = [rule.boundary(way) for way in ways]
     signs = [
@@ -71,7 +71,7 @@ class Correctable(Rule, Protocol):
 
 @runtime_checkable
 class Extendable(Rule, Protocol):
-    """A rule that knows what becomes of it when the horizon is changed; any other goes on as it is."""
+    """A rule that takes another form when the horizon changes; any other continues unchanged."""
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> Rule:
         """The rule under the new horizon: `looks` were taken under the old one, `now` is the last of them under the
@@ -79,23 +79,23 @@ class Extendable(Rule, Protocol):
 
 
 class ErrorLeft(Rule, Protocol):
-    """A rule under a changed horizon that leaves each comparison only so much of its error as it has not spent."""
+    """A rule under a changed horizon, which limits each comparison to its unspent error."""
 
     def remaining_error(self, evidence: Evidence) -> FloatArray:
-        """For each pair, the chance that it would have been called under the horizon before."""
+        """For each pair, the chance that it would have been called under the previous horizon."""
 
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
-        """Pairs that have used their error up: nothing will call them any more."""
+        """Pairs that have used up their error and can no longer be called."""
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
-        """Pairs whose difference is certified to be below delta, by errors of their own."""
+        """Pairs whose difference is certified to be below delta, by error of its own."""
 
 
 class GivingUp(Rule, Protocol):
-    """A rule that gives comparisons up itself; its calls are paid for by what it has given up, which it never calls."""
+    """A rule that gives comparisons up; these are never called, and so pay for its calls."""
 
     def gives_up(self, evidence: Evidence) -> NDArray[np.bool_]:
-        """Whether each pair ends here without a call, for good."""
+        """Whether each pair ends here for good without a call."""
 
     @property
     def futility(self) -> float:
@@ -103,18 +103,18 @@ class GivingUp(Rule, Protocol):
 
     @property
     def ties(self) -> Correctable:
-        """A rule that gives nothing up: it certifies ties within delta, and gives the p-values of all pairs."""
+        """A rule that gives nothing up: it certifies ties within delta and gives the p-values of all pairs."""
 
 
 def judges_by_pair(rule: Rule) -> bool:
-    """Whether a rule declares, by `by_pair = True`, that what it says of a pair depends on the evidence on that pair
-    alone, whatever stands beside it: pairs of several runs can then be judged at once."""
+    """Whether a rule declares, by `by_pair = True`, that its verdict on a pair depends on that pair's evidence alone:
+    pairs of several runs can then be judged at once."""
     return bool(getattr(rule, "by_pair", False))
 
 
 def is_giving_up(rule: Rule) -> TypeGuard[GivingUp]:
-    """Whether a rule is a `GivingUp`: `isinstance` takes a tenth of a look for protocols, and overlooks what a rule
-    passes on to another (from Python 3.12)."""
+    """Whether a rule is a `GivingUp`. On protocols `isinstance` takes a tenth of a look, and from Python 3.12 overlooks
+    what a rule delegates."""
     return hasattr(rule, "gives_up") and hasattr(rule, "ties")
 
 
@@ -129,7 +129,7 @@ def is_correctable(rule: Rule) -> TypeGuard[Correctable]:
 
 
 def tie_boundary(rule: Rule, evidence: Evidence, boundary: FloatArray | None = None) -> FloatArray:
-    """The boundary on |z| that certifies a tie, which may be given, unless that counts on what is given up."""
+    """The boundary on |z| that certifies a tie: the given one, unless that relies on giving up."""
     if is_giving_up(rule):
         return rule.ties.boundary(evidence)
     return rule.boundary(evidence) if boundary is None else boundary
@@ -139,25 +139,24 @@ def tie_boundary(rule: Rule, evidence: Evidence, boundary: FloatArray | None = N
 class RuleEntry(Entry[Rule]):
     """A rule that can be configured; it may ask for `confidence`, and for `start`, the information at the first look.
 
-    Its sentences may name {horizon}, as in "80 trials a question", {wrong} and {tie}, the probabilities of a wrong
-    order and of a call between exact ties, and {whose}, for which comparisons these hold.
+    Its sentences may contain {horizon}, as in "80 trials a question", {wrong} and {tie}, the probabilities of a wrong
+    order and of a call between exact ties, and {whose}, the comparisons for which these hold.
     """
 
     promise: str
     """One sentence: how often it is wrong."""
     correctable: bool
-    """Whether it, or what certifies its ties, is a `Correctable`: `familywise` may share its error among many
-    comparisons."""
+    """Whether it, or what certifies its ties, is `Correctable`, so that `familywise` may share its error."""
     caution: str = ""
     """What a reader must know before believing it."""
     in_short: str = ""
-    """The caution in a line, beside the result; empty: its promise is worth what `confidence` says."""
+    """The caution in one line, beside the result; empty if its promise is worth what `confidence` says."""
     latching: bool = True
-    """A call stands, whatever later looks show."""
+    """Whether a call stands whatever later looks show."""
     estimator: Estimator = "average"
     """What it compares."""
     spends_error: bool = False
-    """It shares its error out over the way to the horizon, so that another horizon costs power."""
+    """Whether it spends its error over the way to the horizon, so that changing the horizon costs power."""
     gives_up: bool = False
     """Whether it is a `GivingUp`."""
     surest: float = 1.0
@@ -169,7 +168,7 @@ class RuleEntry(Entry[Rule]):
 
 
 TIES_NAMED = "24 to 51%"
-"""Of runs that compare two copies of one model, with a look after every round (benchmarks/published.md)."""
+"""Measured for runs that compare two copies of one model, with a look after every round (benchmarks/published.md)."""
 MEASURED_PEEKING = (
     "Measured at z > 1.645, with a look after every round from 4 to 80 trials of 30 questions, it named a winner "
     f"between two copies of one model in {TIES_NAMED} of runs, in 35% on average; with one look at 80 trials in 9%. "
@@ -187,7 +186,7 @@ HOLDS_AT_ANY_LOOK = (
 
 @dataclass(frozen=True, slots=True)
 class ZScore:
-    """A constant, checked at every look."""
+    """A constant boundary, applied at every look."""
 
     by_pair: ClassVar[bool] = True
 
@@ -275,7 +274,7 @@ EXPECTED_LOSS = RuleEntry(
 class Precision:
     """The rule of the objective `precision`: called when z_(1+confidence)/2 sigma <= half_width, whatever z is.
 
-    It is put as a boundary on |z| (against a far away reference) so that power and trials needed follow as for all.
+    Written as a boundary on |z| (against a distant reference), so that power and trials needed follow as for any rule.
     """
 
     by_pair: ClassVar[bool] = True
@@ -325,7 +324,7 @@ def _loss_table() -> PchipInterpolator:
 
 
 def _z_at_loss(loss: FloatArray) -> FloatArray:
-    """The z at which the unit expected loss phi(z) - z (1 - Phi(z)) has this value; infinite for 0."""
+    """The z at which the unit expected loss phi(z) - z (1 - Phi(z)) has this value; infinite if it is 0."""
     table = _loss_table()
     lowest, highest = table.x[0], table.x[-1]
     with np.errstate(divide="ignore"):

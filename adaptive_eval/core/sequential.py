@@ -1,11 +1,11 @@
-"""The boundary of `optimal` where it gives nothing up: c t^(-kappa), which holds at whatever looks are taken.
+"""The boundary of `optimal` where it gives nothing up: c t^(-kappa), which holds at any schedule of looks.
 
-It certifies ties, gives p-values, and decides where comparisons share an error, where models share seeds, and where
-nobody knows beforehand how looks will lie (`Plan.deciding_rule`).
+It certifies ties, gives p-values, and decides where comparisons share an error, models share seeds, or the spacing of
+looks is unknown (`Plan.deciding_rule`).
 
-It shares its error out over the way to its horizon. On another horizon a comparison may spend what is left of its
-error, given what its looks have shown, and no more (`scorio.sinf.exchange`): calls between exact ties stay as rare as
-promised, whoever changes the horizon, when, how often, and why. What has used its error up is out of reach for good.
+It spends its error over the way to its horizon. Under another horizon a comparison may spend its remaining error, given
+what its looks have shown, and no more (`scorio.sinf.exchange`): calls between exact ties stay as rare as promised,
+however, whenever and however often the horizon changes. A comparison with no error left is out of reach for good.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Sequential:
         return replace(self, confidence=1.0 - alpha)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedSequential:
-        return ContinuedSequential(self, (_spent(self, looks, now, delta, self.start),))
+        return ContinuedSequential(self, (_exchanges(self, looks, now, delta, self.start),))
 
     def _shape(self) -> WangTsiatis:
         return _boundary_shape(self.kappa, self.start)
@@ -74,25 +74,25 @@ class Sequential:
 def _boundary_shape(kappa: float, start: float) -> WangTsiatis:
     from scorio.sinf.boundary import WangTsiatis
 
-    # a hair below, so that rounding in t never hides the first look
+    # slightly below, so that rounding in t never hides the first look
     return WangTsiatis(kappa, start * (1.0 - 1e-9))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpentError:
-    """The exchanges of all pairs at one change of the horizon, by the path that is followed."""
+    """The error exchanges of all pairs at one change of the horizon, for each statistic that is followed."""
 
     either: Exchange
     first: Exchange
     second: Exchange
     below: Exchange | None
-    """Of (delta - d)/s, which certifies that the difference is below delta."""
+    """For (delta - d)/s, which certifies that the difference is below delta."""
     above: Exchange | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContinuedSequential:
-    """`Sequential` after changes of the horizon: its heights count as those of the first horizon."""
+    """`Sequential` after changes of the horizon; heights are expressed as those of the first horizon."""
 
     rule: Sequential
     spent_errors: tuple[SpentError, ...]
@@ -117,10 +117,10 @@ class ContinuedSequential:
         return replace(self, rule=self.rule.at_level(alpha))
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedSequential:
-        return replace(self, spent_errors=(*self.spent_errors, _spent(self.rule, looks, now, delta, 0.0)))
+        return replace(self, spent_errors=(*self.spent_errors, _exchanges(self.rule, looks, now, delta, 0.0)))
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
-        """Pairs of which both (delta - d)/s and (delta + d)/s reach what they must: each is a test of its own."""
+        """Pairs for which both (delta - d)/s and (delta + d)/s reach their boundaries; each is a separate test."""
         below = above = self.critical(evidence)
         for one in self.spent_errors:
             if one.below is None or one.above is None:
@@ -131,7 +131,7 @@ class ContinuedSequential:
         return np.asarray(reached[0] & reached[1])
 
     def remaining_error(self, evidence: Evidence) -> FloatArray:
-        """For each pair, the chance that it would have been called under the last horizon but one."""
+        """For each pair, the chance that it would have been called under the previous horizon."""
         height = self.critical(evidence)
         for one in self.spent_errors[:-1]:
             height = one.either.new_height(height)
@@ -148,7 +148,7 @@ class ContinuedSequential:
         return np.asarray(height * reached_information(evidence) ** -self.rule.kappa)
 
 
-def _spent(rule: Sequential, looks: Sequence[Evidence], now: Evidence, delta: float, start: float) -> SpentError:
+def _exchanges(rule: Sequential, looks: Sequence[Evidence], now: Evidence, delta: float, start: float) -> SpentError:
     from scorio.sinf.exchange import Looked, exchange
 
     def path(values: Sequence[FloatArray], sides: int) -> Exchange:
@@ -167,11 +167,11 @@ def _spent(rule: Sequential, looks: Sequence[Evidence], now: Evidence, delta: fl
 
 
 def _margins(evidence: Evidence, delta: float) -> tuple[FloatArray, FloatArray]:
-    """(delta - d)/s and (delta + d)/s; 0 of a pair that is not known, and large where nothing is uncertain."""
+    """(delta - d)/s and (delta + d)/s; 0 if the pair is unknown, and large if nothing is uncertain."""
     sigma = np.where(np.isfinite(evidence.sigma), np.maximum(evidence.sigma, 1e-12), np.inf)
     return (delta - evidence.difference) / sigma, (delta + evidence.difference) / sigma
 
 
 def reached_information(evidence: Evidence) -> FloatArray:
-    """The share of each pair's information at the horizon that is there, above 0 and at most 1."""
+    """The share of each pair's information at the horizon that has been reached, above 0 and at most 1."""
     return np.clip(evidence.information, np.finfo(float).tiny, 1.0)

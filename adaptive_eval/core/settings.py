@@ -1,4 +1,4 @@
-"""What a controller is told once: sizes, pace and caps. Everything else is a plug-in."""
+"""Settings that a controller is given once: sizes, pace and caps. Everything else is a plug-in."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,16 +17,16 @@ def require(holds: bool, rule: str, got: object) -> None:
 
 
 MOST_CATEGORIES = 254
-"""An outcome in flight is held in one byte, two values of which are no category."""
+"""Outcomes in flight are stored in one byte, with two values reserved."""
 
 CELLS_AT_ONCE = 1 << 18
-"""Counts that are worked on together: more would take memory, and no less time."""
+"""Counts to process at once: more would take memory without saving time."""
 
 MOST_PER_ROUND = 4.0
-"""A cheap model gets at most this many times the trials of the dearest in a round."""
+"""A cheap model gets at most this many times the trials of the most expensive one in a round."""
 
 LEAST_DRAWN = 50
-"""Questions of a block: means of fewer are not near enough to normal where few of them differ."""
+"""Least questions of a block: means of fewer are not close enough to normal if few of them differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +48,26 @@ class Trials:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How far rounds run ahead of the looks: servers kept full, for trials issued too many.
+    """How far rounds run ahead of looks, which keeps servers full at the cost of some unneeded trials.
 
     A round has one trial a question; round k + `lookahead` is composed from look k - 1.
 
-    With a `share`, rounds are as large as the need, and each model has rounds of its own: after a look, what is in
-    flight of a model is made up to that share of the trials at which one of its comparisons may be decided at the
-    soonest, at least to 1 + `lookahead` trials a question; with no lookahead, once all it was asked for has come.
+    With a `share`, rounds are as large as needed, and each model has its own: after a look, a model's trials in flight
+    are topped up to that share of those at which one of its comparisons may first be decided, and at least to 1 +
+    `lookahead` trials a question; without lookahead, only once all it was asked for has arrived.
 
-    Where servers are `held`, each model has rounds of its own, too, of one trial a question, and 1 + `lookahead` of
-    them in flight for as long as it is in an open comparison. Then they are parked: what is not sent stays unsent.
+    If servers are `held`, each model also has its own rounds, of one trial a question, with 1 + `lookahead` of them in
+    flight as long as it is in an open comparison. Then they are parked: unsent trials stay unsent.
     """
 
     lookahead: int = 0
     share: float = 0.0
     opening: int = 0
-    """Trials a question before the first look, where that is more than `Trials.min`."""
+    """Trials a question before the first look, if that is more than `Trials.min`."""
     held: bool = False
-    """Servers are paid for as long as they are held: they are kept full, and let go once their model is settled."""
+    """Servers are paid for while held: they are kept full, and released once their model is settled."""
     even: bool = False
-    """A round takes as long whatever its size, as at a batch service."""
+    """A round takes the same time whatever its size, as at a batch service."""
 
     def __post_init__(self) -> None:
         require(self.lookahead >= 0, "lookahead must not be negative", self.lookahead)
@@ -80,7 +80,7 @@ class Pace:
 
     @property
     def in_step(self) -> bool:
-        """All models go from round to round together."""
+        """Whether all models go from round to round together."""
         return self.share == 0.0 and not self.held
 
     def first_round(self, least: int, most: int) -> int:
@@ -90,7 +90,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Hard caps on a whole run; None is no cap.
+    """Hard caps on a whole run; None means no cap.
 
     Examples:
         >>> from adaptive_eval.core import Budget
@@ -104,7 +104,7 @@ class Budget:
     gpu_seconds: float | None = None
     wall_seconds: float | None = None
     held_gpu_seconds: float | None = None
-    """For which servers may be held that are paid for while they idle, too, together with the requests to others."""
+    """GPU seconds for which paid servers may be held, idle or not, including requests to other servers."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -113,12 +113,12 @@ class Budget:
 
     @property
     def bought(self) -> bool:
-        """Whether a cap is on something that a lost answer has used, too."""
+        """Whether a cap counts something that lost answers use, too."""
         return any(getattr(self, name) is not None for name in ("tokens", "usd", "gpu_seconds"))
 
     @property
     def currency(self) -> str:
-        """The unit of a trial's price when trials are allocated: the scarcest thing that is capped."""
+        """The unit of a trial's price when trials are allocated: the scarcest capped resource."""
         for name in ("usd", "gpu_seconds", "tokens"):
             if getattr(self, name) is not None:
                 return name
@@ -131,7 +131,7 @@ class Margin(NamedTuple):
     baseline: int
     delta: float
     parts: tuple[float, ...] = ()
-    """The deltas of `Bench.gates`: the same is asked of each of those benchmarks."""
+    """The deltas of `Bench.gates`, for the same question on each of those benchmarks."""
 
     def applied(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """The scores (L,) as the gate compares them."""
@@ -159,19 +159,19 @@ class Bench:
     worst_cost: tuple[Cost, ...] = ()
     """The most that one trial of each model may use: what hard caps reserve."""
     prior_counts: CountArray | None = None
-    """R0: outcomes (L, M, K) known beforehand; they need not be whole, where each counts less than a trial."""
+    """R0: outcomes (L, M, K) known beforehand; not necessarily whole numbers, if each counts less than a trial."""
     clusters: NDArray[np.int64] | None = None
-    """Cluster label 0..G-1 of each question, for the sampled-questions uncertainty."""
+    """Cluster label 0..G-1 of each question, for the uncertainty with sampled questions."""
     question_weights: FloatArray | None = None
-    """(M,): weights of the questions, positive, scaled to a mean of 1; None: alike."""
+    """(M,): positive weights of the questions, scaled to a mean of 1; None: all equal."""
     benchmark_of: NDArray[np.int64] | None = None
-    """Benchmark label 0..B-1 of each question, where a run has several: each is a sample of its own."""
+    """Benchmark label 0..B-1 of each question, if a run has several: each is a separate sample."""
     gates: tuple[tuple[int, float], ...] = ()
     """Label and delta of each benchmark that has a gate of its own."""
     recorded: frozenset[int] = frozenset()
-    """Models that are never asked: `prior_counts` has all that is known of them, some of every question."""
+    """Models that are never asked; `prior_counts` has all their outcomes, with some for every question."""
     recorded_ungraded: NDArray[np.int64] | None = None
-    """(L, M): answers of recorded models that have no grade."""
+    """(L, M): ungraded answers of recorded models."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", np.asarray(self.weights, dtype=float))
@@ -224,16 +224,16 @@ class Bench:
 
     @property
     def categories(self) -> int:
-        """Grades an outcome may have: 0 to one less than this."""
+        """The number of grades an outcome may have."""
         return len(self.weights)
 
     def mean(self, values: FloatArray) -> FloatArray:
-        """The mean over the questions of values (..., M), by the weights of these."""
+        """The weighted mean over the questions of values (..., M)."""
         return np.asarray(weighted(values, self.question_weights).mean(axis=-1))
 
     @property
     def asked(self) -> NDArray[np.bool_]:
-        """(L,): models that trials are asked of."""
+        """(L,): models that are asked for trials."""
         asked = np.ones(self.models, dtype=bool)
         asked[list(self.recorded)] = False
         return asked

@@ -1,9 +1,9 @@
-"""Many simulated runs of one plan at once, with whole arrays in the place of as many controllers.
+"""Many simulated runs of one plan at once, as whole arrays instead of one controller each.
 
-Every step takes the next round of every run, looks at all of them (`core.side_by_side`), and composes what comes next:
-each run is as the controller would have it on the same outcomes, look for look and trial for trial, which the tests
-hold against it. What is decided has its home in `core`; here is what a controller does between looks, where models go
-in step, nothing was there before, and nothing but trials is capped. Other runs have a controller each.
+Every step commits the next round of every run, looks at all of them (`core.side_by_side`), and composes their next
+rounds. Each run has the same looks and trials as a controller would on the same outcomes, which tests check. Decisions
+are made elsewhere in `core`; this module does what a controller does between looks, if models go in step, start from
+nothing, and only trials are capped. Other runs need a controller each.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.compose import allocated, most_that_fit
+from adaptive_eval.core.compose import checked_allocation, most_that_fit
 from adaptive_eval.core.evidence import Estimates, IndexArray, judged_pairs, update
 from adaptive_eval.core.in_flight import TrialArray
 from adaptive_eval.core.judge import BoolArray, LatchedVerdicts
@@ -32,17 +32,17 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import UnresolvedPairs, View, spread_over_open
 from adaptive_eval.core.reasons import why_no_further
 from adaptive_eval.core.settings import Bench, Budget
-from adaptive_eval.core.side_by_side import chosen, some_of, undecided, with_chosen
+from adaptive_eval.core.side_by_side import replace_pairs, select_benches, select_pairs, undecided
 from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import PairVerdict, Reason
 from scorio.moments import FloatArray, IntArray
 
 MOST_CELLS = 1 << 16
-"""Questions of all models of all runs that stand side by side: more would take memory, and no less time."""
+"""The most questions, over all models and runs, that stand side by side: more would take memory without saving time."""
 
 
 class StackMember(NamedTuple):
-    """A run: on which of the tapes, and its cap on trials, if there is one."""
+    """A run: the index of its tape, and its cap on trials, if any."""
 
     tape: int
     cap: int | None
@@ -56,19 +56,18 @@ class StackedEnd(NamedTuple):
     """(L, M, K)."""
     comparisons: tuple[PairVerdict, ...]
     unhindered: float
-    """As `Controller.unhindered`."""
+    """`Controller.unhindered`."""
 
 
 class SummedTapes:
-    """How many of the first trials of each cell fall into each category, on several tapes of one shape."""
+    """Counts by category of the first trials of each cell, on several tapes of one shape."""
 
     def __init__(self, tapes: Sequence[Tape], categories: int, most: int = 8) -> None:
-        """`most` is how many trials of a question may be asked for, as far as that is known."""
+        """`most` is how many trials of a question may be asked for, if known."""
         self._layers = Layers[int](_summed(tapes, categories), most)
 
     def counts(self, rows: IndexArray, trials: IntArray) -> IntArray:
-        """Counts (n, M, K) of so many trials (n, M), at least one each, of models that are numbered on from tape to
-        tape."""
+        """Counts (n, M, K) of the first `trials` (n, M), at least one each, of models numbered on from tape to tape."""
         model, question = np.broadcast_arrays(rows[:, None], np.arange(trials.shape[1]))
         but_last = self._layers.values_of(TrialArrays(model, question, trials - 1))
         return np.concatenate([but_last, (trials - but_last.sum(axis=-1))[..., None]], axis=-1, dtype=np.int32)
@@ -91,12 +90,12 @@ class RunStack:
         self._plan, self._tapes = plan, tapes
         self._shape = (bench.models, bench.questions)
         self._runs = np.arange(runs)
-        """Which of the members are still going."""
+        """Numbers of the members that are still going."""
         self._tape = np.array([member.tape for member in members])
         self._cap = np.array([inf if member.cap is None else member.cap for member in members])
         self._issued = np.zeros((runs, *self._shape), dtype=np.int32)
         self._there = np.zeros_like(self._issued)
-        """Trials of committed rounds."""
+        """Trials in committed rounds."""
         self._counts = np.zeros((runs * bench.models, bench.questions, bench.categories), dtype=np.int32)
         self._estimates = Estimates.nothing(Bench(runs * bench.models, bench.questions, bench.weights))
         first, _ = judged_pairs(bench.models, plan.objective.reference is not None, None, runs)
@@ -106,7 +105,7 @@ class RunStack:
         self._ends: dict[int, StackedEnd] = {}
 
     def ends(self) -> list[StackedEnd]:
-        """Run all of them to their ends, in the order of the members."""
+        """Run all members to their ends, and return these in the order of the members."""
         self._compose_first()
         while len(self._runs):
             self._commit()
@@ -119,7 +118,7 @@ class RunStack:
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def _commit(self) -> None:
-        """The next round of every run has come."""
+        """Commit the next round of every run."""
         landed = np.stack([flying.popleft() for flying in self._flying])
         self._there += landed
         models, questions = self._shape
@@ -139,7 +138,7 @@ class RunStack:
         )
 
     def _available(self) -> AvailableTrials:
-        """Supply left for every run, and for each of its pairs."""
+        """Trials left for every run and each of its pairs."""
         models, questions = self._shape
         trials = self._there.sum(axis=2, dtype=np.int64).ravel()
         nobody, nothing = np.zeros(len(trials), dtype=bool), np.zeros(len(trials), dtype=np.int64)
@@ -148,20 +147,20 @@ class RunStack:
         return AvailableTrials(trials, self._plan.trials.max * questions - trials, of_pairs, nobody, nothing, nobody)
 
     def _look(self, available: AvailableTrials) -> JudgedLook:
-        """A look at every pair that it may change."""
+        """A look at every pair whose verdict may change."""
         if self._plan.judging.latch:
             among = undecided(self._memory)
             left = replace(available, affordable=np.asarray(available.affordable)[among])
-            look = self._judged(self._estimates, chosen(self._memory, among), left, len(self._runs), among)
-            self._memory = with_chosen(self._memory, among, look.memory)
+            look = self._judge(self._estimates, select_pairs(self._memory, among), left, len(self._runs), among)
+            self._memory = replace_pairs(self._memory, among, look.memory)
         else:
-            look = self._judged(self._estimates, self._memory, available, len(self._runs))
+            look = self._judge(self._estimates, self._memory, available, len(self._runs))
             self._memory = look.memory
         needed = self._issued.sum(axis=(1, 2)) + trials_to_horizons(look, available) + 1.0
         self._unhindered = np.maximum(self._unhindered, needed)
         return look
 
-    def _judged(
+    def _judge(
         self,
         estimates: Estimates,
         memory: LatchedVerdicts,
@@ -184,7 +183,7 @@ class RunStack:
         )
 
     def _compose_first(self) -> None:
-        """The first round of every run, and those that run ahead of the first look."""
+        """Issue the first round of every run, and the rounds that run ahead of the first look."""
         plan, refused = self._plan, []
         one_each = np.ones(self._shape, dtype=np.int32)
         for number, cap in enumerate(self._cap.tolist()):
@@ -204,7 +203,7 @@ class RunStack:
         self._drop(refused)
 
     def _compose(self, look: JudgedLook) -> BoolArray:
-        """Have in flight what the look asks for; whether the caps of each run allow all of it."""
+        """Issue what the look asks for; returns whether each run's cap allows all of it."""
         fits = np.ones(len(self._runs), dtype=bool)
         rounds = np.array([1 + self._plan.pace.lookahead - len(flying) for flying in self._flying])
         going = rounds > 0
@@ -220,7 +219,7 @@ class RunStack:
         return fits
 
     def _next_rounds(self, look: JudgedLook, going: BoolArray) -> tuple[TrialArray, BoolArray]:
-        """One more round (R, L, M) of those that are going, and whether the caps allow all of it."""
+        """One more round (R, L, M) of the runs that are going, and whether the caps allow all of it."""
         pairs, power = look.open_pairs(), look.open_power()
         of = pairs[:, 0] // self._shape[0]
         trials = self._issued.sum(axis=2, dtype=np.int64)
@@ -232,7 +231,7 @@ class RunStack:
         pairs, power, of = pairs[chosen], power[chosen], of[chosen]
         view = self._view(look, pairs, power, trials)
         policy = self._plan.policy
-        # one that serves the models of open pairs alone, each by weights: runs side by side can be served at once
+        # this policy gives each model of an open pair trials by weights, so that all runs can be served at once
         if not isinstance(policy, UnresolvedPairs):
             return self._compose_singly(view, of, going, np.zeros_like(self._issued), np.ones(len(going), dtype=bool))
         of_runs = view.trial_var.reshape(self._issued.shape)
@@ -259,24 +258,24 @@ class RunStack:
     def _compose_singly(
         self, view: View, of: IndexArray, which: BoolArray, extra: TrialArray, fits: BoolArray
     ) -> tuple[TrialArray, BoolArray]:
-        """The rounds of some runs anew, each by itself and as far as its cap allows."""
+        """Compose some runs' rounds again, each by itself and as far as its cap allows."""
         models = self._shape[0]
         reference = len(view.in_play)
         for number in np.flatnonzero(which).tolist():
             begins, mine = number * models, of == number
             pairs = view.open_pairs[mine]
             pairs = np.where(pairs == reference, models, pairs - begins)
-            found, fits[number] = self._fitting(number, _of_run(view, slice(begins, begins + models), pairs, mine))
+            found, fits[number] = self._fitting(number, _single_view(view, slice(begins, begins + models), pairs, mine))
             extra[number] = 0 if found is None else found
         return extra, fits
 
     def _fitting(self, number: int, view: View) -> tuple[TrialArray | None, bool]:
-        """A run's round for as many of its comparisons as fit its cap."""
+        """A run's round for as many of its comparisons as fit within its cap."""
         left = self._cap[number] - self._issued[number].sum()
 
         def allocate(chosen: IndexArray) -> TrialArray:
             some = replace(view, open_pairs=view.open_pairs[chosen], power=view.power[chosen])
-            return allocated(self._plan.policy, some)
+            return checked_allocation(self._plan.policy, some)
 
         worth = np.argsort(-view.power, kind="stable")
         return most_that_fit(worth, allocate, lambda extra: bool(extra.sum() <= left))
@@ -301,13 +300,13 @@ class RunStack:
         self._drop(done)
 
     def _look_alone(self, number: int, available: AvailableTrials) -> JudgedLook:
-        """One run's look at all of its pairs, which finds no more of them to call or to tie."""
+        """A run's look at all of its pairs; it finds nothing more to call or to tie."""
         alone = np.arange(len(self._runs)) == number
-        estimates, memory = (some_of(of, alone, len(self._runs)) for of in (self._estimates, self._memory))
-        return self._judged(estimates, memory, available, 1)
+        estimates, memory = (select_benches(of, alone, len(self._runs)) for of in (self._estimates, self._memory))
+        return self._judge(estimates, memory, available, 1)
 
     def _drop(self, done: Sequence[int]) -> None:
-        """Go on without those."""
+        """Remove finished runs."""
         if not done:
             return
         runs = len(self._runs)
@@ -315,15 +314,15 @@ class RunStack:
         keep[list(done)] = False
         stay = np.flatnonzero(keep).tolist()
         self._counts = self._counts[np.repeat(keep, self._shape[0])]
-        self._estimates = some_of(self._estimates, keep, runs)
-        self._memory = some_of(self._memory, keep, runs)
+        self._estimates = select_benches(self._estimates, keep, runs)
+        self._memory = select_benches(self._memory, keep, runs)
         for name in ("_runs", "_tape", "_cap", "_issued", "_there", "_unhindered"):
             setattr(self, name, getattr(self, name)[keep])
         self._flying = [self._flying[number] for number in stay]
 
 
 def available_to(available: AvailableTrials, number: int, benches: int) -> AvailableTrials:
-    """Supply left for one of several runs."""
+    """Trials left for one of several runs."""
     models, affordable = len(available.trials) // benches, np.asarray(available.affordable)
     own = slice(number * models, (number + 1) * models)
     left = float(affordable[number * (len(affordable) // benches)])
@@ -331,8 +330,8 @@ def available_to(available: AvailableTrials, number: int, benches: int) -> Avail
     return AvailableTrials(available.trials[own], available.left[own], left, *arrays)
 
 
-def _of_run(view: View, own: slice, pairs: IndexArray, mine: BoolArray) -> View:
-    """The policy's view of one run, by its own numbers of models."""
+def _single_view(view: View, own: slice, pairs: IndexArray, mine: BoolArray) -> View:
+    """The policy's view of a single run, with its own model numbers."""
     return View(
         open_pairs=pairs,
         power=view.power[mine],

@@ -1,10 +1,10 @@
-"""Models that no comparison can want again, whatever comes of the others: what serves them may go.
+"""Models that no comparison can want again, whatever the other trials show: their servers can be released.
 
-A comparison is decided for good once its verdict has latched, or once a rule that gives up itself has given it up. Any
-other that is out of reach may be reopened by new trials of either model, and one that is not asked for today by a
-change of the order. So everybody is still wanted who is in an open comparison or in flight, and everybody whom an
-undecided comparison joins to one of these; and while there is anybody, so are the members of a comparison that would be
-open if the order brought it up.
+A comparison is decided for good once its verdict has latched, or a rule has given it up. Any other that is out of reach
+may be reopened by new trials of either model, and a comparison outside the objective's current ones by a change of the
+order. So a model is still wanted if it is in an open comparison or in flight, or linked to such a model by a chain of
+undecided comparisons. As long as there are such models, the members of any comparison that would be open if the order
+brought it up are wanted as well.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ _OPEN, _LATCHED = VERDICTS.index(Verdict.OPEN), VERDICTS.index(Verdict.TIED)
 def still_wanted(
     standing: JudgedLook, available: AvailableTrials, objective: Objective, in_flight: BoolArray, *, latch: bool
 ) -> BoolArray:
-    """(L,): models of which trials may still be asked, by the latest look; without `latch` no verdict is for good."""
+    """(L,): models that may still be asked for trials, by the latest look; without `latch` no verdict is final."""
     models = len(in_flight)
     family = objective.family(models)
     everybody = np.stack([standing.evidence.first, standing.evidence.second], axis=1)
@@ -37,11 +37,11 @@ def still_wanted(
     if not wanted[:models].any():
         return wanted[:models]
     wanted[pairs[could_open].ravel()] = True
-    return np.asarray(_joined(wanted, pairs[undecided])[:models] & there[:models])
+    return np.asarray(_linked_models(wanted, pairs[undecided])[:models] & there[:models])
 
 
-def _joined(wanted: BoolArray, pairs: NDArray[np.intp]) -> BoolArray:
-    """Everybody whom a chain of these pairs joins to one that is wanted; a reference, the last, joins nobody."""
+def _linked_models(wanted: BoolArray, pairs: NDArray[np.intp]) -> BoolArray:
+    """Models linked to a wanted one by a chain of these pairs; a reference, the last, links nothing."""
     models = pairs[(pairs < len(wanted) - 1).all(axis=1)]
     while True:
         reached = models[wanted[models].any(axis=1)].ravel()

@@ -1,10 +1,9 @@
 """A tape: the outcome of every trial that a replay may ask for, fixed before the replay starts.
 
-The same tape gives the same outcomes whatever is asked in which order, as servers with fixed seeds do.
+The same tape gives the same outcomes in whatever order they are asked, as servers with fixed seeds do.
 
 Values are drawn layer by layer: layer t holds trial t of every model and question. A layer is drawn when it is first
-needed and always after those before it, so a trial's value depends on the seed alone, not on what is asked in which
-order.
+needed, and always after those before it, so that a trial's value depends on the seed alone.
 """
 
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from scorio.moments import FloatArray, IntArray
 
 Value = TypeVar("Value", int, float)
 MOST_ROOM = 1 << 24
-"""Values for which there is room before they are drawn."""
+"""Values for which room is allocated in advance."""
 
 
 class TrialArrays(NamedTuple):
@@ -38,25 +37,25 @@ class TrialArrays(NamedTuple):
 
 
 class Layers(Generic[Value]):
-    """Looks values up in an endless iterator of arrays (L, M)."""
+    """Values looked up in an endless iterator of arrays (L, M)."""
 
     def __init__(self, layers: Iterator[NDArray[Any]], most: int = 8) -> None:
-        """`most` is how many of them may be wanted, as far as that is known."""
+        """`most` is how many layers may be wanted, if known."""
         self._layers = layers
         self._most = most
         self._drawn: NDArray[Any] | None = None
-        """(T, L, M): those that were drawn, and room for more."""
+        """(T, L, M): drawn layers, and room for more."""
         self._depth = 0
 
     def at(self, model: int, question: int, trial: int) -> Value:
         """The value of one trial."""
         if trial >= self._depth:
             self._draw(trial)
-        value: Value = self._values[trial, model, question]  # a memoryview, four times as fast as an array
+        value: Value = self._values[trial, model, question]  # a memoryview is four times as fast as an array
         return value
 
     def values_of(self, trials: TrialArrays) -> NDArray[Any]:
-        """The values of many."""
+        """The values of many trials."""
         deepest = int(trials.trial.max(initial=0))
         if deepest >= self._depth:
             self._draw(deepest)
@@ -64,7 +63,7 @@ class Layers(Generic[Value]):
         return np.asarray(self._drawn[trials.trial, trials.model, trials.question])
 
     def layer(self, trial: int) -> NDArray[Any]:
-        """The values (L, M) of one trial of everything."""
+        """The values (L, M) of one trial of every model and question."""
         if trial >= self._depth:
             self._draw(trial)
         assert self._drawn is not None
@@ -90,7 +89,7 @@ class Tape:
     """Categories by model, question and trial, and the rubric's weights."""
 
     def __init__(self, layers: Iterator[Categories], weights: FloatArray, most: int = 8) -> None:
-        """`most` is how many trials of a question may be asked for, as far as that is known."""
+        """`most` is how many trials of a question may be asked for, if known."""
         self.weights = weights
         self._categories = Layers[int](layers, most)
 
@@ -101,27 +100,27 @@ class Tape:
 
     @classmethod
     def from_counts(cls, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
-        """Recorded counts (L, M, K), drawn without replacement; beyond what a cell holds, by its shares."""
+        """Recorded counts (L, M, K) drawn without replacement; after a cell's last trial, by its shares."""
         return cls(_draw_from_urns(counts, rng), weights)
 
     @classmethod
     def from_trials(cls, trials: IntArray, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
-        """Recorded outcomes (L, M, N) in their order, -1 for no trial; beyond what a cell holds, by its counts."""
+        """Recorded outcomes (L, M, N) in their order, -1 for no trial; after a cell's last trial, by its counts."""
         return cls(_in_order(trials, counts, rng), weights)
 
     @classmethod
     def continued(
         cls, outcomes: IntArray, chances: FloatArray, weights: FloatArray, rng: np.random.Generator
     ) -> "Tape":
-        """Recorded outcomes (L, M, N) under their trials' own numbers, and draws by the chances where -1 stands."""
-        return cls(_filled_up(outcomes, chances, rng), weights)
+        """Recorded outcomes (L, M, N) under their trials' own numbers, with draws by `chances` in place of -1."""
+        return cls(_fill_gaps(outcomes, chances, rng), weights)
 
     def category(self, model: int, question: int, trial: int) -> int:
         """The outcome of one trial."""
         return self._categories.at(model, question, trial)
 
     def categories(self, trials: TrialArrays) -> Categories:
-        """The outcomes of many."""
+        """The outcomes of many trials."""
         return self._categories.values_of(trials)
 
     def layer(self, trial: int) -> Categories:
@@ -136,7 +135,7 @@ def _independent(chances: FloatArray, rng: np.random.Generator) -> Iterator[Cate
 
 
 def _draw_from_urns(counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:
-    """An urn a cell: each layer takes one trial out of it; an urn that is empty is read as its full one, forever."""
+    """One urn per cell, drawn from without replacement; an empty urn gives draws from the full one, forever."""
     left = counts.astype(np.int64)
     categories = np.arange(counts.shape[-1], dtype=np.uint8)
     while True:
@@ -147,7 +146,7 @@ def _draw_from_urns(counts: IntArray, rng: np.random.Generator) -> Iterator[Cate
 
 
 def _in_order(outcomes: IntArray, counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:
-    """Each cell's trials as they stand, without the missing ones between them."""
+    """Each cell's trials in order, skipping missing ones."""
     kept = np.take_along_axis(outcomes, np.argsort(outcomes < 0, axis=-1, kind="stable"), axis=-1).astype(np.uint8)
     held, edges = counts.sum(axis=-1), counts.cumsum(axis=-1)
     for trial in count():
@@ -155,7 +154,7 @@ def _in_order(outcomes: IntArray, counts: IntArray, rng: np.random.Generator) ->
         yield np.where(trial < held, kept[..., min(trial, kept.shape[-1] - 1)], beyond)
 
 
-def _filled_up(outcomes: IntArray, chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:
+def _fill_gaps(outcomes: IntArray, chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:
     edges = chances.cumsum(axis=-1)
     for trial in count():
         drawn = _pick(edges, rng)
@@ -164,7 +163,7 @@ def _filled_up(outcomes: IntArray, chances: FloatArray, rng: np.random.Generator
 
 
 def _pick(edges: FloatArray | IntArray, rng: np.random.Generator) -> Categories:
-    """One category for each cell: the first whose cumulative weight (L, M, K) is above a uniform part of the sum."""
+    """One category for each cell: the first whose cumulative weight (L, M, K) exceeds a uniform fraction of the sum."""
     at = rng.random(edges.shape[:-1]) * edges[..., -1]
     picked = np.zeros(at.shape, dtype=np.uint8)
     for category in range(edges.shape[-1] - 1):  # along a short last axis a sum takes five times as long

@@ -1,30 +1,30 @@
-"""How much a pair needs before it can be decided, at the soonest, and what that means for the next round of a model.
+"""How many trials a pair needs before it can be decided, and the next round of a model that follows from that.
 
-A pair is decided where |z| reaches the boundary, where it is certified as tied, or where it is given up. Today's
-difference d gives the soonest of the three: with u times the trials, z grows to z sqrt(u) if d is the true difference,
-and falls to z/sqrt(u) if there is none. Near a decision u is little above 1 and the next round small; far from one the
-round is large. A boundary that holds at any schedule of looks allows that.
+A pair is decided when |z| reaches the boundary, or it is certified as tied, or given up. Today's difference d says
+which comes first: with u times the trials, z grows to z sqrt(u) if d is the true difference, and falls to z/sqrt(u) if
+there is none. Near a decision u is little above 1 and the next round small; far from one the round is large. A boundary
+that holds at any schedule of looks allows that.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.judge import BoolArray, Judging, after, power_by
+from adaptive_eval.core.judge import BoolArray, Judging, after, forecast_power
 from adaptive_eval.core.rules import Rule, is_giving_up, judges_by_pair, tie_boundary
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
 
 STEPS = 12
-"""Multiples of today's trials that are tried, in equal ratios up to the horizon."""
+"""Multiples of today's trials to try, in equal ratios up to the horizon."""
 
 
 def times_to_decision(
     evidence: Evidence, rule: Rule, judging: Judging, at: NDArray[np.intp] | None = None
 ) -> FloatArray:
-    """The multiple u >= 1 of today's trials at which each pair may be decided at the soonest; at most the horizon's.
+    """The smallest multiple u >= 1 of today's trials at which each pair may be decided; at most the horizon's.
 
-    Of all pairs, or of those at these positions.
+    For all pairs, or for those at these positions.
     """
     if at is not None:
         if not judges_by_pair(rule):
@@ -51,4 +51,4 @@ def times_to_decision(
 
 def _given_up(evidence: Evidence, rule: Rule, delta: float, futility: float) -> BoolArray:
     left = np.maximum(1.0 - evidence.information, 0.0)
-    return np.asarray(power_by(evidence, rule, delta, np.ones_like(left)) < futility * left)
+    return np.asarray(forecast_power(evidence, rule, delta, np.ones_like(left)) < futility * left)

@@ -1,6 +1,6 @@
-"""The values that cross the border of the core: indices and numbers, nothing that could do I/O.
+"""The values that enter and leave the core: indices and numbers, nothing that could do I/O.
 
-Models and questions are integers here, positions in the run's lists; the shell keeps the names.
+Models and questions are integers here, positions in the run's lists; the shell knows their names.
 """
 
 import math
@@ -21,7 +21,7 @@ class Ask(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The cost of one trial, or the most that it may be: infinite USD where nothing bounds its tokens."""
+    """The cost of one trial, or its upper bound: USD is infinite if nothing bounds its tokens."""
 
     tokens: int = 0
     usd: float = 0.0
@@ -29,7 +29,7 @@ class Cost(NamedTuple):
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether nothing bounds its tokens, nor the USD for them."""
+        """Whether nothing bounds its tokens, or the USD for them."""
         return self.usd == math.inf
 
     def plus(self, more: "Cost") -> "Cost":
@@ -37,7 +37,7 @@ class Cost(NamedTuple):
         return Cost(self.tokens + more.tokens, self.usd + more.usd, self.gpu_seconds + more.gpu_seconds)
 
     def times(self, number: int) -> "Cost":
-        """The cost so many times; -1 takes it back."""
+        """`number` times the cost; -1 negates it."""
         return Cost(number * self.tokens, number * self.usd, number * self.gpu_seconds)
 
 
@@ -45,7 +45,7 @@ NO_COST = Cost()
 
 
 class Outcome(NamedTuple):
-    """One trial that has come.
+    """A trial that has arrived.
 
     Examples:
         >>> from adaptive_eval.core import Ask, Cost, Outcome
@@ -61,13 +61,13 @@ class Outcome(NamedTuple):
     """None: the grader could not grade the answer."""
     cost: Cost = NO_COST
     timed_out: bool = False
-    """Nothing came within the time limit, at every attempt: an answer only beside as many real ones."""
+    """No answer within the time limit at any attempt; counts as an answer only beside as many real ones."""
     seconds: float = 0.0
-    """How long the answer took; 0 where nobody knows."""
+    """Seconds that the answer took; 0 if unknown."""
 
 
 class Cause(StrEnum):
-    """The cause for which a model was set aside: its server, its grades, or the budget."""
+    """Why a model was set aside: its server, its grades, or the budget."""
 
     SERVER = "server"
     GRADER = "grader"
@@ -87,7 +87,7 @@ class Lost(NamedTuple):
 
 
 class SetAside(NamedTuple):
-    """A model whose trials cannot be had: its pairs are blocked, and the run goes on without it."""
+    """A model without obtainable trials: its pairs are blocked, and the run continues without it."""
 
     model: int
     reason: str
@@ -98,15 +98,15 @@ class Verdict(StrEnum):
     """The state of one comparison."""
 
     RESOLVED = "resolved"
-    """Who is better is decided; latched."""
+    """It is decided which model is better; latched."""
     TIED = "tied"
     """The difference lies within delta; latched."""
     OPEN = "open"
     """More trials may decide it."""
     OUT_OF_REACH = "out_of_reach"
-    """The trials that are left would hardly decide it; a change of order or a larger budget can reopen it."""
+    """The remaining trials would hardly decide it; a change of order or a larger budget can reopen it."""
     BLOCKED = "blocked"
-    """One of the two models was set aside, or answers that have no grade could decide it."""
+    """One of the two models was set aside, or ungraded answers could decide it."""
 
 
 class Reason(StrEnum):
@@ -115,25 +115,25 @@ class Reason(StrEnum):
     SETTLED = "settled"
     """Every comparison of the objective is resolved or tied."""
     OUT_OF_REACH = "out_of_reach"
-    """The trials that are left would probably not decide the comparisons that are still open."""
+    """The remaining trials would probably not decide the comparisons that are still open."""
     BLOCKED = "blocked"
-    """The comparisons that are still open need a model that was set aside, or grades that are missing."""
+    """The open comparisons need a model that was set aside, or missing grades."""
     BUDGET = "budget"
     """The next round no longer fits a cap on trials, tokens, USD or GPU time."""
     WALL_TIME = "wall_time"
     """The cap on wall time was reached."""
     GPU_TIME = "gpu_time"
-    """Servers were held for all the GPU time that the budget allows."""
+    """Servers were held for all the GPU time in the budget."""
 
     def ends(self, trials: int) -> bool:
-        """Whether a run with so many trials is finished: one to which nobody has answered was only stopped."""
+        """Whether a run with this many trials is finished; a blocked run without any trial was only stopped."""
         return self is not Reason.BLOCKED or trials > 0
 
 
 class PairVerdict(NamedTuple):
     """One comparison at one look; positive z favours `better`, the model placed higher at that look.
 
-    `worse` is None where a model stands alone or is compared with a fixed value. z, rho and boundary are nan where the
+    `worse` is None if a model stands alone or is compared with a fixed value. z, rho and boundary are nan if the
     objective does not compare.
     """
 

@@ -1,14 +1,14 @@
-"""What comes back: answers out of a response of the chat or text completion API.
+"""Reading answers out of a response of the chat or text completion API.
 
 Servers differ. The text may be a string, null or a list of parts; reasoning is `reasoning_content` or `reasoning`;
-`usage` covers every choice (OpenAI, vLLM) or one of them (llama-server, known by its `timings`; in a stream it says
-each, see `wire`); an echoed prompt stands in front of the text and of its log-probabilities. Nothing of a response is
-trusted: whatever is not an answer is a `Failure`.
+`usage` covers every choice (OpenAI, vLLM) or one of them (llama-server, recognised by its `timings`; its stream has the
+usage of each, see `wire`); an echoed prompt precedes the text and its log-probabilities. Nothing in a response is
+trusted: anything that is not an answer is a `Failure`.
 
-Nor are counts. Where `usage` is missing, tokens are estimated, one for every `BYTES_A_TOKEN` bytes; where it says less
-than one for every `MOST_BYTES_A_TOKEN`, it is not believed either; and where it says more than `ABSURD` times what was
-allowed, as many as were allowed. What is beyond the limit but possible is believed, and a text that is longer than so
-many tokens can be is estimated, whatever was allowed: that was generated. Each is noticed.
+Token counts are not trusted either. If `usage` is missing, tokens are estimated, one for every `BYTES_A_TOKEN` bytes;
+likewise if it claims less than one for every `MOST_BYTES_A_TOKEN`. If it claims more than `ABSURD` times the limit, the
+limit is counted. A smaller excess is believed, and a text too long for the limit is estimated, since it was generated.
+Each case is noticed.
 """
 
 import math
@@ -41,11 +41,11 @@ from adaptive_eval.endpoints.types import (
 )
 
 _MOST = 2**31
-"""No count and no log-probability is larger; infinities and NaN are not smaller."""
+"""Upper bound for counts and log-probabilities; it also excludes infinities and NaN."""
 _LONGEST_REASON = 60
 _MOST_AT_A_SLOT = 128
-"""Tokens of one place that are looked at."""
-_ESTIMATED_WORDS = "its server does not say how many tokens answers use: they are estimated from the texts"
+"""Most alternative tokens read at one position."""
+NO_USAGE = Notice("no_usage", "its server does not say how many tokens answers use: they are estimated from the texts")
 _LOW_WORDS = "its server reports fewer tokens than such texts must have: they are estimated from the texts"
 _ABSURD_SAID = "its server reports {} tokens for an answer, far more than max_tokens allows"
 _ABSURD_PROMPT = "its server reports {} tokens for a prompt, far more than its text can have"
@@ -55,14 +55,14 @@ _REASONING_ONLY: frozenset[Signal] = frozenset({"empty", "reasoning_only"})
 
 
 class ResponseOrigin(NamedTuple):
-    """How a response came: from which replica, after how many seconds, at which attempt."""
+    """Where a response came from: its replica, after how many seconds, at which attempt."""
 
     replica: str
     latency: float
     ttft: float | None
     attempts: int
     abreast: int | None = None
-    """Answers that the replica may be at at the same time."""
+    """Answers that the replica may work on at the same time."""
 
 
 def _bad(what: str) -> Failure:
@@ -82,7 +82,7 @@ def _text(value: object) -> str:
 
 
 BYTES_A_TOKEN = 3
-"""Of English prose a token has four or five, of formulas and code three, of Chinese three to five."""
+"""English prose has four or five bytes a token, formulas and code three, Chinese three to five."""
 ABSURD = 16
 
 
@@ -90,7 +90,8 @@ def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
-def _estimated(length: int) -> int:
+def estimated_tokens(length: int) -> int:
+    """Tokens of a text of so many bytes."""
     return -(-length // BYTES_A_TOKEN)
 
 
@@ -99,17 +100,17 @@ def _count(value: object) -> int:
 
 
 def mean_bits(logprobs: Sequence[object]) -> float | None:
-    """Bits per token over the tokens whose log-probability is known, None where none is."""
-    from scorio.categorical import bits_per_token  # few servers are asked for them
+    """Mean bits per token if all log-probabilities are known; else None."""
+    from scorio.categorical import bits_per_token  # few servers are asked for log-probabilities
 
     known = [value for value in logprobs if type(value) is float]
-    if not 0 < len(known) == len(logprobs) or not math.hypot(*known) < _MOST:  # some are none, too large, or no number
+    if not 0 < len(known) == len(logprobs) or not math.hypot(*known) < _MOST:  # some are None, too large or not numbers
         known = [float(value) for value in logprobs if isinstance(value, (int, float)) and abs(value) < _MOST]
     return float(bits_per_token(sum(known), len(known))) if known else None
 
 
 def _completion_logprobs(choice: dict[str, Any]) -> list[object]:
-    """Log-probabilities token by token: chat's `content`, or text completions' `token_logprobs`."""
+    """Log-probabilities by token: chat's `content`, or text completions' `token_logprobs`."""
     logprobs = choice.get("logprobs")
     if not isinstance(logprobs, dict):
         return []
@@ -120,7 +121,7 @@ def _completion_logprobs(choice: dict[str, Any]) -> list[object]:
 
 
 def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
-    """The first token of a chat's reply and those that were likeliest beside it, with their log-probabilities."""
+    """The first token of a chat's reply and its likeliest alternatives, with their log-probabilities."""
     logprobs = choice.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     first = content[0] if isinstance(content, list) and content else None
@@ -128,13 +129,13 @@ def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
         return ()
     tops = first.get("top_logprobs")
     told = [first, *(tops[:_MOST_AT_A_SLOT] if isinstance(tops, list) and tops else ())]
-    if len(told) == 1:  # nothing was asked for beside it
+    if len(told) == 1:  # no alternatives were asked for
         return ()
     return tuple((one["token"], float(one["logprob"])) for one in told if _is_token(one))
 
 
 def _named_logprobs(choice: dict[str, Any], before: int) -> AnswerLogprobs | None:
-    """The tokens of a choice, without so many of an echoed prompt; None where there are none."""
+    """The tokens of a choice after `before` tokens of an echoed prompt; None if there are none."""
     told = choice.get("logprobs")
     if not isinstance(told, dict):
         return None
@@ -151,7 +152,7 @@ def _named_logprobs(choice: dict[str, Any], before: int) -> AnswerLogprobs | Non
 
 
 def _as_logprob(value: object) -> float | None:
-    """A value as a log-probability; None if it is none."""
+    """A value as a log-probability; None if it is not one."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _MOST:
         return None
     return float(value)
@@ -162,7 +163,7 @@ def _is_token(one: object) -> bool:
 
 
 def _vllm_prompt_logprobs(payload: dict[str, Any], choice: dict[str, Any]) -> list[object]:
-    """vLLM's list of {token id: {"logprob": ...}}: the prompt's own token is the first entry of each."""
+    """vLLM's list of {token id: {"logprob": ...}}, of which the first entry is the prompt's own token."""
     entries = payload.get("prompt_logprobs") or choice.get("prompt_logprobs")
     if not isinstance(entries, list):
         return []
@@ -171,7 +172,7 @@ def _vllm_prompt_logprobs(payload: dict[str, Any], choice: dict[str, Any]) -> li
 
 
 def _shares(total: int, weights: Sequence[int]) -> list[int]:
-    """An integer split in proportion to the weights whose parts sum to the total."""
+    """An integer split in proportion to the weights, in parts that sum to the total."""
     if len(weights) == 1:
         return [total]
     weight = sum(weights)
@@ -185,7 +186,7 @@ def _shares(total: int, weights: Sequence[int]) -> list[int]:
 
 
 class _Draft(NamedTuple):
-    """One choice, before the tokens are shared out."""
+    """One choice, before its share of tokens is known."""
 
     text: str
     reasoning: str | None
@@ -194,13 +195,13 @@ class _Draft(NamedTuple):
     logprobs: list[object]
     prompt_logprobs: list[object]
     tokens: int
-    """By a usage of its own; 0 where there is none."""
+    """From the choice's own usage; 0 without one."""
     slot: tuple[tuple[str, float], ...] = ()
     named: AnswerLogprobs | None = None
     is_blank: bool = False
-    """It ended by itself, and has neither a text, nor reasoning, nor a call of a tool."""
+    """It ended by itself, without a text, reasoning or a tool call."""
     is_null: bool = False
-    """Its server gives null for its text."""
+    """The server gave null as its text."""
 
     @property
     def size(self) -> int:
@@ -224,8 +225,8 @@ class AnswerReader:
         *,
         keeps_tokens: bool = False,
     ) -> None:
-        """`secrets` are shown in no message; `longest` are the tokens that an answer may have; `note` hears of counts
-        that cannot be believed."""
+        """No message shows `secrets`; `longest` is the most tokens an answer may have; `note` receives notices of
+        implausible counts."""
         self._keeps_tokens = keeps_tokens
         self._longest = longest
         self._note = note
@@ -233,14 +234,14 @@ class AnswerReader:
         self._chat = config.api == "chat"
         self._prompt_logprobs = config.prompt_logprobs
         self._counts_nothing = False
-        """The server has said that an answer with a text has no tokens."""
+        """The server has reported no tokens for an answer with a text."""
         self._finished = FINISHED | {finish_word(reason) for reason in config.finish_reasons}
 
     def answers(self, payload: object, prompt: Prompt, seeds: range, arrival: ResponseOrigin) -> list[Answer]:
-        """The answers for the first seeds, one for each choice that came; fewer than asked is for the caller to see.
+        """The answers for the first seeds, one for each choice; the caller checks whether there are enough.
 
-        Raises `Failure` for a response that holds no answer, or one that is not finished, and `UnknownFinish` for one
-        of which that cannot be told.
+        Raises `Failure` if the response holds no finished answer, and `UnknownFinish` if it is unclear whether it is
+        finished.
         """
         if not isinstance(payload, dict):
             raise _bad(f"it is of type {type(payload).__name__}")
@@ -267,7 +268,7 @@ class AnswerReader:
         ]
 
     def _believable(self, said: list[int], drafts: list[_Draft]) -> list[int]:
-        """The tokens of each choice, as far as what the server says can be believed."""
+        """The tokens of each choice, with implausible counts replaced."""
         counted = []
         for tokens, draft in zip(said, drafts, strict=True):
             longest, length = self._longest, draft.length
@@ -276,7 +277,7 @@ class AnswerReader:
                 self._note(Notice("absurd_usage", f"{_ABSURD_SAID.format(tokens)}: {counted_instead} are counted"))
                 tokens = counted_instead
             if not tokens and length:
-                self._note(Notice("no_usage", _ESTIMATED_WORDS))
+                self._note(NO_USAGE)
                 tokens = self._unsaid(draft)
             if tokens * MOST_BYTES_A_TOKEN < length:
                 self._note(Notice("low_usage", _LOW_WORDS))
@@ -285,12 +286,12 @@ class AnswerReader:
         return counted
 
     def _beyond(self, draft: _Draft) -> bool:
-        """Whether the text alone shows that an answer has more tokens than it may have."""
+        """Whether the text alone is too long for the tokens that an answer may have."""
         return self._longest is not None and draft.length > MOST_BYTES_A_TOKEN * self._longest
 
     def _unsaid(self, draft: _Draft) -> int:
-        """An estimate of the tokens of an answer that ended by itself; one that was cut off has all that it may."""
-        tokens = _estimated(draft.length)
+        """Estimated tokens of an answer; one that was cut off used all that it may have."""
+        tokens = estimated_tokens(draft.length)
         if self._longest is None or self._beyond(draft):
             return tokens
         return self._longest if signals_of_finish(draft.finish_reason) & {"truncated"} else min(tokens, self._longest)
@@ -305,8 +306,8 @@ class AnswerReader:
             self._note(Notice("absurd_usage", f"{_ABSURD_PROMPT.format(said)}: {length + TEMPLATE_TOKENS} are counted"))
             return length + TEMPLATE_TOKENS
         if not said and length:
-            self._note(Notice("no_usage", _ESTIMATED_WORDS))
-            return _estimated(length)
+            self._note(NO_USAGE)
+            return estimated_tokens(length)
         return said
 
     def _draft(self, payload: dict[str, Any], choice: dict[str, Any], prompt: Prompt, prompt_tokens: int) -> _Draft:
@@ -345,7 +346,7 @@ class AnswerReader:
         )
 
     def _finish(self, choice: dict[str, Any]) -> str:
-        """Why a choice is finished; raises where it is not, or does not say so."""
+        """Why a choice finished; raises if it did not, or does not say."""
         reason = choice.get("finish_reason", "")
         if not isinstance(reason, str | None):
             raise _bad(f"finish_reason is of type {type(reason).__name__}")
@@ -368,7 +369,7 @@ class AnswerReader:
 
 
 def _completion_tokens(drafts: list[_Draft], used: int, counts_one: bool) -> list[int]:
-    """Each choice's tokens: by its own usage or its log-probabilities, else its share of the usage by length."""
+    """Each choice's tokens: from its own usage or log-probabilities, else its share of the usage by length."""
     if used and len(drafts) == 1 and (counts_one or not drafts[0].logprobs):
         return [used]
     if counts_one and all(draft.tokens for draft in drafts):
@@ -382,7 +383,7 @@ def _completion_tokens(drafts: list[_Draft], used: int, counts_one: bool) -> lis
 
 
 def text_signals(text: str, finish_reason: str, reasoning: str | None = None) -> frozenset[Signal]:
-    """The signals that an answer's text and its end show by themselves."""
+    """The signals that follow from an answer's text and finish reason alone."""
     ended = signals_of_finish(finish_reason)
     if text.strip():
         return ended
@@ -414,7 +415,7 @@ def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: 
 def answers_without_text(
     signal: Signal, seeds: range, arrival: ResponseOrigin, reason: str | None = None
 ) -> list[Answer]:
-    """The answers that an error stands for: nothing but the signal, and as the finish reason that or another."""
+    """Answers that stand for an error: only the signal, which is also the finish reason unless `reason` is given."""
     return [
         Answer(
             text="",

@@ -1,4 +1,4 @@
-"""Whether a server answers, found out with requests that cost next to nothing."""
+"""Finding out whether a server answers, with requests that cost next to nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,15 +13,15 @@ from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, Repli
 from adaptive_eval.errors import EndpointError, Rejected
 
 NOT_SENT = frozenset({FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES})
-"""Failures of which a server knows nothing."""
+"""Failures before anything reached the server."""
 CHECK_SECONDS = 60.0
-"""A server that has not said a word in this time is not fit for a run."""
+"""A server that has not sent a byte in this time is unfit for a run."""
 _TINY_CHAT = Prompt(messages=(Message("user", "Say OK."),))
 _TINY_TEXT = Prompt(text="Say OK.")
 
 
 def tiny_prompt(config: EndpointConfig) -> Prompt:
-    """A prompt for a tiny answer."""
+    """A prompt that needs only a tiny answer."""
     return _TINY_CHAT if config.api == "chat" else _TINY_TEXT
 
 
@@ -37,7 +37,7 @@ class ServerCheck:
         body: Mapping[str, object],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        """`prompt` and `body` are those of a tiny request."""
+        """`prompt` and `body` belong to a tiny request."""
         self._caller = caller
         self._servers = servers
         self._replies = replies
@@ -47,9 +47,9 @@ class ServerCheck:
         self._asks = False
 
     async def health(self, url: str) -> ReplicaHealth:
-        """Ask a server once, or twice if it refuses or fails: one such answer alone says little.
+        """Ask a server once, or twice if it refuses or fails, since one such reply says little.
 
-        A server that cannot be reached is not asked twice: a run does not wait for it either.
+        A server that cannot be reached is not asked twice: a run would not wait for it either.
         """
         try:
             async with asyncio.timeout(CHECK_SECONDS):
@@ -67,7 +67,7 @@ class ServerCheck:
             return ReplicaHealth(url, False, str(error), refuses=isinstance(error, Rejected))
 
     async def answers_now(self, url: str) -> bool:
-        """Whether a server answers a tiny request at once; False where one is under way already."""
+        """Whether a server answers a tiny request at once; False if one is already under way."""
         if self._asks:
             return False
         self._asks = True

@@ -1,11 +1,11 @@
-"""How one request reaches one server: the `Caller` protocol and its default."""
+"""Sending one request to one server: the `Caller` protocol and its default."""
 
 import asyncio
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter  # the time of a loop may come in whole milliseconds
+from time import perf_counter  # the loop's time may have a resolution of milliseconds
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -47,9 +47,9 @@ class Reply(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
-    """The error with its headers, where the status is one."""
+    """The error with its headers, unless the status is 200."""
     payload: object
-    """The decoded response, where the status is 200, which stands for any success."""
+    """The decoded response if the status is 200, which stands for any success."""
     latency: float
     ttft: float | None
 
@@ -58,32 +58,33 @@ class Caller(Protocol):
     """One way to speak to the servers of a model."""
 
     secrets: tuple[str, ...]
-    """What must appear in no text that a person may read, in every form (`redaction`)."""
+    """Secrets, in every form, that no readable text may contain (`redaction`)."""
     unauthorized: str
-    """What to do where a server refuses the key that it was sent, or wants one."""
+    """What to do if a server refuses the key that it was sent, or wants one."""
 
     async def ask(self, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None) -> Reply:
-        """Send one request; raises `Failure` where no reply came. `pulse` hears of the pieces of a stream."""
+        """Send one request; raises `Failure` without a reply. `pulse` is told of each piece of a stream."""
 
     async def models(self, base_url: str) -> Reply:
         """The list of models."""
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
-        """Probe a server: None for a sign of life, else the trouble; raises `Failure` if neither is known."""
+        """Probe a server: None for a sign of life, else the trouble; raises `Failure` if neither can be found out."""
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
-        """Status and body of something that a server says of itself beside the API, such as `/metrics`."""
+        """Status and body of a server's information beside the API, such as `/metrics`."""
 
     async def close(self) -> None: ...
 
 
 def is_success(status: int) -> bool:
-    """Some gateways say 201, others 203 where they have changed a header; what holds no answer is none of these."""
+    """Whether a status is a success; gateways send 201, or 203 after changing a header. Later ones carry no answer."""
     return 200 <= status < 300
 
 
 def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int, object]:
-    """200 and the decoded body of a success, else the status; a success that carries an error gets the error's."""
+    """200 and the decoded body of a success; for any other response its status, or that of an error within the
+    success."""
     if not is_success(status):
         return status, None
     try:
@@ -100,12 +101,12 @@ NOT_SENDABLE = "a control character or one that is not ASCII"
 
 
 def is_sendable(value: str) -> bool:
-    """Whether it can be the value of a header."""
+    """Whether a text can be sent as the value of a header."""
     return value.isascii() and value.isprintable()
 
 
 def request_headers(config: EndpointConfig, sampling: Sampling) -> dict[str, str]:
-    """The headers of the configuration, those of the sampling last, as they are sent."""
+    """The headers to send: those of the configuration, overridden by those of the sampling."""
     headers = {**config.headers, **sampling.extra_headers}
     plain = {name: value.get_secret_value().strip() for name, value in headers.items()}
     for name, value in plain.items():
@@ -115,7 +116,7 @@ def request_headers(config: EndpointConfig, sampling: Sampling) -> dict[str, str
 
 
 def when_unauthorized(config: EndpointConfig, headers: Mapping[str, str], key: SecretStr | None) -> str:
-    """Instructions for a 401, by what was sent."""
+    """Instructions for a 401, depending on what was sent."""
     if config.auth is not None:
         return f"what {config.auth} signed was refused: check it"
     if "authorization" in {name.lower() for name in headers}:
@@ -129,7 +130,7 @@ def when_unauthorized(config: EndpointConfig, headers: Mapping[str, str], key: S
 
 
 class HttpCaller:
-    """The default client: what is the same in every request is prepared once."""
+    """The default client; the constant part of requests is prepared once."""
 
     def __init__(
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
@@ -177,7 +178,7 @@ class HttpCaller:
         return reply_of(came, came.body, None, begun, perf_counter(), self.secrets)
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
-        """GET /health at the server's root, or /models where there is none; any status below 500 is a sign of life."""
+        """GET /health at the server's root, or /models if that is missing; any status below 500 is a sign of life."""
         parts = urlsplit(base_url)
         root = f"{parts.scheme}://{parts.netloc}/health"
         try:
@@ -201,14 +202,14 @@ class HttpCaller:
         await self._beside.aclose()
 
     async def _get(self, url: str, limit: float) -> httpx2.Response:
-        """The whole response to a short question."""
+        """The whole response to a short request."""
         with raising_failures(self.secrets, limit):
             async with asyncio.timeout(limit):
                 return await self._beside.get(url, extensions={"timeout": httpx_timeouts(limit)})
 
 
 def probe_trouble(failure: Failure) -> ProbeTrouble:
-    """Convert a failed probe into the trouble of its server; re-raises a failure that is not the server's."""
+    """Convert a failed probe into the server's trouble; re-raises failures that are not the server's."""
     if failure.kind is FailureKind.OUT_OF_FILES:
         raise failure
     return ProbeTrouble(str(failure), silent=failure.kind is FailureKind.TIMED_OUT)
@@ -218,7 +219,7 @@ def probe_trouble(failure: Failure) -> ProbeTrouble:
 
 
 async def read_to_end(came: Incoming, reader: StreamReader | None, pulse: LastHeard | None = None) -> bytes:
-    """Read a response to its end; a stream of events goes to the reader as it comes, and everything else is given."""
+    """Read a response to its end: a stream of events is fed to the reader as it arrives, any other body is returned."""
     if reader is None or not is_success(came.status):
         return await came.read()
     if came.rest is None:
@@ -233,7 +234,7 @@ async def read_to_end(came: Incoming, reader: StreamReader | None, pulse: LastHe
 
 
 def _feed(reader: StreamReader, part: bytes, pulse: LastHeard | None) -> None:
-    """Give the reader what has come, and say that something has."""
+    """Feed the reader with a piece, and tell `pulse` that one arrived."""
     reader.feed(part)
     if pulse is not None and reader.first_token_at is not None:
         pulse.beat(asyncio.get_running_loop().time())
@@ -242,7 +243,7 @@ def _feed(reader: StreamReader, part: bytes, pulse: LastHeard | None) -> None:
 def reply_of(
     came: Incoming, body: bytes, reader: StreamReader | None, begun: float, ended: float, secrets: tuple[str, ...]
 ) -> Reply:
-    """Build the reply when all of it is read; `body` is the part that no reader was given."""
+    """Build the reply once all of it is read; `body` is what the reader was not fed."""
     latency = ended - begun
     if reader is not None and is_success(came.status):
         other = reader.replacement()
@@ -266,7 +267,7 @@ def raising_failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
 
 
 def failure_of(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...], limit: float) -> Failure:
-    """Convert an error on the way to a server and back; `limit` is its time limit in seconds."""
+    """Convert an error on the way to a server and back into a `Failure`; `limit` is the time limit in seconds."""
     if isinstance(error, TimeoutError):
         return Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s")
     kind = FailureKind.RESET
@@ -285,12 +286,12 @@ def failure_of(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...],
 
 
 OTHER_NAMES = frozenset({62, 64})
-"""What OpenSSL says where a certificate is of another host or address."""
+"""OpenSSL's messages for a certificate of another host or address."""
 
 
 def _untrusted(error: BaseException | None) -> str | None:
-    """Instructions for a certificate that is not trusted; None for any other error."""
-    for _ in range(8):  # the SDK raises causes again, so that they may go in circles
+    """Instructions for an untrusted certificate; None for any other error."""
+    for _ in range(8):  # causes may form a cycle, since the SDK raises them again
         if error is None or isinstance(error, ssl.SSLCertVerificationError):
             break
         error = error.__cause__ or error.__context__

@@ -1,4 +1,4 @@
-"""One connection to a server: it carries one request at a time, and tells when it can carry another."""
+"""One connection to a server: it carries one request at a time, and knows when it can carry another."""
 
 import asyncio
 import os
@@ -15,14 +15,14 @@ from adaptive_eval.endpoints.http1 import ResponseParser
 KEEP_ALIVE_SECONDS = 60
 STALE_SECONDS = 0.5
 NOTICED_SECONDS = 0.1
-"""An idle connection that was closed before the server saw a request breaks when word of that has come back: within as
-long as it took to connect, and so much until it is noticed, together at most `STALE_SECONDS`."""
+"""A request on an idle connection that the server had already closed fails as soon as word of that arrives: within the
+time it took to connect plus this, together at most `STALE_SECONDS`."""
 HUNG_UP = getattr(select, "POLLRDHUP", 0)
-"""Systems but Linux do not tell."""
+"""Only Linux reports this event."""
 FIRST_PIECES = 8
 PAUSE_SECONDS = 0.1
-"""The first pieces of a response are handed over as they come, later ones together: of a stream of tokens, to wake who
-reads costs more CPU than all the rest."""
+"""The first pieces of a response are handed over at once, later ones together: in a stream of tokens, waking the reader
+costs more CPU than everything else."""
 
 
 class Connection(asyncio.Protocol):
@@ -42,17 +42,17 @@ class Connection(asyncio.Protocol):
         self._parser: ResponseParser | None = None
         self._chunks: list[bytes] = []
         self.connect_seconds = 0.0
-        """What a message there and back takes at most."""
+        """Upper bound of a round trip to the server."""
         self.used = False
-        """Whether it has carried a request before the present one."""
+        """Whether it has carried a request before this one."""
         self.used_at = 0.0
-        """When it was free again after that, by a clock that goes on while the event loop stands still."""
+        """When it last became idle, by a clock that does not depend on the event loop."""
         self.open = False
 
     # -- what the transport asks for -----------------------------------------------------------------------------
 
     async def ask(self, payload: bytes, max_body: int, silence: float | None) -> ResponseParser:
-        """Send a request and wait for the head of the response; `silence` is the seconds without a byte that end it."""
+        """Send a request and wait for the head of the response; `silence` seconds without a byte end it."""
         assert self._transport is not None
         self._chunks = []
         self._pieces = 0
@@ -86,21 +86,21 @@ class Connection(asyncio.Protocol):
                     raise
 
     def take_body(self) -> bytes:
-        """Take the part of the body that has come since the last call."""
+        """Take the part of the body that has arrived since the last call."""
         data = b"".join(self._chunks)
         self._chunks.clear()
         return data
 
     @property
     def stale(self) -> bool:
-        """Whether the server closed it while idle, just as the request was on its way."""
+        """Whether the server closed the idle connection while the request was on its way."""
         heard = self._parser is None or self._parser.status
         within = min(self.connect_seconds + NOTICED_SECONDS, STALE_SECONDS)
         return self.used and not heard and self._loop.time() < self._sent_at + within
 
     @property
     def closed_by_server(self) -> bool:
-        """Whether the server has closed it, though the event loop has not come to hear that."""
+        """Whether the server has closed it, even if the event loop does not know yet."""
         if not HUNG_UP:
             return False
         poll = select.poll()
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def descriptor(self) -> int:
-        """The number of its open file."""
+        """The file descriptor of the connection."""
         assert self._transport is not None
         return int(self._transport.get_extra_info("socket").fileno())
 
@@ -125,14 +125,14 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _more(self) -> asyncio.Future[None]:
-        """Done with the next bytes, or at the end; who waits for it closes the connection where that fails."""
+        """A future for the next bytes or the end; the connection is aborted if waiting for it fails."""
         if self._error is not None:
             raise self._error
         self._waiter = self._loop.create_future()
         return self._waiter
 
     def _wake(self, error: Exception | None = None) -> None:
-        self._error = self._error or error  # what comes after a fault means nothing
+        self._error = self._error or error  # nothing after a fault can be trusted
         if self._waiter is None or self._waiter.done():
             return
         if error is None:
@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
             self._waiter.set_exception(error)
 
     def _expire(self) -> None:
-        """End the request if nothing has come for as long as is allowed."""
+        """End the request if the allowed silence is over."""
         assert self._silence is not None
         due = self._heard_at + self._silence
         if self._loop.time() < due:
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         parser = self._parser
         if parser is None or parser.complete:
-            # nobody asked: a server that speaks out of turn, such as a 408 before it closes an idle connection
+            # unrequested bytes, such as a 408 before the server closes an idle connection
             self.abort()
             return
         if self._silence is not None:
@@ -208,15 +208,15 @@ class Connection(asyncio.Protocol):
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """Probe a silent connection: routers forget one that is quiet for minutes, as it is while a long answer is made."""
+    """Probe a silent connection: routers drop one that is quiet for minutes, as during a long answer."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
-        # macOS and Windows know other names; there the system's own times hold
+        # macOS and Windows use other names; there the system's defaults apply
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), KEEP_ALIVE_SECONDS)
 
 
 def why_refused(error: Exception) -> str:
-    """Why no connection was made, in the words of the system; asyncio names the call and the address as well."""
+    """The system's reason for a failed connection, without asyncio's description of the call and the address."""
     codes = dict.fromkeys(re.findall(r"\[Errno (\d+)\] Connect call failed", str(error)))
     return ", ".join(os.strerror(int(code)) for code in codes) or re.sub(r"\[Errno -?\d+\] ", "", str(error))

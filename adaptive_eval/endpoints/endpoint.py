@@ -1,6 +1,6 @@
-"""One model behind its replicas: answers in, failures repeated, each trial with its own seed.
+"""One model behind its replicas: failed requests are repeated, and each trial has its own seed.
 
-Only a failure starts tenacity. Every attempt carries the same seeds, so which attempt counts changes nothing.
+Tenacity is only used after a failure. Every attempt carries the same seeds, so it does not matter which one counts.
 """
 
 import asyncio
@@ -51,8 +51,8 @@ class ModelEndpoint:
         notices: Sequence[Notice] = (),
         has_answered: bool = False,
     ) -> None:
-        """`ready`: its servers have said that they are, and get patience from the first request on; `has_answered`: at
-        an earlier start."""
+        """`ready`: its servers have reported that they are, and get patience from the first request on. `has_answered`:
+        it did so at an earlier start of the run."""
         self._model = config.model
         self._timeout = sampling.timeout
         self._limits = limits
@@ -117,12 +117,12 @@ class ModelEndpoint:
         return await self._caller.fetch_outside_api(url, "/metrics")
 
     async def _request_all(self, prompt: Prompt, groups: list[range], again: Again | None) -> list[Answer]:
-        """Several requests at once; waits for all of them even where one fails, so that none is left alone."""
+        """Send several requests at once, and wait for all of them even if one fails, so that none is orphaned."""
         parts = await asyncio.gather(*(self._request(prompt, group, again) for group in groups), return_exceptions=True)
         answers = [answer for part in parts if not isinstance(part, BaseException) for answer in part]
         for part in parts:
             if isinstance(part, BaseException):
-                self._sender.traffic.lost += len(answers)  # they came, and go with the others
+                self._sender.traffic.lost += len(answers)  # these arrived, and are dropped with the failed ones
                 raise part
         return answers
 
@@ -153,7 +153,7 @@ class ModelEndpoint:
             raise
 
     async def _in_one_piece(self, request: AttemptedRequest, refusal: Rejected) -> list[Answer]:
-        """A server that never streamed seems to refuse it: ask for the response in one piece."""
+        """Ask again without streaming, since a server that never streamed seems to refuse it."""
         request = AttemptedRequest(request.prompt, request.seeds, unstreamed(request.body), request.again, request.lost)
         try:
             return await self._sender.send(request)
@@ -163,7 +163,7 @@ class ModelEndpoint:
             raise refusal from None
 
     async def _request_fewer(self, request: AttemptedRequest, seeds: range, refused: int, why: str) -> list[Answer]:
-        """The server refuses or ignores n: ask for fewer answers at a time, now and from now on."""
+        """Ask for fewer answers at a time from now on, because the server refuses or ignores n."""
         together = self._servers.fewer(refused)
         answers = await self._request_all(request.prompt, _groups(seeds, together), request.again)
         if together < self._together:
@@ -174,7 +174,7 @@ class ModelEndpoint:
     async def _persist(self, request: AttemptedRequest, first: Failure) -> list[Answer]:
         """Repeat a failed request until it is answered or given up."""
         pending: Failure | None = first
-        # one long answer must not take with it the others of its request: they part at the first time-out
+        # a long answer must not cost the others of its request: they are split at the first time-out
         timeouts = 1 if len(request.seeds) > 1 else self._limits.attempts
         mendable = isinstance(first, Refused) and request.may_be_mended(first.refusal, self._sender.is_known_to_stream)
         refusals = 2 if mendable else max(OF_ONE, self._limits.attempts)
@@ -188,13 +188,13 @@ class ModelEndpoint:
                 failure, pending = pending, None
                 raise failure
             if request.refusal is not None and len(request.seeds) > self._together:
-                raise request.refusal.again()  # it is known by now that they are too many
-            lacks = lone.lacks_another and request.again is None  # under caps nothing is asked that they do not count
+                raise request.refusal.again()  # by now the server is known to refuse this many
+            lacks = lone.lacks_another and request.again is None  # under caps, every request must be counted
             if lacks and request.replica is not None and await self._check.answers_now(request.replica.url):
                 self._sender.traffic.answered += 1
             await _require_allowed(request)
             self._sender.traffic.retries += 1
-            if sender.streaming is not None:  # others have shown meanwhile whether the servers stream
+            if sender.streaming is not None:  # other requests have shown meanwhile whether the servers stream
                 request.body = self._bodies.body(request.prompt, request.seeds, sender.streaming)
             return await self._sender.send(request)
 
@@ -211,7 +211,7 @@ class ModelEndpoint:
         return answers
 
     async def _give_up(self, request: AttemptedRequest, failure: Failure, *, is_lone: bool) -> list[Answer]:
-        """Answers without text to a request that timed out or fails alone; raise `Unavailable` for any other."""
+        """Answers without text for a request that timed out or fails alone; raises `Unavailable` otherwise."""
         replica = request.replica.url if request.replica is not None else ""
         timed_out = failure.kind is FailureKind.TIMED_OUT
         if not timed_out and not is_lone:
@@ -229,7 +229,7 @@ class ModelEndpoint:
 
 
 async def _require_allowed(request: AttemptedRequest) -> None:
-    """Raise `NotAskedAgain` if the budget forbids to repeat a lost request."""
+    """Raise `NotAskedAgain` if the budget does not allow repeating a lost request."""
     if request.lost and request.again is not None and not await request.again():
         raise NotAskedAgain("an answer was lost, and the budget does not allow asking for it again")
     request.lost = False

@@ -1,4 +1,4 @@
-"""What a request that gave no answer means: which failures are repeated, which are answers, which no retry mends.
+"""The meaning of requests without an answer: which failures are retried, which are answers, which no retry can mend.
 
 an unfinished answer, an error within a 200    repeat
 429                                            refused for now: wait as told, ask for less at once
@@ -9,24 +9,24 @@ prompt longer than the context, content filter an answer with its own signal
 any other 3xx and 4xx, a used-up quota         no retry mends it, if it is meant (`refusals`); no redirect is followed
 an unknown finish reason                       no retry mends it, but a line in the configuration
 
-A failed request is given up after `attempts` failures, but not before the model has failed it for `patience` seconds:
-servers restart in minutes, and a few quick failures in a row happen to some request on every long run. Refusals (429)
-are waited out for as long as one answer may take. A connection that could not be made counts for nothing here: the
-replica is set aside, and whether one is left is decided by its health. A request that fails every time while others
-are answered is given up by itself, and has no answer (`lone_failures`). A request over its time limit is sent again
-`attempts` times; then it is an answer, which its caller makes of it.
+A failed request is given up after `attempts` failures, but not before it has failed for `patience` seconds: servers
+restart in minutes, and every long run has requests with a few quick failures in a row. Refusals (429) are waited out
+for as long as one answer may take. A failure to connect does not count here: the replica is set aside, and health
+checks decide whether one is left. A request that fails every time while others are answered is given up alone, and has
+no answer (`lone_failures`). A request over its time limit is sent again `attempts` times; then its caller turns it into
+an answer.
 
-Waits grow exponentially with full jitter. A Retry-After holds for the replica that sent it (`ReplicaSet.pause`): the
-request only comes apart from the others that were told the same, and may go to another replica.
+Waits grow exponentially with full jitter. A Retry-After holds for the replica that sent it (`ReplicaSet.pause`):
+requests that were told the same are only spread a little, and may go to another replica.
 
-Only an answer that its server says is finished is one. The finish reasons are those of the OpenAI API and
-of who speaks it: vLLM, SGLang, llama.cpp, TGI, Azure, OpenRouter, DeepSeek, Mistral, Zhipu and Together, and those of
-Anthropic, Cohere and Gemini that gateways pass on. Case and hyphens mean nothing. What is known neither as finished nor
-as failed is graded only where the configuration declares it.
+An answer counts only if its server says that it is finished. The finish reasons are those of the OpenAI API and of
+servers that speak it: vLLM, SGLang, llama.cpp, TGI, Azure, OpenRouter, DeepSeek, Mistral, Zhipu and Together, and those
+of Anthropic, Cohere and Gemini that gateways pass on. Case and hyphens are ignored. An answer with an unknown reason is
+graded only if the configuration declares the reason as finished.
 
-A choice whose reason is null is unfinished: that is what it is in each event of a stream but the last, and what
-gateways send when their upstream breaks off. A choice without the field says nothing, so that only the configuration
-can: `finish_reasons: [none]` declares both as finished.
+A choice whose reason is null is unfinished: it is null in every event of a stream but the last, and gateways send null
+when their upstream breaks off. A choice without the field says nothing. `finish_reasons: [none]` in the configuration
+declares both as finished.
 """
 
 import re
@@ -44,7 +44,7 @@ from adaptive_eval.endpoints.types import Limits, Signal
 from adaptive_eval.errors import Rejected, Retryable
 
 NO_REASON = "none"
-"""Stands for a missing reason in the configuration."""
+"""Stands for a missing finish reason in the configuration."""
 
 FILTERED = frozenset(
     {"content_filter", "content_filtered", "sensitive", "safety", "recitation", "blocklist", "prohibited_content"}
@@ -52,14 +52,14 @@ FILTERED = frozenset(
 TRUNCATED = frozenset(
     {"length", "max_tokens", "model_length", "max_length", "model_context_window_exceeded", "repetition"}
 )
-"""The last is vLLM's, where a server is told to cut off what repeats itself."""
+"""The last is vLLM's, for text that it cut off because it repeats itself."""
 REFUSED = frozenset({"refusal"})
 _ENDED = frozenset(
     {"stop", "eos", "eos_token", "stop_sequence", "end_turn", "complete", "tool_calls", "tool_use", "function_call"}
 )
 FINISHED = _ENDED | TRUNCATED | FILTERED | REFUSED
 MAY_BE_NULL = TRUNCATED | FILTERED | REFUSED | {"tool_calls", "tool_use", "function_call"}
-"""Reasons for which an answer may have no text, though something was generated."""
+"""Reasons for which an answer may have no text although tokens were generated."""
 FAILED = frozenset(
     {
         *("abort", "aborted", "cancel", "cancelled", "canceled", "error", "error_toxic", "error_limit"),
@@ -67,11 +67,11 @@ FAILED = frozenset(
         *("overloaded", "interrupted", "null"),
     }
 )
-"""The server gave up in the middle; Qwen's API writes `null` while it goes on."""
+"""The server stopped in the middle; Qwen's API writes `null` while it goes on."""
 
 
 def finish_word(reason: str) -> str:
-    """A finish reason as it is compared."""
+    """A finish reason in the form used for comparison."""
     return reason.strip().lower().replace("-", "_")
 
 
@@ -81,13 +81,13 @@ _NOTHING: frozenset[Signal] = frozenset()
 
 
 def signals_of_finish(reason: str) -> frozenset[Signal]:
-    """The signals that a finish reason shows by itself."""
+    """The signals that follow from a finish reason alone."""
     known = _SIGNALS.get(reason)
     return _SIGNALS.get(finish_word(reason), _NOTHING) if known is None else known
 
 
 def finish_reason_option(reason: str) -> str:
-    """The option that says that a reason is one of a finished answer."""
+    """The configuration option that declares a reason as one of a finished answer."""
     return f"`finish_reasons: [{reason}]` on this model"
 
 
@@ -103,7 +103,7 @@ _CONTEXT_LIMIT = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)",
 _FILTER_TEXT = re.compile(r"content (?:management )?(?:filter|policy)", re.IGNORECASE)
 _SHOWN = 300
 READ = 16_384
-"""Characters of a text that are looked at, to show that many of them."""
+"""Most characters of a text that are read in order to show `_SHOWN` of them."""
 
 _HINTS = {
     403: "the key may not use this model",
@@ -117,19 +117,19 @@ class FailureKind(StrEnum):
     RATE_LIMITED = "rate_limited"
     SERVER_ERROR = "server_error"
     BAD_RESPONSE = "bad_response"
-    """A success that holds no answer: not JSON, no choices, wrong types."""
+    """A success without an answer: not JSON, no choices, wrong types."""
     UNREACHABLE = "unreachable"
-    """No connection: nothing was sent."""
+    """No connection was made, so nothing was sent."""
     RESET = "reset"
     STALLED = "stalled"
-    """Nothing came for longer than it could take."""
+    """Nothing arrived for longer than an answer should take."""
     TIMED_OUT = "timed_out"
     REPLICA_LOST = "replica_lost"
-    """Its health check found the replica dead while the request was in flight."""
+    """A health check found the replica dead while the request was in flight."""
     OUT_OF_FILES = "out_of_files"
-    """This machine has no open file left for a connection: nothing was sent, and no server is at fault."""
+    """This machine has no open file left for a connection; nothing was sent, and no server is at fault."""
     REFUSED = "refused"
-    """A refusal that may not be meant."""
+    """A refusal that may be temporary."""
 
 
 class Failure(Retryable):
@@ -139,9 +139,9 @@ class Failure(Retryable):
         super().__init__(message)
         self.kind = kind
         self.told = told
-        """When its server wants to be asked again."""
+        """When the server asks to be contacted again."""
         self.wait = 0.0
-        """Seconds that its replica is left alone for it."""
+        """Seconds for which the replica is paused because of it."""
 
 
 class Refusal(Rejected):
@@ -152,16 +152,16 @@ class Refusal(Rejected):
         self.status = status
 
     def again(self) -> "Refusal":
-        """This refusal for another request."""
+        """A copy of this refusal, for another request."""
         return Refusal(self.status, str(self))
 
 
 class NotServed(Refusal):
-    """A server does not serve the model, by its own list: that needs no second refusal."""
+    """A server whose own list lacks the model: no second refusal is needed."""
 
 
 class Refused(Failure):
-    """A request was refused once; `believed` where that is known to be meant."""
+    """A request that was refused once; `believed` if the refusal is known to be final."""
 
     def __init__(self, refusal: Refusal, believed: bool) -> None:
         super().__init__(FailureKind.REFUSED, str(refusal))
@@ -170,12 +170,12 @@ class Refused(Failure):
 
 
 class UnknownFinish(Rejected):
-    """An answer of which nobody knows whether it is finished."""
+    """An answer that may or may not be finished."""
 
 
 def error_in(payload: object) -> object:
-    """The error that a decoded response carries: beside its choices, within one of them or within what that says, or
-    as what all of it is said to be; None where there is none."""
+    """The error in a decoded response: beside its choices, within one of them or its message, or as the whole; else
+    None."""
     if not isinstance(payload, dict):
         return None
     if error := payload.get("error"):
@@ -190,20 +190,20 @@ def error_in(payload: object) -> object:
 
 
 def may_carry_error(body: bytes) -> bool:
-    """Whether `error_in` could find one in what this decodes to: the word is there, or letters that are written as
-    numbers. Answers hardly ever have either, and to search them takes a hundredth of the time."""
+    """Whether `error_in` could find one after decoding: the body has the word, or letters written as numbers. Answers
+    rarely have either, and searching takes a hundredth of the time."""
     return b"error" in body or b"\\u" in body
 
 
 def status_in_body(error: object) -> int:
-    """The status of an error that came with a 200: its own code where that is one, else 500."""
+    """The status of an error that came with a 200: its own code if it is one, else 500."""
     code = error.get("code") if isinstance(error, dict) else None
     number = int(code) if isinstance(code, str) and code.isdecimal() and len(code) == 3 else code
     return number if isinstance(number, int) and 400 <= number < 600 else 500
 
 
 def redirect_message(headers: Mapping[str, str], secrets: tuple[str, ...]) -> str:
-    """Instructions for a redirect, which is not followed: no key is sent where a server points to."""
+    """Instructions for a redirect. Redirects are not followed, so that no key is sent to wherever a server points."""
     location = headers.get("location", "")
     try:
         parts = urlsplit(location)
@@ -216,7 +216,7 @@ def redirect_message(headers: Mapping[str, str], secrets: tuple[str, ...]) -> st
 
 
 def _error_fields(body: bytes) -> tuple[str, frozenset[str]]:
-    """The message of an error body and every code it names, lower case; the raw text where it is no JSON."""
+    """The message of an error body and every code it names, in lower case; the raw text if it is not JSON."""
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -234,15 +234,15 @@ def _is_context_error(message: str, codes: frozenset[str], max_tokens: int | Non
     if not (codes & _CONTEXT_CODES or _CONTEXT_TEXT.search(message)):
         return False
     limit = _CONTEXT_LIMIT.search(message)
-    # Where max_tokens alone fills the context, no prompt fits: that is the configuration's fault, not the question's.
+    # if max_tokens alone fills the context, no prompt fits: that is the fault of the configuration
     return not (limit and max_tokens is not None and max_tokens >= int(limit.group(1)))
 
 
 def safe_excerpt(text: str, secrets: tuple[str, ...], shown: int = _SHOWN) -> str:
-    """One short line of a server's text, with no secret in it: `secrets` are all their forms (`redaction`)."""
+    """One short line of a server's text without `secrets`, given in all their forms (`redaction`)."""
     read = text[:READ]
     line = " ".join(blotted(read, secrets).split())
-    if len(text) > len(read):  # the last of these may be the beginning of a secret
+    if len(text) > len(read):  # the end may be the beginning of a secret
         line = line[: -max(map(len, secrets), default=1)]
     return line if len(line) <= shown else line[:shown] + " ..."
 
@@ -256,9 +256,9 @@ def signal_of_error(
     secrets: tuple[str, ...] = (),
     unauthorized: str = "",
 ) -> Signal:
-    """The signal of an error that is an answer; raises `Failure` or `Refusal` for every other one.
+    """The signal of an error that counts as an answer; raises `Failure` or `Refusal` for any other.
 
-    `unauthorized`: what to do where the server asks for another key than it was sent.
+    `unauthorized` says what to do if the server asks for another key.
     """
     message, codes = _error_fields(body)
     shown = f"HTTP {status}: {safe_excerpt(message, secrets) or 'no message'}"
@@ -277,13 +277,13 @@ def signal_of_error(
 
 
 SLOWEST = 2.0
-"""The longest wait of one request: what keeps a replica in trouble from being asked too often is its own pause."""
+"""The longest wait of a request. A replica in trouble is protected by its own pause."""
 APART = 0.5
 SOONEST = 0.25
 REFUSED_PAUSE = 0.5
 
 _AT_ONCE = frozenset({FailureKind.UNREACHABLE, FailureKind.REPLICA_LOST, FailureKind.TIMED_OUT, FailureKind.STALLED})
-"""Nothing is gained by waiting: the next attempt goes elsewhere, or waits for a replica's health."""
+"""Waiting would gain nothing: the next attempt goes elsewhere, or waits for a replica to recover."""
 _UNCOUNTED = frozenset(
     {
         FailureKind.UNREACHABLE,
@@ -299,7 +299,7 @@ _apart = tenacity.wait_random(0.0, APART)
 
 
 class RetryDecision:
-    """The decisions for one request that has failed once, in tenacity's terms."""
+    """Tenacity's retry decisions for one request that has failed once."""
 
     def __init__(
         self,
@@ -310,8 +310,8 @@ class RetryDecision:
         clock: Callable[[], float],
         lone: Callable[[FailureKind], bool | None] = lambda kind: None,
     ) -> None:
-        """`timeouts`, `refusals`: after so many of them the request is given up. `lone` takes each failure, and says
-        whether it is certain that the request itself fails; None where nothing speaks for that."""
+        """The request is given up after `timeouts` time-outs or `refusals` refusals. `lone` is told of each failure,
+        and says whether the request itself is certain to fail; None without evidence."""
         self._limits = limits
         self._lone = lone
         self._timeouts = timeouts
@@ -322,13 +322,13 @@ class RetryDecision:
         self._counts: Counter[FailureKind] = Counter()
 
     def retrying(self, sleep: Callable[[float], Awaitable[None]]) -> tenacity.AsyncRetrying:
-        """The retry loop of tenacity; it raises the last failure."""
+        """Tenacity's retry loop; it raises the last failure."""
         return tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Failure), stop=self.stop, wait=self.wait, sleep=sleep, reraise=True
         )
 
     def stop(self, state: tenacity.RetryCallState) -> bool:
-        """Whether the request is given up; called once for each failure."""
+        """Whether to give the request up; called once for each failure."""
         failure = _failure(state)
         self._counts[failure.kind] += 1
         waited = self._clock() - self._began

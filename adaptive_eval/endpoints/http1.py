@@ -2,7 +2,7 @@
 
     HEAD -> LENGTH | CHUNK_SIZE <-> CHUNK_DATA | TRAILER | UNTIL_CLOSE -> DONE        (RFC 9112, sections 2 to 7)
 
-A parser reads one response; bytes may be cut anywhere. Body bytes go to `sink` as they come.
+A parser reads one response, from pieces cut anywhere. Body bytes go to `sink` as they arrive.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ MAX_HEAD = 64 * 1024
 Header = tuple[bytes, bytes]
 
 
-class _State(IntEnum):  # whole numbers have a quick hash
+class _State(IntEnum):  # integers hash fast
     HEAD = auto()
     LENGTH = auto()
     CHUNK_SIZE = auto()
@@ -32,12 +32,12 @@ def _broken(what: str) -> httpx2.RemoteProtocolError:
 
 
 def too_long() -> httpx2.RemoteProtocolError:
-    """The error for a body beyond its bound."""
+    """The error for a body over its size limit."""
     return _broken("the body is longer than anything an answer could need")
 
 
 def _digits(value: bytes, base: int, what: str) -> int:
-    """A number of decimal or hexadecimal digits only: int() alone would also take signs and underscores."""
+    """A number of decimal or hexadecimal digits only; int() would also accept signs and underscores."""
     if not value.isalnum() or len(value) > 18:
         raise _broken(f"{what} is {value[:32]!r}")
     try:
@@ -47,7 +47,7 @@ def _digits(value: bytes, base: int, what: str) -> int:
 
 
 class ResponseParser:
-    """One response; `complete` once its last byte is there."""
+    """Parser of one response, `complete` after its last byte."""
 
     __slots__ = (
         "_buffer", "_left", "_room", "_sink", "_state", "begun", "complete", "headers", "packed", "reusable", "status",
@@ -60,7 +60,7 @@ class ResponseParser:
         self._left = 0
         self._room = max_body
         self.begun = False
-        """The head is known."""
+        """Whether the head is complete."""
         self.complete = False
         self.status = 0
         self.headers: list[Header] = []
@@ -70,7 +70,7 @@ class ResponseParser:
         """Whether the connection may carry another request."""
 
     def feed(self, data: bytes) -> bool:
-        """Take the next bytes; True once the response is complete."""
+        """Parse the next bytes; True once the response is complete."""
         if self._state is _State.LENGTH:
             data = self._take(data)
         elif self._state is _State.UNTIL_CLOSE:
@@ -85,7 +85,7 @@ class ResponseParser:
         return self.complete
 
     def feed_eof(self) -> bool:
-        """The server closed the connection; True where that is how the response ends."""
+        """Note that the server closed the connection; True if this completes the response."""
         if self._state is _State.UNTIL_CLOSE:
             self._state = _State.DONE
             self.complete = True
@@ -93,7 +93,7 @@ class ResponseParser:
         return self.complete
 
     def _parse(self, data: bytes) -> bytes:
-        """Go as far as the bytes reach; gives what follows the response."""
+        """Parse as far as the bytes reach; returns what follows the response."""
         self._buffer = b""
         while data and self._state is not _State.DONE:
             rest = _STEPS[self._state](self, data)
@@ -130,7 +130,7 @@ class ResponseParser:
         return data[end + 4 :]
 
     def _frame(self, old: bool) -> None:
-        """Decide how the body ends."""
+        """Determine where the body ends."""
         length: bytes | None = None
         coding = connection = b""
         for name, value in self.headers:

@@ -1,31 +1,28 @@
 """Reads the load of servers, and sizes by it how many requests are in flight at each.
 
-One small task per server, whatever the number of models that are asked there: a reading is one request for `/metrics`
-on a connection of its own, bounded in time and size (`client`), and none is made while nothing is in flight. Until
-the first reading a window is small enough for most servers. As long as windows double, and the server counts what it
-was sent or has nothing to do, readings follow each other quickly: a short run must not be over before its windows are
-open. Without `/metrics`, or where it fails again and again, windows are as large as configured; a server that does
-not have it is not asked again.
+There is one small task per server, however many models it serves. A reading is one request for `/metrics` on a
+connection of its own, bounded in time and size (`client`); there is none while nothing is in flight. Until the first
+reading, windows are small enough for most servers. While windows double, and the server counts what it was sent or is
+idle, readings are frequent, so that a short run is not over before its windows are open. Without `/metrics`, or if it
+keeps failing, windows are as large as configured; a server without it is not asked again.
 
-A server that computes R sequences at once while W wait is asked too much for where W > R/4, and for too little where
-nothing waits although a window is what limits. In between, a few that wait keep its places taken while an answer is on
-its way back. One that has not answered yet may be warming up, and keeps its windows. What is to be done must be said by
-two readings in a row:
+A server that computes R sequences at once while W wait has too many requests if W > R/4, and too few if nothing waits
+although its window is full. In between, a few waiting requests keep its slots busy while answers are on their way back.
+A server that has not answered yet may be warming up, and keeps its windows. A change needs two readings in a row:
 
     shrink    windows to (requests in flight) * (R + R/8) / (R + W), by half at most
     grow      windows by 1/8, then 1/4, 1/2, 1, 1 ... of their size, as long as nothing waits; by 1 from the beginning
 
-The step is a share of what is in flight, so it needs not be known how many sequences a request is, nor how many
-clients the server has: each takes its part, and what others ask for is load like any other. Since it goes by what is
-in flight and not by the window, it says the same while long answers keep a smaller window from taking effect.
+The step is a share of the requests in flight, so that the number of sequences per request, and of other clients, need
+not be known: each client takes its part, and other clients' requests are load like any other. Since it depends on
+requests in flight rather than the window, it stays the same while long answers delay the effect of a smaller window.
 
-A reading is believed as long as it follows: where requests were taken away and the load has not fallen by a quarter of
-their share, then it is not made by them (many others ask the same server), or it is wrong. Then nothing is gained by
-staying away, and the windows are left alone for `DOUBT_SECONDS`.
+Readings are believed as long as the load follows. If requests were withdrawn and the load has not fallen by a quarter
+of their share, others cause it, or the reading is wrong. Then fewer requests gain nothing, and steering stops for
+`DOUBT_SECONDS`.
 
-The load is in the Prometheus text of `/metrics`: vLLM has a gauge of the sequences that it computes and one of those
-that wait, for each engine; llama-server has the same of its slots. A router that passes on the gauges of several
-servers says their sum.
+The load is read from the Prometheus text of `/metrics`: vLLM has gauges of running and waiting sequences for each
+engine; llama-server has them for its slots. The gauges that a router passes on from several servers are summed.
 """
 
 import asyncio
@@ -45,19 +42,19 @@ _GAUGE = re.compile(
 
 
 class ServerLoad(NamedTuple):
-    """Sequences that a server computes, and those that wait until it can."""
+    """Numbers of sequences that a server computes and that wait."""
 
     running: float
     waiting: float
 
     @property
     def inside(self) -> float:
-        """Requests that the server has, running and waiting."""
+        """Sequences that the server has, running or waiting."""
         return self.running + self.waiting
 
 
 def load_in(metrics: bytes) -> ServerLoad | None:
-    """The load, summed over engines; None where either gauge is missing or is no count."""
+    """The load, summed over engines; None if either gauge is missing or not a number."""
     sums: dict[bool, float] = {}
     for match in _GAUGE.finditer(metrics):
         runs = match[1] == b"running" or match[2] == b"processing"
@@ -74,12 +71,12 @@ def load_in(metrics: bytes) -> ServerLoad | None:
 DEEP = 1 / 4
 """Share of the running sequences that may wait."""
 MARGIN = 1 / 8
-"""Share that is to wait after a window was made smaller."""
+"""Share that should wait after a window was shrunk."""
 FIRST_STEP = 1 / 8
 LARGEST_STEP = 1.0
 MOST_AT_ONCE = 1 / 2
 SHOWS = 1 / 2
-"""When this share of the requests is left, it shows whether the load follows."""
+"""When this share of the requests is left, the load must have followed."""
 DOUBT_SECONDS = 300.0
 
 
@@ -92,11 +89,11 @@ class LoadAdvice(Enum):
 
 
 class WindowChange(NamedTuple):
-    """New size of full windows: `factor` times their size (growth) or their requests in flight (below 1)."""
+    """New size of full windows: `factor` times their size (growth), or times their requests in flight (below 1)."""
 
     factor: float = 1.0
     let_go: bool = False
-    """The readings are not to be believed: as large as configured."""
+    """Whether the readings are not believed, so that windows become as large as configured."""
 
 
 STAY = WindowChange()
@@ -109,16 +106,16 @@ class Steering:
         self._said = LoadAdvice.STAY
         self._step = LARGEST_STEP
         self._before: tuple[float, float] | None = None
-        """Requests in flight and sequences at the server when the windows were first made smaller."""
+        """Requests in flight and sequences at the server when windows were first shrunk."""
         self._doubted_until = -float("inf")
 
     @property
     def doubling(self) -> bool:
-        """Whether windows grow as fast as they can, since nothing waits."""
+        """Whether windows grow at the fastest rate, because nothing waits."""
         return self._step == LARGEST_STEP
 
     def read(self, load: ServerLoad, in_flight: int, full: bool, now: float) -> WindowChange:
-        """Decide after a reading, with so many requests in flight; nothing changes if no window is `full`."""
+        """Decide after a reading; nothing changes unless a window is `full`."""
         if load.waiting:
             self._step = FIRST_STEP
         if not full or now < self._doubted_until:
@@ -151,32 +148,33 @@ class Steering:
 def _saying(load: ServerLoad) -> LoadAdvice:
     if not load.waiting:
         return LoadAdvice.GROW
-    # one that waits is no queue, and a server that computes nothing is about to begin
+    # a single waiting request is no queue, and a server that computes nothing is about to start
     return LoadAdvice.SHRINK if load.waiting > max(1.0, DEEP * load.running) and load.running else LoadAdvice.STAY
 
 
 READ_EVERY = 1.0
 QUICKLY = 1 / 4
-"""As much of it while windows double, and until the first reading."""
+"""Factor for the interval while windows double, and until the first reading."""
 SLOWEST = 60.0
 MISSES = 5
-"""Readings that may fail in a row before a window is no longer held to what they said: a server may be slow to tell
-just because it has too much to do."""
+"""Readings that may fail in a row before windows stop being limited: a server may answer slowly because it is
+overloaded."""
 COUNTED = 3 / 4
-"""Share of the requests in flight that a server counts once if it counts them all: some of them may hang, or be on
-their way. One of several behind an address counts half of them or fewer."""
+"""Share of the requests in flight that one server shows if it counts them all, since some may hang or be on their way.
+One of several behind an address counts half or fewer."""
 NOTHINGS = 20
-"""Readings of nothing at all, before the first of something, that a server may give: it has not yet got what was sent,
-or has already done it. If it goes on it does not count."""
+"""Readings of zero allowed before the first other one: the requests may not have arrived yet, or be done. If they
+continue, the server does not count."""
 BEFORE_THE_FIRST = 32
-"""Answers in flight before anything is known; from there on a window doubles as long as nothing waits."""
+"""Answers in flight before the first reading; then a window doubles as long as nothing waits."""
 ABSENCES = 2
-"""Times in a row that it must say so: one may not be meant."""
+"""Number of such statuses in a row, since a single one may be an accident."""
 ABSENT = frozenset({400, 401, 403, 404, 405, 501})
-"""What a server says that has no `/metrics`, or not for us: llama-server 501 without --metrics, as a router 400."""
+"""Statuses of a server without `/metrics`, or without it for us: llama-server sends 501 without --metrics, as a router
+400."""
 
 Fetch = Callable[[str], Awaitable[tuple[int, bytes]]]
-"""Asks the server of a base URL for `/metrics`: status and body; raises `Failure`."""
+"""Requests `/metrics` from the server of a base URL: status and body; raises `Failure`."""
 
 
 class _Window(NamedTuple):
@@ -184,7 +182,7 @@ class _Window(NamedTuple):
 
     replica: Replica
     replicas: ReplicaSet
-    """Where requests wait for a place in it."""
+    """The queue of requests for a place in the window."""
     fetch: Fetch
 
     def steer(self, ceiling: int) -> None:
@@ -198,7 +196,7 @@ class _Absent(Exception):
 
 
 class _Server:
-    """One server, and the windows of everyone who asks it."""
+    """One server, and the windows of all models that are asked there."""
 
     def __init__(self, url: str, clock: Callable[[], float]) -> None:
         self.windows: list[_Window] = []
@@ -207,12 +205,12 @@ class _Server:
         self._steering = Steering()
         self._known = False
         self._missing: list[tuple[float, float]] = []
-        """Readings between which one more request was in flight here than at the server, and has been since."""
+        """For each request missing at the server: the two readings between which it was sent."""
         self._read_at = -inf
         self._counts = False
-        """It has counted most requests that were in flight here: what it does not count it does not have."""
+        """Whether it has counted most requests in flight here, so that what it does not count has been lost."""
         self._opening = True
-        """Windows are far from what they could be, as far as is known."""
+        """Whether windows are probably far below what they could be."""
         self._nothings = 0
         self._absences = 0
         self._misses = 0
@@ -234,7 +232,7 @@ class _Server:
             while True:
                 every = READ_EVERY * QUICKLY if self._opening else READ_EVERY
                 await asyncio.sleep(min(SLOWEST, every * 2.0**self._misses))
-                # what is done with a reading says nothing of a server that nobody asks
+                # readings say nothing about a server that is not being asked
                 if any(window.replica.peak_in_flight and window.replica.healthy for window in self.windows):
                     await self._look()
         except _Absent:
@@ -266,7 +264,7 @@ class _Server:
         return sum(window.replica.in_flight for window in self.windows)
 
     def _note_missing(self, load: ServerLoad, in_flight: int) -> None:
-        """Keep when requests were sent that the server does not count, for whoever waits for them (`overdue`)."""
+        """Record when requests were sent that the server does not count (for `overdue`)."""
         missing, before = in_flight - int(load.inside), self._read_at
         self._read_at = self._clock()
         del self._missing[max(0, missing) :]
@@ -274,7 +272,7 @@ class _Server:
             self._missing += [(before, self._read_at)] * (missing - len(self._missing))
 
     def _note_idle(self, load: ServerLoad) -> None:
-        """Keep since when the server says that it has nothing to do, for whoever waits for it (`overdue`)."""
+        """Record since when the server reports that it is idle (for `overdue`)."""
         in_flight = self._in_flight
         self._counts |= 0.0 < COUNTED * in_flight <= load.inside
         for replica in (window.replica for window in self.windows):
@@ -319,7 +317,7 @@ class _Server:
 
 
 def grown(ceilings: Sequence[int], by: float) -> list[int]:
-    """Ceilings that are larger by this share together, and by 1 at least; the smallest first."""
+    """Ceilings larger by this share in sum, and by at least 1 in all; the smallest grow first."""
     left = max(1, round(by * sum(ceilings)))
     sizes = list(ceilings)
     for at in sorted(range(len(sizes)), key=ceilings.__getitem__):
@@ -330,13 +328,13 @@ def grown(ceilings: Sequence[int], by: float) -> list[int]:
 
 
 class LoadWatch:
-    """Watches the servers of a run: all models that are asked at one server are steered together."""
+    """Watches the servers of a run: all models asked at one server are steered together."""
 
     def __init__(self) -> None:
         self._servers: dict[str, _Server] = {}
 
     def join(self, replicas: ReplicaSet, fetch: Fetch, answers: int) -> None:
-        """Size the windows of these replicas from now on, where a request asks for so many; needs a running loop."""
+        """Size the windows of these replicas, whose requests ask for `answers` each; needs a running loop."""
         clock = asyncio.get_running_loop().time
         for replica in replicas.replicas:
             if replica.url not in self._servers:
@@ -344,7 +342,7 @@ class LoadWatch:
             self._servers[replica.url].add(_Window(replica, replicas, fetch), BEFORE_THE_FIRST // answers)
 
     async def leave(self, replicas: ReplicaSet) -> None:
-        """Leave these windows alone; a server that nobody asks any more is not read."""
+        """Stop sizing these windows; a server that no other model asks is no longer read."""
         for replica in replicas.replicas:
             server = self._servers.get(replica.url)
             if server is None:

@@ -1,10 +1,10 @@
-"""Whether it is a request that fails, and not its server: others are answered meanwhile, and it fails every time.
+"""Telling whether a request itself fails, rather than its server: it fails every time, while others are answered.
 
-Some requests fail for ever: a server that cannot parse what a seed makes its model say gives a 500 at every attempt.
-A failure counts for this where others were answered since the last one of the same kind. `share` being that of the
-failed among the attempts that these needed, chance alone has a request fail so often with the probability
-share ** failures; below `CHANCE` it is the request. Where no other is asked, a tiny request stands for one, except
-under caps, which count every token.
+Some requests always fail: a server that cannot parse what a seed makes its model say returns 500 at every attempt. A
+failure counts towards this if other requests were answered since the last one of the same kind. If `share` of the
+attempts that these needed failed, a request fails this often by chance with probability share ** failures; below
+`CHANCE` the request itself is to blame. If no other request is asked, a tiny one takes their place, except under caps,
+which count every token.
 """
 
 from adaptive_eval.endpoints.failures import FailureKind
@@ -12,11 +12,11 @@ from adaptive_eval.endpoints.traffic import Traffic
 
 CHANCE = 1e-6
 OWN_KINDS = frozenset({FailureKind.SERVER_ERROR, FailureKind.BAD_RESPONSE, FailureKind.RESET})
-"""Failures that a request may cause. An attempt that took too long is none: its answer may be a long one."""
+"""Failures that a request may cause. A time-out is not one: its answer may be a long one."""
 
 
 class LoneFailures:
-    """The failures of one request beside what became of others meanwhile."""
+    """Failures of one request, compared with the fate of others."""
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
@@ -25,11 +25,11 @@ class LoneFailures:
         self._answered = self._failed = 0
         self._seen = (0, 0)
         self.failures = 0
-        """Those since each of which others were answered."""
+        """Failures after each of which others were answered."""
 
     def judge(self, kind: FailureKind) -> bool | None:
-        """Take one more failure, and say whether it is certain that the request itself fails; None where no other was
-        answered since the last failure of this kind."""
+        """Add a failure, and return whether the request itself is certain to fail; None if no other request was
+        answered since its last failure of this kind."""
         return self.is_certain if self._add(kind) else None
 
     def _add(self, kind: FailureKind) -> bool:
@@ -51,13 +51,13 @@ class LoneFailures:
 
     @property
     def is_certain(self) -> bool:
-        """Whether it is this request that fails."""
+        """Whether this request itself fails."""
         share = (self._failed + 1) / (self._answered + self._failed + 2)
         return self.failures > 0 and share**self.failures <= CHANCE
 
     @property
     def lacks_another(self) -> bool:
-        """Its server has said twice in the same way that it fails, and no other request was answered since."""
+        """Whether its server has failed twice in the same way, with no other request answered since."""
         return (
             self._repeated
             and self._kind is not FailureKind.RESET
@@ -66,10 +66,10 @@ class LoneFailures:
         )
 
     def close(self) -> None:
-        """The request is over."""
+        """Stop counting, since the request is over."""
         self._count(0)
 
     def _count(self, failures: int) -> None:
-        """Set the number, and keep count of the requests that have any."""
+        """Set the number of failures, and update the count of requests with any."""
         self._traffic.aside += (failures > 0) - (self.failures > 0)
         self.failures = failures

@@ -1,4 +1,4 @@
-"""Stands where a recorded model's servers would be: they may be gone, and nobody asks them anything."""
+"""A stand-in for the servers of a recorded model, which may be gone and are never asked."""
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt
 

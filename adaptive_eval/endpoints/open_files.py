@@ -1,11 +1,10 @@
-"""Open files: every request in flight is a connection, and every connection an open file of this process.
+"""Open files: every request in flight needs a connection, and every connection is an open file of this process.
 
-Where they run out (EMFILE: this process has as many as it may; ENFILE: the machine has), no server is at fault. A
-request that finds none left is sent later, and fewer are in flight from then on; nothing is counted against a server,
-and none is taken for dead.
+Running out of them (EMFILE: this process has its maximum; ENFILE: the machine has) is no server's fault. A request
+without a file is sent later, fewer are in flight from then on, and no server is blamed or considered dead.
 
-Connections leave the last `SPARE` to the rest of the run: a store, a report or a grader that cannot open a file would
-end it. The system gives the lowest free number, so that the number of a new one says how many are left.
+The last `SPARE` files are left for the rest of the run: a store, report or grader that cannot open a file would end it.
+The system assigns the lowest free number, so that a new file's number shows how many are left.
 """
 
 import errno
@@ -17,19 +16,19 @@ from collections.abc import Iterator
 import httpx2
 
 MOST_FILES = 10_240
-"""What macOS allows at most."""
+"""The most that macOS allows."""
 SPARE = 32
 BESIDE = 2
-"""Connections to a server besides those of requests: for its health and its load."""
+"""Connections to a server besides those for requests: for its health and its load."""
 NONE_LEFT = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class OutOfFiles(httpx2.ConnectError):
-    """No connection, since this machine has no open file left for it."""
+    """No connection, because this machine has no open file left."""
 
 
 def allow(wanted: int) -> int:
-    """Raise the soft limit so that so many files can be open, as far as it can be; gives what is allowed then."""
+    """Raise the soft limit as far as possible towards this number of open files; returns the resulting limit."""
     if sys.platform == "win32":
         return wanted
     import resource
@@ -41,14 +40,14 @@ def allow(wanted: int) -> int:
             break
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-        except ValueError:  # macOS says that there is no hard limit, and has one
+        except ValueError:  # macOS reports no hard limit, but has one
             continue
         soft = limit
     return max(wanted, MOST_FILES) if soft == resource.RLIM_INFINITY else soft
 
 
 def limits() -> tuple[int, int]:
-    """How many files this process may have open, and how many it could be allowed to."""
+    """How many files this process may have open, and how many it could be allowed."""
     if sys.platform == "win32":
         return MOST_FILES, MOST_FILES
     import resource
@@ -59,22 +58,22 @@ def limits() -> tuple[int, int]:
 
 
 def wanted_for(connections: int, servers: int) -> int:
-    """Open files of a run with so many requests in flight at its servers."""
+    """Open files needed by a run with this many requests in flight."""
     return connections + BESIDE * servers + 2 * SPARE
 
 
 def is_spare(descriptor: int) -> bool:
-    """Whether an open file of this number is one of the last, which are not for connections."""
+    """Whether an open file of this number is one of the last, which are reserved."""
     soft, _ = limits()
     return descriptor >= soft - min(SPARE, soft // 4)
 
 
 def is_out_of_files(error: BaseException) -> bool:
-    """Whether an error comes from there being no open file left."""
+    """Whether an error was caused by a lack of open files."""
     causes = list(_causes(error))
     if any(isinstance(one, OutOfFiles) or (isinstance(one, OSError) and one.errno in NONE_LEFT) for one in causes):
         return True
-    # a name is not found either where nothing can be opened to look it up, and that is all that is said
+    # looking up a name needs a file, too, and its error says only that the name was not found
     return any(isinstance(one, socket.gaierror) for one in causes) and not _any_left()
 
 

@@ -25,11 +25,11 @@ def open_endpoint(
     notices: Sequence[Notice] = (),
     has_answered: bool = False,
 ) -> Endpoint:
-    """The endpoint of one model; needs a running event loop.
+    """Open the endpoint of one model; needs a running event loop.
 
-    `keys` is the environment; files and plug-ins that `config` names are looked for in `folder`. Endpoints that ask the
-    same servers share their `loads`; servers that are known to be `ready` get patience from the first request on.
-    `notices` are what there is to say of it already. A model that `has_answered` did so at an earlier start of the run.
+    `keys` is the environment; `folder` is where files and plug-ins named in `config` are looked up. Endpoints on the
+    same servers share their `loads`. Servers known to be `ready` get patience from the first request on. `notices` are
+    reported from the start. `has_answered`: the model did so at an earlier start of the run.
     """
     if (problem := config.missing_key(keys)) is not None:
         raise ConfigError(problem)
@@ -46,7 +46,7 @@ def open_endpoint(
 
 def _caller(config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path) -> Caller:
     if config.client == "openai":
-        # imported here: the SDK takes half a second to load, and most runs do without it
+        # only on demand: the SDK takes half a second to load
         from adaptive_eval.endpoints.sdk import SdkCaller
 
         return SdkCaller(config, sampling, key, folder)

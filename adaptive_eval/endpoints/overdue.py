@@ -1,28 +1,27 @@
-"""Who notices that an answer will not come any more, long before the time limit of a request.
+"""Detecting lost answers long before a request's time limit.
 
-Limits follow from what the answers of this model took so far, and none of them cuts what a full-length answer needs:
+Limits are based on this model's answers so far, and leave enough time for a full-length answer:
 
     a whole response   SAFETY * max_tokens * (the most seconds per token, among the longer half of the answers)
     the first piece    SAFETY * (the longest wait for one); as a whole response where pieces are held back until the end
     the next piece     SAFETY * (the longest silence of nine in ten streams that went on), while its replica speaks to
                        others; ALONE times as long where nothing tells whether it lives
 
-Each is `LEAST` seconds at least, doubles with every time that it has cut this very request, and is never more than
-the configured time limit: before a request counts as timed out, it has had that limit in full. Until `KNOWN` answers
-have come nothing is known, and a stream that has begun may be silent for `QUIET_SECONDS`. Limits are looked up again
-as long as a request waits, so that the first requests profit from what the others show meanwhile, and a server that
-turns out to be slower is given more time.
+Each is at least `LEAST` seconds, doubles whenever it has cut this very request, and never exceeds the configured time
+limit: a request counts as timed out only after that limit in full. Until `KNOWN` answers have arrived there are no
+limits, except that a stream may be silent for `QUIET_SECONDS`. Limits are updated while a request waits, so that the
+first requests profit from later ones, and a slower server gets more time.
 
-A server that tells its load (`load`), has counted most requests before, and says for `IDLE_SECONDS` that it has nothing
-to do, while no answer of it comes, has lost what it was sent before, whatever its length. One that counts most of its
-requests, and since a certain time one fewer than are in flight, has lost one of those that were sent then: it is the
-one that takes longer than any answer so far. Where nothing separates a request that hangs from a long one, it is told
-once: requests that have waited for `FAR_SECONDS`, and `FAR` times as long as any answer so far took.
+If a server that reports its load (`load`) has counted most requests before, and reports for `IDLE_SECONDS` that it is
+idle while no answer arrives, it has lost the requests sent before. If it counts one fewer than are in flight since a
+certain time, it has lost one sent then: the one that takes longer than any answer so far. If nothing separates a hung
+request from a long one, a notice is given once for requests older than `FAR_SECONDS` and `FAR` times the longest
+answer.
 
-Where a model has no other replica that could take a request, the time does not count in which its own gave no sign of
-life at all, neither to others nor to the health check: to ask a server that stands still once more helps nobody.
+If a model has no other replica for a request, time does not count in which its own replica gave no sign of life to any
+request or health check: asking a stalled server again would not help.
 
-An attempt that was cut is sent again with the same seed; what it would have said does not enter.
+A cut attempt is repeated with the same seed; its own answer is discarded.
 """
 
 import asyncio
@@ -40,29 +39,29 @@ SAFETY = 4.0
 LEAST = 5.0
 ALONE = 2.0
 USUAL = 0.9
-"""Share of streams whose longest silence is usual: a machine that stood still once says nothing of servers."""
+"""Share of streams whose longest silence is usual: a machine that stalled once says nothing about servers."""
 KNOWN = 16
-"""Answers from which the times are known."""
+"""Answers needed before limits are based on them."""
 MANY = 100
-"""A stream of so many tokens takes time from its first piece to its last."""
+"""A stream of this many tokens must take some time from its first piece to its last."""
 KEPT = 256
-"""Answers of which lengths and speeds are kept."""
+"""Number of answers whose lengths and speeds are kept."""
 QUIET_SECONDS = 120.0
 IDLE_SECONDS = 3.0
-"""An answer may be on its way from a server that has nothing to do."""
+"""Long enough for an answer from an idle server to arrive."""
 FAR_SECONDS, FAR = 60.0, 8.0
 LOOK_EVERY = 0.5
 
 
 class LastHeard:
-    """When something was last heard of one attempt."""
+    """When an attempt last received something."""
 
     __slots__ = ("begun", "cuts", "first_at", "heard_at", "longest", "overdue", "sent_at", "streamed")
 
     def __init__(
         self, now: float, streamed: bool, cuts: int, begun: Callable[[float], None] = lambda sent_at: None
     ) -> None:
-        """`begun` is called at its first piece, with the time at which it was sent."""
+        """`begun` is called at the first piece, with the time at which the request was sent."""
         self.begun = begun
         self.sent_at = self.heard_at = now
         self.first_at: float | None = None
@@ -75,11 +74,11 @@ class LastHeard:
         """Why it was cut."""
 
     def send(self, now: float) -> None:
-        """The request is sent only now: count its time from here."""
+        """Start the time of the request now that it is sent."""
         self.sent_at = self.heard_at = now
 
     def beat(self, now: float) -> None:
-        """A piece of the response has come."""
+        """Record the arrival of a piece."""
         if self.first_at is None:
             self.first_at = now
             self.begun(self.sent_at)
@@ -89,7 +88,7 @@ class LastHeard:
 
 
 class AnswerLimits(NamedTuple):
-    """Seconds that an answer may take, by what others took."""
+    """Seconds that an answer may take, based on others."""
 
     whole: float
     first: float
@@ -99,22 +98,22 @@ class AnswerLimits(NamedTuple):
 
 
 class ResponseTimes:
-    """Times that the answers of one model took so far."""
+    """Response times of one model's answers so far."""
 
     def __init__(self, timeout: float, max_tokens: int | None) -> None:
         self._timeout = timeout
         self._max_tokens = max_tokens
         self._longest = 0.0
         self._known: list[tuple[int, float]] = []
-        """Tokens and seconds per token of answers, the shortest first."""
+        """Tokens and seconds per token of answers, shortest first."""
         self._streams = 0
         self._first = 0.0
         self._gaps: deque[float] = deque(maxlen=KEPT)
         self._held_back = False
-        """Streams came in one piece, at the end."""
+        """Whether streams arrive in one piece, at the end."""
 
     def answered(self, tokens: int, pulse: LastHeard, now: float) -> None:
-        """One more response has come; `tokens` are those of its longest answer."""
+        """Record one more response; `tokens` are those of its longest answer."""
         seconds = now - pulse.sent_at
         self._longest = max(self._longest, seconds)
         if tokens > 0:
@@ -154,19 +153,20 @@ class ResponseTimes:
 
     @property
     def longest(self) -> float:
-        """Seconds that the longest answer took; without end until these are known."""
+        """Seconds that the longest answer took; infinite before enough are known."""
         return inf if len(self._known) < KNOWN else self._longest
 
     @property
     def far(self) -> float | None:
-        """Seconds that are far beyond what answers took so far; None until these are known."""
+        """Seconds far beyond all answers so far; None before enough are known."""
         return None if len(self._known) < KNOWN else max(FAR_SECONDS, FAR * self._longest)
 
     def _bounded(self, seconds: float) -> float:
         return min(self._timeout, max(LEAST, seconds))
 
     def _thinned(self) -> list[tuple[int, float]]:
-        """Every second length, with the slower speed of two neighbours: what was slow once stays known."""
+        """Half of the entries: of two neighbours the longer length with the slower speed, so that slowness is
+        remembered."""
         pairs = zip(self._known[::2], self._known[1::2], strict=False)
         return [(long, max(one, other)) for (_, one), (long, other) in pairs]
 
@@ -182,7 +182,8 @@ class OverdueWatch:
         clock: Callable[[], float],
         note: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
-        """`elsewhere`: whether another replica can take what this one has; `note` is told of requests that may hang."""
+        """`elsewhere` says whether another replica can take a replica's requests; `note` is told of requests that may
+        hang."""
         self._note = note
         self._told_far = False
         self._times = times
@@ -197,26 +198,26 @@ class OverdueWatch:
         self._task = asyncio.create_task(self._watch())
 
     def enter(self, lease: EndableBlock, replica: Replica, pulse: LastHeard) -> None:
-        """An attempt was sent."""
+        """Watch an attempt that was sent."""
         self._attempts[lease] = (replica, pulse)
 
     def leave(self, lease: EndableBlock) -> None:
-        """An attempt has ended."""
+        """Stop watching an attempt that has ended."""
         self._attempts.pop(lease, None)
 
     @property
     def oldest(self) -> float:
-        """Seconds since the first of the attempts was sent that are in flight."""
-        first = next(iter(self._attempts.values()), None)  # they enter when they are sent
+        """Age in seconds of the oldest attempt in flight."""
+        first = next(iter(self._attempts.values()), None)  # in the order of sending
         return 0.0 if first is None else self._clock() - first[1].sent_at
 
     @property
     def streams(self) -> bool:
-        """Whether an attempt is in flight that is to be streamed, and has not failed."""
+        """Whether a streamed attempt is in flight that has not failed."""
         return any(pulse.streamed for _, pulse in self._attempts.values())
 
     def pending(self, replica: Replica) -> Iterator[LastHeard]:
-        """The attempts that a replica has now."""
+        """The attempts in flight at a replica."""
         return (pulse for where, pulse in self._attempts.values() if where is replica)
 
     async def close(self) -> None:
@@ -244,7 +245,7 @@ class OverdueWatch:
                 self._tell_far(now, limits.whole)
 
     def _tell_far(self, now: float, limit: float) -> None:
-        """Say once that requests have waited for far longer than any answer took."""
+        """Note once that requests have waited far longer than any answer took."""
         far = self._times.far
         number = 0 if far is None else sum(now - pulse.sent_at > far for _, pulse in self._attempts.values())
         if number:
@@ -260,7 +261,7 @@ class OverdueWatch:
     def _overdue(
         self, pulse: LastHeard, replica: Replica, now: float, spoken: float, limits: AnswerLimits
     ) -> str | None:
-        """Why an attempt will not come to its end; None where it may."""
+        """Why an attempt will not complete; None if it may."""
         patience = 2.0**pulse.cuts
         idle = replica.idle_until - max(replica.idle_since, replica.answered_at, pulse.heard_at)
         if idle >= IDLE_SECONDS * patience:
@@ -281,7 +282,7 @@ class OverdueWatch:
         return f"nothing came on the stream for {limit:.3g} s" if late else None
 
     def _waited(self, replica: Replica, since: float, now: float) -> float:
-        """Seconds since then that count."""
+        """Seconds of waiting that count."""
         if self._elsewhere(replica):
             return now - since
         return replica.alive_at - max(since, replica.awake_since)

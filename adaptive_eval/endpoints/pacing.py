@@ -1,17 +1,17 @@
 """Requests and tokens per minute: reservations on a line of time.
 
-A reservation of `amount` takes the next free stretch of the line, amount / rate long, and says how long to wait for
-it (the generic cell rate algorithm). In any window of T seconds at most rate * T + burst + one reservation pass.
+A reservation takes the next free stretch of the line, of length amount / rate, and returns the wait until then (the
+generic cell rate algorithm). In any window of T seconds at most rate * T + burst + one reservation pass.
 """
 
 from collections.abc import Awaitable, Callable
 
 BURST_SECONDS = 0.1
-"""How much unused time may be made up for, so that a late timer costs no rate."""
+"""Unused time that may be made up for, so that late timers do not lower the rate."""
 
 
 class RateLimit:
-    """One limit: so much per minute."""
+    """One limit per minute."""
 
     def __init__(self, per_minute: float, clock: Callable[[], float]) -> None:
         self._seconds_each = 60.0 / per_minute
@@ -19,19 +19,19 @@ class RateLimit:
         self._free_at = -float("inf")
 
     def reserve(self, amount: float) -> float:
-        """Reserve an amount and give the seconds to wait for it."""
+        """Reserve an amount and return the seconds to wait for it."""
         now = self._clock()
         start = max(self._free_at, now - BURST_SECONDS)
         self._free_at = start + amount * self._seconds_each
         return max(0.0, start - now)
 
     def correct(self, by: float) -> None:
-        """The last reservations turned out larger (or smaller) than they said."""
+        """Correct past reservations by the difference to actual use."""
         self._free_at += by * self._seconds_each
 
 
 class RateLimits:
-    """The limits of one model on requests and on tokens: a request waits for whichever is later."""
+    """One model's limits on requests and on tokens; a request waits for the later of the two."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class RateLimits:
         return self._requests is None and self._tokens is None
 
     async def wait(self, tokens: float) -> float:
-        """Wait until a request may be sent, and give the tokens that it is expected to use; 0 without limits."""
+        """Wait until a request may be sent; returns the tokens it is expected to use, 0 without limits."""
         if self.unlimited:
             return 0.0
         waits = [0.0]
@@ -62,6 +62,6 @@ class RateLimits:
         return tokens
 
     def correct(self, expected: float, used: float) -> None:
-        """Put a request's real tokens in place of the expected ones."""
+        """Replace a request's expected tokens by its actual ones."""
         if self._tokens is not None:
             self._tokens.correct(used - expected)

@@ -1,11 +1,11 @@
 """JSON as model servers write it, whole or streamed.
 
-A model's text may hold half of a surrogate pair, which Python servers escape as `\\ud800`, others send bytes that are
-no UTF-8, and some write NaN among log-probabilities. None of it is JSON, and all of it comes again at every attempt
+A model's text may contain half of a surrogate pair, which Python servers escape as `\\ud800`, others send bytes that
+are no UTF-8, and some write NaN among log-probabilities. None of it is JSON, and all of it comes again at every attempt
 with the same seed: it is an answer with a spoilt character, and no reason to give a model up.
 
-A server that ignores `stream: true` sends the whole response at once, which is taken as it is. An error comes as an
-event of that name, as `error` in an event or in one of its choices, or as a field of that name (llama-server).
+A server that ignores `stream: true` sends the whole response at once, which is accepted. An error arrives as an event
+of that name, as `error` in an event or in one of its choices, or as a field of that name (llama-server).
 """
 
 import json
@@ -21,7 +21,8 @@ from adaptive_eval.endpoints.streamed_response import TEXT_FIELDS, StreamedRespo
 
 
 def parse_server_json(body: bytes) -> object:
-    """The value, with `?` or U+FFFD for what is no character; `ValueError` for what is no JSON in any reading."""
+    """Parse JSON, with `?` or U+FFFD in place of invalid characters; raises `ValueError` if it is invalid in any
+    reading."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -36,16 +37,16 @@ def parse_server_json(body: bytes) -> object:
 
 MAX_LINE = 16 * 1024 * 1024
 GATHERED = 64 * 1024
-"""Of a stream that has begun to speak, so many bytes are read at once, which takes two thirds of the time."""
+"""Bytes of a started stream to parse at once, which saves a third of the time."""
 _DATA = b"data:"
 _TEXT_FIELD = re.compile(rb'"(%b)":\s*("(?:[^"\\]|\\.)*")' % b"|".join(sorted(name.encode() for name in TEXT_FIELDS)))
 _OTHER_TEXT = "\x00 another text"
 
 
 class _EventForm(NamedTuple):
-    """The common form of the events of a stream: all of their bytes but one text.
+    """The form that most events of a stream share: all of their bytes except one text.
 
-    Most events of a stream differ by nothing else, and to read the texts alone takes a tenth of the time.
+    Reading the texts alone takes a tenth of the time.
     """
 
     before: bytes
@@ -59,7 +60,7 @@ class _EventForm(NamedTuple):
     def from_event(cls, line: bytes, event: dict[str, Any]) -> Self | None:
         """The form of an event that carries one text and nothing else that matters; None for any other.
 
-        The event is another one afterwards.
+        It changes the event.
         """
         choices = event.get("choices")
         if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
@@ -70,7 +71,7 @@ class _EventForm(NamedTuple):
         ends = any(choice.get(name) is not None for name in ("finish_reason", "logprobs"))
         if len(fields) != 1 or ends or event.get("usage") is not None or not isinstance(choice.get("index", 0), int):
             return None
-        source[fields[0]] = _OTHER_TEXT  # what the event has to be where the bytes of its text are others
+        source[fields[0]] = _OTHER_TEXT  # the event to compare with, once another text is put in its place
         for found in _TEXT_FIELD.finditer(line):
             before, after = line[: found.start(2)], line[found.end(2) :]
             try:
@@ -83,7 +84,8 @@ class _EventForm(NamedTuple):
         return None
 
     def texts(self, block: bytes) -> tuple[list[str], bytes]:
-        """The texts of the events of this form that a block begins with, all but the last, and what is left of it."""
+        """The texts of the events of this form at the start of a block, except the last one, and the rest of the
+        block."""
         alike = self._alike(block)
         try:
             texts = orjson.loads(b"[%b]" % b",".join(alike))
@@ -95,36 +97,36 @@ class _EventForm(NamedTuple):
         return texts, block[sum(map(len, alike)) + len(alike) * around :]
 
     def _alike(self, block: bytes) -> list[bytes]:
-        """The differing bytes of the events that a block begins with, except the last of this form."""
-        # by one byte it is parted in a third of the time
+        """The differing bytes of the events of this form at the start of a block, except the last one."""
+        # splitting by one byte takes a third of the time
         *events, _ = block.split(b"\n")[::2] if self.gap == b"\n\n" else block.split(self.gap)
         before, after, start, end = self.before, self.after, len(self.before), -len(self.after)
         middles = [event[start:end] for event in events]
         whole = b"%b%b%b%b" % (before, (after + self.gap + before).join(middles), after, self.gap)
-        if not block.startswith(whole):  # some event is of another form: only then are they compared one by one
+        if not block.startswith(whole):  # only if some event has another form are they compared one by one
             alike = takewhile(lambda event: event.startswith(before) and event.endswith(after), events)
             middles = [event[start:end] for event in alike]
         return middles[:-1]
 
 
 class StreamReader:
-    """Takes the bytes of an event stream and gives the whole response; `clock` dates the first token."""
+    """Turns the bytes of an event stream into the whole response; `clock` dates the first token."""
 
     def __init__(self, chat: bool, clock: Callable[[], float]) -> None:
         self._response = StreamedResponse(chat, clock)
         self._rest = b""
         self._gathered: list[bytes] = []
-        """What came after the first token and has not been read yet."""
+        """Unparsed bytes after the first token."""
         self._waiting = 0
-        """Bytes of that."""
+        """Their number."""
         self._form: _EventForm | None = None
-        """Of the newest event that had one."""
+        """The form of the newest event that had one."""
         self._done = False
         self._name = b""
-        """Of the event whose lines come now."""
+        """The name of the event being read."""
         self._error: bytes | None = None
         self._whole: list[bytes] | None = None
-        """A response that is no stream."""
+        """A response that is not a stream."""
         self._size = 0
 
     @property
@@ -153,7 +155,7 @@ class StreamReader:
         self._read(b"".join(gathered))
 
     def _read(self, data: bytes) -> None:
-        """Take the lines that are complete now."""
+        """Take the lines that are now complete."""
         block = self._rest + data if self._rest else data
         if self._form is not None and not self._name:
             block = self._take_alike(self._form, block.lstrip(b"\r\n"))
@@ -166,13 +168,13 @@ class StreamReader:
                 self._line(line.strip())
 
     def _take_alike(self, form: _EventForm, block: bytes) -> bytes:
-        """Take the events at the start of a block that are of one form; gives the last of them and what follows."""
+        """Take the events of one form at the start of a block; returns the last of them and what follows."""
         texts, rest = form.texts(block)
         self._response.add_texts(form.choice, form.field, texts)
         return rest
 
     def _parse_events_together(self, lines: list[bytes]) -> bool:
-        """Take lines that hold nothing but data, parsed together; False where something else is among them."""
+        """Take lines of data by parsing them together; False if there are other lines among them."""
         events = [line[len(_DATA) :] for line in lines if line.startswith(_DATA)]
         if len(events) + lines.count(b"") + lines.count(b"\r") != len(lines):
             return False
@@ -210,7 +212,7 @@ class StreamReader:
             self._event(value.strip())
 
     def _fail(self, data: bytes) -> None:
-        """Keep an error as the body of a response that has failed."""
+        """Keep an error as the body of a failed response."""
         if self._error is not None:
             return
         try:
@@ -232,13 +234,13 @@ class StreamReader:
         self._take(event, data)
 
     def _take(self, event: dict[str, Any], data: bytes) -> None:
-        """Take one event; `data` is what it was before it was parsed."""
+        """Take one event; `data` is its unparsed form."""
         if may_carry_error(data) and error_in(event) is not None:
             self._fail(data.strip())
         self._response.add(event)
 
     def replacement(self) -> bytes | None:
-        """The error as JSON, or the whole response, that came in place of a stream; None if there was a stream."""
+        """The error as JSON, or the whole response, that arrived instead of a stream; None for a stream."""
         if self._whole is not None:
             return b"".join(self._whole)
         self._read_gathered()
@@ -248,7 +250,7 @@ class StreamReader:
         return self._error
 
     def payload(self) -> dict[str, Any]:
-        """The response; raises `Failure` for a stream that stopped before its end."""
+        """The response; raises `Failure` if the stream stopped early."""
         self._read_gathered()
         if not (self._done or self._response.ended):
             raise Failure(FailureKind.RESET, "the stream ended before the answer was complete")

@@ -1,9 +1,9 @@
-"""Bodies of requests to one URL: what is the same in all of them is prepared once.
+"""Sending request bodies to one URL: the constant part of requests is prepared once.
 
-Most servers are reached without httpx2: the bytes of a request go to our own connections (`SlotTransport.exchange`), as
-its values and its client cost more CPU than all the rest of a request (the table in `transport`). Only where a proxy
-leads to the URL, or a plug-in signs requests, does its client send them. Either way connections, bounds, unpacking and
-errors are the same.
+Most servers are reached without httpx2: the bytes of a request go straight to our own connections
+(`SlotTransport.exchange`), since httpx2's objects and client cost more CPU than all the rest of a request (see the
+table in `transport`). Only if a proxy leads to the URL, or a plug-in signs requests, does its client send them.
+Connections, limits, unpacking and errors are the same either way.
 """
 
 from collections.abc import AsyncIterator, Awaitable
@@ -18,21 +18,21 @@ class Poster(Protocol):
     """Sends request bodies to one URL."""
 
     def post(self, content: bytes, most: int) -> Awaitable[Incoming]:
-        """Send one; of the response no more than so many bytes are read. Raises `httpx2.HTTPError`."""
+        """Send a body; at most `most` bytes of the response are read. Raises `httpx2.HTTPError`."""
 
 
 class DirectPoster:
     """Sends request bodies over connections of our own."""
 
     def __init__(self, transport: SlotTransport, request: httpx2.Request, limit: float) -> None:
-        """`request` is like those to be sent, which may take `limit` seconds each."""
+        """`request` is a sample of those to be sent; each may take `limit` seconds."""
         self._transport = transport
         self._origin = origin_of(request.url)
         self._head = head_of(request, without=b"content-length")
         self._connect = httpx_timeouts(limit)["connect"]
 
     def post(self, content: bytes, most: int) -> Awaitable[Incoming]:
-        """Send a body with the head that is always the same."""
+        """Send a body after the constant head."""
         payload = b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(content), content)
         return self._transport.exchange(self._origin, payload, most, self._connect)
 
@@ -41,13 +41,13 @@ class ClientPoster:
     """Sends request bodies through a client of httpx2."""
 
     def __init__(self, client: httpx2.AsyncClient, request: httpx2.Request, limit: float) -> None:
-        """`request` is like those to be sent, which may take `limit` seconds each."""
+        """`request` is a sample of those to be sent; each may take `limit` seconds."""
         self._client = client
         self._like = request
         self._timeout = httpx_timeouts(limit)
 
     async def post(self, content: bytes, most: int) -> Incoming:
-        """Build a request that differs in its body alone."""
+        """Build a request that differs only in its body, and send it."""
         like = self._like
         headers = [pair for pair in like.headers.raw if pair[0].lower() != b"content-length"]
         extensions = {"timeout": self._timeout, MOST_BYTES: most}
@@ -56,7 +56,7 @@ class ClientPoster:
 
 
 class _Rest(httpx2.AsyncByteStream):
-    """The body of a response of a client."""
+    """The body of a client's response."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
@@ -69,12 +69,12 @@ class _Rest(httpx2.AsyncByteStream):
 
 
 def incoming_response(response: httpx2.Response) -> Incoming:
-    """A response that a client has given, over any of our transports."""
+    """A client's response, over any of our transports."""
     whole = response.is_stream_consumed
     rest = None if whole else _Rest(response)
     return Incoming(response.status_code, response.headers.raw, response.content if whole else b"", rest)
 
 
 def httpx_timeouts(limit: float) -> dict[str, float | None]:
-    """httpx timeouts of one request: a missing connection is reported before a missing answer."""
+    """httpx timeouts of one request, so that a failed connection is reported before a missing answer."""
     return {"connect": min(CONNECT_SECONDS, limit / 2), "read": None, "write": None, "pool": None}

@@ -1,11 +1,11 @@
-"""Keys that come back: what servers and models say, without what was sent to them in secret.
+"""Removing secrets from what servers and models say.
 
-A secret is looked for as it is and as programs pass it on: percent-encoded, escaped as in JSON or HTML, and in base64,
-alone or anywhere within a longer text. A text may have been cut in the middle of a secret before it came here: so any
-piece with the first or the last characters of one goes, too. Whoever cuts a text here does so when its secrets are out.
+A secret is searched for as it is and as programs encode it: percent-encoded, escaped as in JSON or HTML, and in base64,
+alone or within a longer text. A text may have been cut within a secret before it got here, so pieces with the first or
+the last characters of one are removed, too. Code that cuts a text here must remove secrets first.
 
-Messages lose whatever could be a secret. An answer is evidence and loses only what cannot be a word of it: a key such
-as EMPTY, which servers without keys are given, is none.
+Messages lose everything that could be a secret. An answer is evidence, and loses only what cannot be a word: a key such
+as EMPTY, which is given to servers without keys, stays.
 """
 
 import html
@@ -21,15 +21,15 @@ from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
 BLOT = "***"
 LEAST_PIECE = 4
-"""Fewer characters of a secret say nothing of it."""
+"""Fewer characters of a secret reveal nothing."""
 LATE_DIGIT = 16
-"""A piece need not be longer than that for the sake of a digit."""
+"""A piece with no digit before this position may be removed without one."""
 SURELY = 20
-"""A text without spaces that is so long is no word."""
+"""A text of this length without spaces is not a word."""
 
 
 def forms_of(secrets: Iterable[str]) -> tuple[str, ...]:
-    """All spellings of these secrets, the longest first, since one may be part of another."""
+    """All spellings of these secrets, longest first, since one may be part of another."""
     forms = {form for secret in secrets if secret for form in _forms(secret)}
     return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
@@ -41,14 +41,14 @@ def _forms(secret: str) -> Iterator[str]:
     yield re.sub("%..", lambda found: found[0].lower(), quote(secret, safe=""))
     data = secret.encode("utf-8", "surrogatepass")
     for before in range(3) if len(secret) >= SECRET_LENGTH else ():
-        # the characters that depend on nothing around it
+        # the characters that do not depend on neighbouring bytes
         inner = slice(-(-8 * before // 6), 8 * (before + len(data)) // 6)
         for alphabet in (b64encode, urlsafe_b64encode):
             yield alphabet(bytes(before) + data).decode()[inner]
 
 
 def blotted(text: str, forms: Iterable[str]) -> str:
-    """The text without these, and without any piece that begins or ends one of them."""
+    """The text without these forms, and without pieces that begin or end one of them."""
     for form in forms:
         text = text.replace(form, BLOT)
     for form in forms:
@@ -58,7 +58,8 @@ def blotted(text: str, forms: Iterable[str]) -> str:
 
 @cache
 def _least(form: str) -> int:
-    """Characters of a piece that is taken out: with a digit, lest it be a word or what all keys of a provider have."""
+    """Least length of a removed piece. It includes a digit, lest it be a word or a prefix common to a provider's
+    keys."""
     half = len(form) // 2
     digit = re.search("[0-9]", form)
     if digit is None:
@@ -84,13 +85,13 @@ def _blot_pieces(text: str, form: str) -> str:
 
 
 def sent_in(headers: Mapping[str, str], key: str | None) -> tuple[str, ...]:
-    """The forms of all that may be secret in a request: the key, and header values that are long enough to be one."""
+    """The forms of everything in a request that may be secret: the key, and header values long enough to be one."""
     values = [*headers.values(), *(part for value in headers.values() for part in _parts(value))]
     return forms_of([*(value for value in values if len(value) >= SECRET_LENGTH), *([key] if key else ())])
 
 
 def kept_from_answers(models: Iterable[tuple[EndpointConfig, Sampling]], keys: Mapping[str, str]) -> tuple[str, ...]:
-    """The forms of what the servers of a run are sent, and no answer may be stored with."""
+    """The forms of secrets sent to a run's servers, which must not be stored in answers."""
     found: set[str] = set()
     for config, sampling in models:
         found.add(keys.get(config.key_variable or "", "").strip())
@@ -120,6 +121,6 @@ def _is_secret_header(name: str, value: str) -> bool:
 
 
 def _cannot_be_word(value: str) -> bool:
-    """Whether a text can be no part of an answer by itself: letters with digits, or very long."""
+    """Whether a text cannot be a word of an answer: letters with digits, or very long."""
     mixed = re.search("[0-9]", value) is not None and re.search("[A-Za-z]", value) is not None
     return len(value) >= SECRET_LENGTH and (mixed or (len(value) >= SURELY and not re.search(r"\s", value)))

@@ -1,7 +1,7 @@
-"""Whether a refusal is believed: a 4xx (or 3xx) that no retry would mend, if it is meant.
+"""Deciding whether a refusal is final: a 4xx (or 3xx) that no retry would mend, if it is meant.
 
-One of them says little: gateways lose a route for a moment, balancers ask a server that is not up yet, and firewalls
-take a prompt amiss. So the request is sent again after a short pause, as after any failure. It is believed
+A single one says little: gateways lose a route for a moment, balancers ask a server that is not up yet, and firewalls
+object to a prompt. So the request is repeated after a short pause, as after any failure. A refusal is believed
 
     of a request     when it was refused `OF_ONE` times, while others were accepted
     of a replica     when it refused `AT_FIRST` times, one after the other, and accepted nothing since, or `LATER` times
@@ -9,10 +9,10 @@ take a prompt amiss. So the request is sent again after a short pause, as after 
                      at once when its list of models does not have this one, and no answer is named after it
     of a model       when it is believed of all its replicas: then everyone is told
 
-which takes 1.5 s of a server that refuses from the start, and 8 s of one that has answered. From the second refusal
-on, as long as nothing is accepted, a replica is sent one request at a time, with pauses that double: it is not
-hammered, and a model that has another replica goes on there. An answer, the first piece of one, or a request that was
-not refused for `ACCEPTED_SECONDS` is a sign that it accepts.
+This takes 1.5 s for a server that refuses from the start, and 8 s for one that has answered. After the second refusal
+in a row, a replica is sent one request at a time, with pauses that double: it is not hammered, and a model with another
+replica continues there. An answer, its first piece, or a request that was not refused for `ACCEPTED_SECONDS` shows that
+the replica accepts requests.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,27 +25,27 @@ OF_ONE = 5
 AT_FIRST, LATER = 3, 5
 LONGEST_PAUSE = 60.0
 ACCEPTED_SECONDS = 5.0
-"""Refusals come at once."""
+"""A refusal would arrive within this time."""
 
 OF_AN_OPTION = frozenset({400, 405, 413, 415, 422, 501})
-"""What may refuse an option of the request, such as `n` or `stream`, and not all of it."""
+"""Statuses that may refuse an option of the request, such as `n` or `stream`, rather than the request."""
 
 
 class _RefusalStreak:
-    """Refusals of a replica since it last accepted anything."""
+    """Consecutive refusals of a replica."""
 
     __slots__ = ("began", "last", "number", "times")
 
     def __init__(self, now: float) -> None:
         self.began = now
         self.last = -float("inf")
-        """When the last of those that count was heard."""
+        """Time of the last refusal that counts."""
         self.times = 0
         self.number = 0
 
 
 class RefusalDoubts:
-    """The replicas of one model that may refuse everything."""
+    """The replicas of one model that may be refusing everything."""
 
     def __init__(self, replicas: ReplicaSet, watch: HealthWatch, clock: Callable[[], float]) -> None:
         self._replicas = replicas
@@ -54,7 +54,7 @@ class RefusalDoubts:
         self._rows: dict[str, _RefusalStreak] = {}
 
     def refused(self, replica: Replica, refusal: Refusal, sent_at: float, pending: Iterable[LastHeard]) -> bool:
-        """A request was refused, while others are `pending`; whether that is believed of the whole model."""
+        """Count a refused request while others are `pending`; returns whether the whole model is believed to refuse."""
         now = self._clock()
         row = self._rows.get(replica.url)
         if row is not None and any(_is_accepted(pulse, row.began, now) for pulse in pending):
@@ -76,7 +76,7 @@ class RefusalDoubts:
         return True
 
     def accepted(self, replica: Replica, sent_at: float) -> None:
-        """A request that was sent then was not refused."""
+        """Note that a request sent at this time was accepted."""
         row = self._rows.get(replica.url)
         if row is not None and sent_at >= row.began:
             self._accept(replica)

@@ -1,4 +1,4 @@
-"""Consequences of attempts for the replicas of a model: pauses, probes, and how many requests are sent at a time."""
+"""Consequences of attempts for a model's replicas: pauses, probes, and how many requests are sent at a time."""
 
 from collections.abc import Callable, Iterable
 
@@ -16,7 +16,7 @@ SHOWN_OF_A_WAIT = 60
 
 
 class ReplicaCare:
-    """The replicas of one model, treated by what comes of the requests that they are sent."""
+    """The replicas of one model, with pauses, probes and windows adjusted to the outcomes of requests."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class ReplicaCare:
         longest_refusal: float,
         clock: Callable[[], float],
     ) -> None:
-        """`longest_refusal`: seconds that one request waits out refusals."""
+        """`longest_refusal`: seconds for which one request waits out refusals."""
         self.watch = HealthWatch(replicas, caller.probe, limits.patience, clock)
         self._replicas = replicas
         self._servers = servers
@@ -38,11 +38,11 @@ class ReplicaCare:
         )
 
     def accepted(self, replica: Replica, sent_at: float) -> None:
-        """A request that was sent then is being answered."""
+        """Note that a request sent at this time is being answered."""
         self._doubts.accepted(replica, sent_at)
 
     def answered(self, replica: Replica, sent_at: float, now: float) -> None:
-        """A request that was sent then is answered."""
+        """Note that a request sent at this time was answered."""
         replica.answered_at = now
         replica.spoke(now)
         replica.window.answered()
@@ -50,7 +50,7 @@ class ReplicaCare:
         self._doubts.accepted(replica, sent_at)
 
     def refused(self, replica: Replica, refusal: Refusal, sent_at: float, pending: Iterable[LastHeard]) -> bool:
-        """A request was refused, while others are `pending`; whether that is believed of the whole model."""
+        """Count a refused request while others are `pending`; returns whether the whole model is believed to refuse."""
         refused_before = replica.refusing
         of_all = self._doubts.refused(replica, refusal, sent_at, pending)
         if replica.refusing and not (refused_before or of_all):
@@ -59,12 +59,12 @@ class ReplicaCare:
         return of_all
 
     def unsent(self, replica: Replica, sent_at: float) -> None:
-        """Send fewer requests at a time: this machine had no connection for one."""
+        """Send fewer requests at a time, because this machine could not open a connection."""
         replica.window.refused(sent_at, self._clock())
         self._servers.note_first(Notice("out_of_files", open_files.shortage_message()))
 
     def failed(self, replica: Replica, failure: Failure, sent_at: float) -> None:
-        """A request failed: pause, send fewer at a time, or look whether the replica is there."""
+        """Handle a failed request: pause, send fewer at a time, or probe the replica."""
         if failure.kind is FailureKind.RATE_LIMITED:
             replica.window.refused(sent_at, self._clock())
         else:

@@ -1,28 +1,28 @@
-"""The replicas of one model: which of them gets the next request, and how many each may have in flight.
+"""The replicas of one model: choosing one for the next request, and limiting the requests in flight at each.
 
-A request goes to the replica with the fewest in flight, and of these to the one that was sent the fewest, among those
-that are usable: healthy, not told to wait by a Retry-After, and below their window. The window starts at its ceiling,
-and is halved when a request is refused (429), or when failures come together: one connection in fifty breaks on a good
-day, and says nothing of the load. After a refusal it grows step by step with the answers, after failures by one with
-each, since what failed was not its size. It does not look at latency, since a model server slows as it fills. A replica
-of which nothing but failures has come for a while is asked by one request at a time, with pauses of at most
-`LONGEST_PAUSE`, so that it is soon known to be back. The ceiling is the configured concurrency, or less where the
-server's own load says so (`load`). Who finds no usable replica waits in line.
+A request goes to the usable replica with the fewest in flight, and among equals to the one that was sent the fewest. A
+replica is usable if it is healthy, not paused by a Retry-After, and below its window. The window starts at its ceiling.
+It is halved when a request is refused (429), or when failures cluster: one connection in fifty breaks on a good day,
+whatever the load. After a refusal it grows step by step with the answers; after failures by one with each answer, since
+its size was not the cause. Latency is ignored, since a model server slows as it fills. A replica with only failures for
+a while gets one request at a time, with pauses of at most `LONGEST_PAUSE`, so that its return is soon noticed. The
+ceiling is the configured concurrency, or less if the server's load requires it (`load`). Without a usable replica,
+requests wait in a queue.
 
-One small task per replica notices that it is dead, long before the time limit of its answers. It asks nothing while
-answers keep coming; otherwise it probes the replica every few seconds, and at once when a request has failed there.
-After `MISSES` probes in a row without a sign of life (an answer that comes meanwhile is one) the replica is set aside:
-it is sent nothing, and probed on until it is back. Its requests in flight are ended, to be sent elsewhere. Only where
-it takes connections, and is silent, and no other replica could have them, they stay: the same server would be asked for
-the same once more, and one that is merely slow would never get anything done. Each time that a request was ended so,
-the next replica may miss twice as many probes before it is ended again. When every replica is set aside for longer than
-the model's patience, the model is given up. A model that has never answered gets no patience where nobody is there to
-be reached; a server that takes connections, and is silent, may only be busy.
+One small task per replica notices its death long before the time limit of answers. It is idle while answers keep
+arriving; otherwise it probes the replica every few seconds, and at once after a failed request. After `MISSES` probes
+in a row without a sign of life (such as an answer), the replica is set aside: it is sent nothing but probes until it is
+back, and its requests in flight are ended and sent elsewhere. Only if it accepts connections, is silent, and no other
+replica could take its requests do they stay: the same server would get the same request again, and a slow one would
+never finish anything. Each time a request is ended in this way, its next replica may miss twice as many probes. When
+every replica has been set aside for longer than the model's patience, the model is given up. A model that has never
+answered gets no patience if no server can be reached; a server that accepts connections but is silent may only be busy.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from math import inf
 from typing import NamedTuple
 
@@ -33,16 +33,16 @@ from adaptive_eval.errors import EndpointError, Unavailable
 
 RECENT = 32
 TOGETHER = 8
-"""Failures among the `RECENT` last requests of a replica that come together."""
+"""Number of failures among a replica's last `RECENT` requests that counts as a cluster."""
 ONLY_FAILURES = 8
-"""From so many failures in a row on a replica is asked with pauses."""
+"""Consecutive failures after which requests to a replica are separated by pauses."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0
 STEPS = 16
-"""A window regains its ceiling in about this many times the answers that fit into it."""
+"""A window recovers its ceiling after about this many windows full of answers."""
 
 
 class RequestWindow:
-    """How many requests may be in flight."""
+    """Limit on the requests in flight."""
 
     def __init__(self, configured: int) -> None:
         self.configured = configured
@@ -52,18 +52,18 @@ class RequestWindow:
         self._answers = 0
         self._halved_at = -inf
         self._recent: deque[bool] = deque(maxlen=RECENT)
-        """Of the last requests those that failed."""
+        """Failures among the last requests."""
         self._before_failures = 0
-        """What the window was before failures came together."""
+        """Size of the window before failures clustered."""
 
     def steer(self, ceiling: int) -> None:
-        """Set the ceiling, within the configured one; a window that refusals have made smaller grows on by itself."""
+        """Set the ceiling, at most the configured one; a window that refusals have shrunk still grows by itself."""
         whole = self.size == self.ceiling
         self.ceiling = max(1, min(self.configured, ceiling))
         self.size = self.ceiling if whole else min(self.size, self.ceiling)
 
     def refused(self, sent_at: float, now: float) -> None:
-        """Halve, once for all the requests that were already on their way when it was last halved."""
+        """Halve the window, once for all requests that were on their way when it was last halved."""
         if sent_at >= self._halved_at:
             self.size = max(1, self.size // 2)
             self._halved_at = now
@@ -71,7 +71,7 @@ class RequestWindow:
             self._before_failures = 0
 
     def failed(self, sent_at: float, now: float) -> None:
-        """Halve where failures come together."""
+        """Halve the window if failures cluster."""
         self.failures_in_a_row += 1
         self._recent.append(True)
         if sum(self._recent) >= TOGETHER:
@@ -81,12 +81,12 @@ class RequestWindow:
 
     @property
     def pause(self) -> float:
-        """Seconds to wait before the next request, where nothing but failures comes."""
+        """Seconds to wait before the next request if there are only failures."""
         beyond = self.failures_in_a_row - ONLY_FAILURES
         return 0.0 if beyond < 0 else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(beyond, 8))
 
     def answered(self) -> None:
-        """Grow by one where failures had made it smaller, else by one step for every windowful of answers."""
+        """Grow by one if failures had shrunk the window, otherwise by one step per window full of answers."""
         self.failures_in_a_row = 0
         self._recent.append(False)
         if self.size < min(self.ceiling, self._before_failures):
@@ -107,28 +107,28 @@ class Replica:
         self.in_flight = 0
         self.sent = 0
         self.peak_in_flight = 0
-        """The most in flight since the load of the server was last read."""
+        """Most requests in flight since the server's load was last read."""
         self.healthy = True
         self.wait_until = -inf
         self.apart = 0.0
-        """Seconds from one request to the next, while it is in doubt whether it accepts any."""
+        """Seconds between requests, while it is unclear whether the replica accepts any."""
         self.refusing = False
         """Whether the replica is believed to refuse everything."""
         self.trouble = ""
-        """What is wrong with it, where it is dead or refuses everything."""
+        """What is wrong, if it is dead or refuses everything."""
         self.answered_at = -inf
         self.alive_at = -inf
-        """When it last gave a sign of life."""
+        """Time of its last sign of life."""
         self.awake_since = -inf
-        """When the first one came after a silence of `SILENCE`."""
+        """Time of the first sign of life after a silence of `SILENCE`."""
         self.idle_since, self.idle_until = inf, -inf
-        """The first and the last of its readings in a row that say that it has nothing to do (`load`)."""
+        """First and last time in a row that its readings showed it idle (`load`)."""
         self.missing: list[tuple[float, float]] = []
-        """Of each request that it does not count: between which times it was sent (`load`)."""
+        """For each request that it does not count: earliest and latest time at which it was sent (`load`)."""
         self.reached = False
-        """There is a server: it has answered a probe, or taken the connection of one."""
+        """Whether a server is there: it has answered a probe or accepted its connection."""
         self.leases: dict[EndableBlock, int] = {}
-        """What holds the requests in flight, and how often each of them was ended at a silent replica before."""
+        """The requests in flight, with how often each was ended before at a silent replica."""
 
     @property
     def fit(self) -> bool:
@@ -145,13 +145,13 @@ class Replica:
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
 
     def spoke(self, at: float) -> None:
-        """The replica gave a sign of life at this time."""
+        """Record a sign of life."""
         if at - self.alive_at > SILENCE:
             self.awake_since = at
         self.alive_at = max(self.alive_at, at)
 
     def interrupt(self, misses: float = inf) -> None:
-        """End the requests in flight here to which so many probes without a sign of life are enough."""
+        """End requests in flight here for which this many missed probes are enough."""
         for lease, ended in list(self.leases.items()):
             if misses >= MISSES * 2**ended:
                 del self.leases[lease]
@@ -159,7 +159,7 @@ class Replica:
 
 
 class ReplicaSet:
-    """All replicas of one model and the line of those who wait for one."""
+    """All replicas of one model, and the queue of requests for a place."""
 
     def __init__(self, urls: tuple[str, ...], ceiling: int, clock: Callable[[], float]) -> None:
         self.replicas = tuple(Replica(url, ceiling) for url in urls)
@@ -168,7 +168,7 @@ class ReplicaSet:
         self._gone: str | None = None
 
     async def acquire(self, avoid: Replica | None = None) -> Replica:
-        """A place at a replica, at another one than `avoid` if there is a choice; give it back with `release`."""
+        """Wait for a place at a replica, other than `avoid` if possible; return it with `release`."""
         if self._gone is not None:
             raise Unavailable(self._gone)
         if not self._waiting and (replica := self._choose(avoid)) is not None:
@@ -184,13 +184,13 @@ class ReplicaSet:
             raise
 
     def release(self, replica: Replica) -> None:
-        """Give a place back."""
+        """Return a place."""
         replica.in_flight -= 1
         if self._waiting:
             self.hand_out()
 
     def hand_out(self) -> None:
-        """Give free places to those who wait; called whenever a replica may have become usable."""
+        """Give free places to waiting requests; called whenever a replica may have become usable."""
         while self._waiting:
             place, avoid = self._waiting[0]
             if place.done():
@@ -209,20 +209,20 @@ class ReplicaSet:
             self.pause(replica, replica.apart)
 
     def pause(self, replica: Replica, seconds: float) -> None:
-        """Send nothing to a replica for so long."""
+        """Send nothing to a replica for this long."""
         until = self._clock() + seconds
         if until > replica.wait_until:
             replica.wait_until = until
-            # a little later, since a timer may fire just before its time
+            # slightly later, since a timer may fire just before its time
             asyncio.get_running_loop().call_later(seconds + 0.001, self.hand_out)
 
     def give_up(self, reason: str) -> None:
-        """The model is gone for good: everyone who waits is told, and everyone who comes."""
+        """Fail all waiting and future requests: the model is gone for good."""
         self._gone = reason
         self._tell_all(lambda: Unavailable(reason))
 
     def refuse(self, refusal: Refusal) -> None:
-        """Every replica refuses everything: everyone who waits is told; who comes may find out anew."""
+        """Fail all waiting requests because every replica refuses; future ones may try again."""
         self._tell_all(refusal.again)
 
     def _tell_all(self, error: Callable[[], EndpointError]) -> None:
@@ -232,7 +232,7 @@ class ReplicaSet:
                 place.set_exception(error())
 
     def elsewhere(self, replica: Replica) -> bool:
-        """Whether another one can take what this one has."""
+        """Whether another replica can take this one's requests."""
         return any(other.fit for other in self.replicas if other is not replica)
 
     @property
@@ -251,24 +251,24 @@ class ReplicaSet:
 
 PROBE_EVERY = 5.0
 PROBE_AGAIN = 1.0
-"""Seconds to the next probe after one without a sign of life, and least distance of two probes."""
+"""Seconds between probes after one without a sign of life, and least distance of two probes."""
 PROBE_SLOWEST = 2.0
-"""Soon enough to ask within seconds after a storm, and little to ask of a server that is down for hours."""
+"""Soon enough to recover within seconds after a failure, and cheap for a server that is down for hours."""
 MISSES = 3
 SILENCE = 3 * PROBE_EVERY
-"""A server that has something to do, and gives no sign of life for longer, has been silent."""
+"""Seconds without a sign of life after which a busy server counts as silent."""
 
 
 class ProbeTrouble(NamedTuple):
-    """Why a probe was no sign of life."""
+    """Why a probe saw no sign of life."""
 
     why: str
     silent: bool = False
-    """The connection was made, and no answer came."""
+    """Whether a connection was made, without an answer."""
 
 
 Probe = Callable[[str], Awaitable[ProbeTrouble | None]]
-"""Asks a replica for a sign of life: None, or what was wrong; raises `Failure` where that cannot be found out."""
+"""Probes a replica: None for a sign of life, else what was wrong; raises `Failure` if neither can be found out."""
 
 
 class HealthWatch:
@@ -291,11 +291,11 @@ class HealthWatch:
                 task.add_done_callback(self._ended)
 
     def suspect(self, replica: Replica) -> None:
-        """A request failed there: probe soon."""
+        """Probe soon, since a request failed there."""
         self._suspicions[replica.url].set()
 
     def unreachable(self, replica: Replica) -> None:
-        """No connection can be made: send nothing more there until a probe comes through."""
+        """Send nothing to a replica until a probe succeeds, since no connection can be made."""
         replica.healthy = False
         self.suspect(replica)
 
@@ -308,7 +308,7 @@ class HealthWatch:
             self._giving_up.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Give the model up if its watch has failed: nobody may wait for a replica that nobody watches."""
+        """Give the model up if a watch failed, so that no request waits for an unwatched replica."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._set.give_up(f"the health check broke: {error!r}")
 
@@ -317,14 +317,16 @@ class HealthWatch:
         misses = 0
         while True:
             if not misses:
-                await _wait_for_event(suspicion, PROBE_EVERY)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PROBE_EVERY):
+                        await suspicion.wait()
                 heard = replica.alive_at
             if not (misses or suspicion.is_set() or self._needs_probe(replica)):
                 continue
             suspicion.clear()
             try:
                 trouble = await self._probe(replica.url)
-            except Failure:  # nothing is known of it now
+            except Failure:  # its state is unknown now
                 await asyncio.sleep(PROBE_AGAIN)
                 continue
             replica.reached |= trouble is None or trouble.silent
@@ -341,16 +343,16 @@ class HealthWatch:
             await asyncio.sleep(min(PROBE_SLOWEST, PROBE_AGAIN * max(1, misses - MISSES)))
 
     def _needs_probe(self, replica: Replica) -> bool:
-        """Whether requests are in flight and no answer has come for a while."""
+        """Whether requests are in flight without an answer for a while."""
         return replica.in_flight > 0 and self._clock() - replica.answered_at >= PROBE_EVERY
 
     def refuses(self, replica: Replica, why: str) -> None:
-        """A replica refuses everything: it is of as little use as a dead one, but what it has in flight goes on."""
+        """Stop using a replica that refuses everything, but let its requests in flight go on."""
         replica.refusing = True
         self._miss(replica, why)
 
     def accepts(self, replica: Replica) -> None:
-        """A replica does not refuse everything."""
+        """Use a replica again that does not refuse everything."""
         replica.refusing = False
         self._well(replica)
 
@@ -370,7 +372,7 @@ class HealthWatch:
         self._miss(replica, trouble.why)
 
     def _miss(self, replica: Replica, trouble: str) -> None:
-        """Go on without this one; give the model up where none is left for too long."""
+        """Count a missed probe; set the replica aside, and give the model up if none is left for too long."""
         replica.trouble = trouble
         if all(other.refusing for other in self._set.replicas):
             return  # whoever asks is told, and finds out when that is over
@@ -392,12 +394,3 @@ class HealthWatch:
             self._set.give_up(f"its server at {first.url} is lost: {first.trouble}")
         for replica in self._set.replicas:
             replica.interrupt()
-
-
-async def _wait_for_event(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, at most so long."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        pass

@@ -19,7 +19,7 @@ class ReplyReader:
         self._servers = servers
 
     def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
-        """The answers for the first seeds; raises `Failure` or `Refusal` where the reply has none."""
+        """The answers for the first seeds; raises `Failure` or `Refusal` if the reply has none."""
         if reply.status == 200:
             self._servers.answered_as(name_of(reply.payload))
             self._servers.answered_by(origin.replica, fingerprint_of(reply.payload))

@@ -1,12 +1,12 @@
-"""How long a server asks to wait (`Retry-After`), and how much of that is believed.
+"""The wait that a server asks for (`Retry-After`), and how much of it is believed.
 
 up to `LONGEST` seconds               as it says
 more, but what one request may wait   `LONGEST` seconds, then it is asked again
 still more: hours, years              not believed: pauses of our own, which double up to `LONGEST` seconds
 negative, not a number, no date       not believed: as if nothing was said
 
-A date that is over asks for no wait. Whatever is not believed is noticed. Limits are counted by the minute, so that a
-minute is what an honest server asks for; and to ask once a minute costs nobody anything.
+A past date asks for no wait. Disbelief is noticed. Rate limits are per minute, so an honest server asks for at most a
+minute; and asking once a minute costs next to nothing.
 """
 
 import re
@@ -23,10 +23,10 @@ FIRST_PAUSE = 0.5
 
 
 class RetryAfter(NamedTuple):
-    """The time after which a server wants to be asked again."""
+    """When a server wants to be asked again."""
 
     seconds: float | None
-    """None: it cannot be read."""
+    """None if it cannot be read."""
     said: str
 
 
@@ -56,25 +56,25 @@ def _seconds(said: str, now: float) -> float | None:
 
 
 class BelievedRetryAfter:
-    """Waits that the servers of one model ask for, as far as they are believed."""
+    """Requested waits of one model's servers, as far as they are believed."""
 
     def __init__(
         self, most: float, clock: Callable[[], float], note: Callable[[Notice], None], clean: Callable[[str], str]
     ) -> None:
-        """`most`: seconds that one request waits out refusals; `clean` makes a server's text fit to be shown."""
+        """`most`: seconds for which one request waits out refusals; `clean` makes a server's text safe to show."""
         self._most = most
         self._clock = clock
         self._note = note
         self._clean = clean
         self._put_off: dict[str, tuple[int, float]] = {}
-        """By replica: how often in a row it has asked for a wait that is not believed, and when that was last."""
+        """For each replica, its implausible waits in a row, and the time of the last one."""
 
     def answered(self, url: str) -> None:
-        """A replica gives answers."""
+        """Note that a replica gives answers."""
         self._put_off.pop(url, None)
 
     def believed_seconds(self, url: str, told: RetryAfter | None, sent_at: float) -> float:
-        """Seconds to leave a replica alone, by what it says to a request that was sent then."""
+        """Seconds to leave a replica alone, given its reply to a request sent at `sent_at`."""
         if told is None:
             return 0.0
         if told.seconds is None:
@@ -86,7 +86,7 @@ class BelievedRetryAfter:
             self._tell("long_wait", told, f"asks for more than a minute: it is asked again every {LONGEST:g} s")
             return LONGEST
         times, last = self._put_off.get(url, (0, -float("inf")))
-        if sent_at >= last:  # those that were on their way at the same time count once
+        if sent_at >= last:  # requests that were on their way together count once
             times += 1
             self._put_off[url] = times, self._clock()
         self._tell("absurd_wait", told, f"is not believed: it is asked again after pauses of {LONGEST:g} s at most")

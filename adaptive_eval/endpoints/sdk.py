@@ -1,7 +1,7 @@
-"""The openai SDK as the client, for what only the SDK does.
+"""The openai SDK as the client, for features that only it has.
 
 It costs several times the CPU of the default client per request (`benchmarks/throughput.md`). It only carries the
-bytes, over the same connections: bodies, retries, time limits and the meaning of what comes back are the same.
+bytes, over the same connections: bodies, retries, time limits and the interpretation of replies are the same.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ NO_KEY = "EMPTY"
 
 
 class SdkCaller:
-    """One SDK client per replica; it never retries by itself."""
+    """One SDK client per replica, without retries of its own."""
 
     def __init__(
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
@@ -54,7 +54,7 @@ class SdkCaller:
         self._limit = sampling.timeout
         known = key.get_secret_value() if key is not None and config.auth is None else NO_KEY
         reach = ServerAccess(config, folder)
-        # of the SDK's own headers httpx2 adds this one, for packings that it may not have
+        # httpx2 adds this header to the SDK's own, for compressions that it may not support
         plain = {"Accept-Encoding": "identity"}
         self._http = reach.client(plain, MAX_BODY)
         self._http.event_hooks = {"request": [_bound]}
@@ -74,7 +74,7 @@ class SdkCaller:
         resource: Any = client.chat.completions if self._chat else client.completions
         named = ("model", "messages", "prompt", "stream")
         arguments: dict[str, Any] = {name: body[name] for name in named if name in body}
-        # what the SDK does not know (top_k, min_p, ...) it only sends in extra_body
+        # settings unknown to the SDK (top_k, min_p, ...) must go in extra_body
         arguments["extra_body"] = {name: value for name, value in body.items() if name not in named}
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         return await self._read(resource.with_streaming_response.create, arguments, self._limit, reader, pulse)
@@ -108,7 +108,7 @@ class SdkCaller:
         reader: StreamReader | None = None,
         pulse: LastHeard | None = None,
     ) -> Reply:
-        """Make one call of the SDK, and read what comes back as the default client does."""
+        """Make one call of the SDK, and read the reply as the default client does."""
         begun = perf_counter()
         with raising_failures(self.secrets, limit):
             try:
@@ -118,14 +118,14 @@ class SdkCaller:
                         whole = await read_to_end(came, reader, pulse)
             except openai.APIStatusError as error:
                 came = incoming_response(error.response)
-                whole = came.body  # the SDK has read it
+                whole = came.body  # already read by the SDK
             except openai.APIConnectionError as error:
                 if isinstance(error.__cause__, httpx2.HTTPError):
-                    raise error.__cause__ from error.__cause__.__cause__  # which may be a certificate
+                    raise error.__cause__ from error.__cause__.__cause__  # it may be a certificate error
                 raise
         return reply_of(came, whole, reader, begun, perf_counter(), self.secrets)
 
 
 async def _bound(request: httpx2.Request) -> None:
-    """Bound the response by what was asked for."""
+    """Limit the size of the response according to the request."""
     request.extensions[MOST_BYTES] = longest_response(orjson.loads(request.content), len(request.content))

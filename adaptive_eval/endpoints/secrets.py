@@ -1,11 +1,11 @@
-"""Keys that must not stand in a configuration: how they are recognised, and how they are kept out of every message."""
+"""Recognising secrets that must not stand in a configuration, and keeping them out of every message."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
 from urllib.parse import urlsplit
 
 SECRET_LENGTH = 8
-"""A shorter value, such as a flag, is no secret and would blot out ordinary text."""
+"""A shorter value, such as a flag, is not a secret, and hiding it would hide ordinary text."""
 
 ENTROPY = r"[A-Za-z0-9_\-]"
 SECRET = re.compile(
@@ -18,52 +18,52 @@ SECRET = re.compile(
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
     r"|(?<=[?&])(?:api[_-]?key|key|token)=[^&\s]+"
 )
-"""The shapes that providers give their keys, `Authorization` values, and credentials in a URL."""
+"""The forms of providers' keys, `Authorization` values, and credentials in a URL."""
 
 LONG_WORD = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20,}")
-"""A key of no known shape: letters and digits mixed, and too many of them for a name."""
+"""A key of unknown form: mixed letters and digits, too many for a name."""
 
 SECRET_KEY = re.compile(
     r"(?:.*_)?(?:api_?key|apikey|authorization|password|passwd|secret|credentials?|(?:access|auth|bearer|api|id)_token|token)"
 )
-"""Names of keys that hold a secret, in small letters with underscores; `max_tokens` and `api_key_env` do not."""
+"""Names of keys that hold a secret, in snake case; `max_tokens` and `api_key_env` do not."""
 
 COUNTED = re.compile(r"(?:.*_)?(?:max|min|new|completion|prompt|stop|eos|bos|pad)_(?:.*_)?token")
-"""Names of a number of tokens, or of one that ends a text, written in the singular."""
+"""Names of a number of tokens, or of a token that ends a text, in the singular."""
 
 SECRET_VARIABLE = re.compile(r"(?i)(?:^|_)(?:api)?(?:key|token|secret|password|passwd|credentials?)(?:$|_)")
 """Names of environment variables that hold a secret."""
 
 GIVEN = re.compile(r"""(?:^|[\s"';])(?:-+([\w.-]+)|([\w.-]+)(?=[=:]))""")
-"""What a command line gives a value to: `--api-key X`, `API_KEY=X`, `Authorization: X`."""
+"""How a command line passes a value: `--api-key X`, `API_KEY=X`, `Authorization: X`."""
 
 INHERITED = "leave it out: a server inherits the environment, and can read the variable itself"
-"""How a server that the run starts gets a key."""
+"""How a server started by the run gets a key."""
 
 HEADERS = ("headers", "extra_headers")
-"""Under these keys the value of a variable may be a secret, and no message shows a value."""
+"""Keys under which a variable's value may be a secret; no message shows these values."""
 
 
 def holds_secret(key: str) -> bool:
-    """A key of this name holds a secret."""
+    """Whether a key of this name holds a secret."""
     name = key.lower().replace("-", "_").replace(".", "_")
     return SECRET_KEY.fullmatch(name) is not None and COUNTED.fullmatch(name) is None
 
 
 def secret_given(command: str) -> str | None:
-    """The name of the option or variable that a command line gives a secret to; None if there is none."""
+    """The name of the option or variable with which a command line passes a secret; None if there is none."""
     names = (match[1] or match[2] for match in GIVEN.finditer(command))
     return next(filter(holds_secret, names), None)
 
 
 def secrets_in(environment: Mapping[str, str], names: Iterable[str] = ()) -> tuple[str, ...]:
-    """The values of variables whose names say that they are secret, and of these; the longest first."""
+    """The values of `names` and of variables that are named like secrets, longest first."""
     found = {value for name, value in environment.items() if SECRET_VARIABLE.search(name) or name in set(names)}
     return tuple(sorted((value for value in found if len(value) >= SECRET_LENGTH), key=len, reverse=True))
 
 
 def keyless(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
-    """The environment without these variables, and without what is named like a secret or has the shape of one."""
+    """The environment without these variables, and without those that are named or look like secrets."""
     return {
         name: value
         for name, value in environment.items()
@@ -72,17 +72,17 @@ def keyless(environment: Mapping[str, str], names: Collection[str] = ()) -> dict
 
 
 def looks_secret(value: str) -> bool:
-    """A value has the shape of a secret."""
+    """Whether a value has the form of a secret."""
     return SECRET.search(value) is not None
 
 
 def path_looks_secret(url: str) -> bool:
-    """The path of a URL has what may be a key of no known shape."""
+    """Whether the path of a URL contains what may be a key of unknown form."""
     return LONG_WORD.search(urlsplit(url).path) is not None
 
 
 def redacted(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without these, and without anything that has the shape of a secret."""
+    """The text without these secrets, and without anything that has the form of a secret."""
     for secret in secrets:
         text = text.replace(secret, "***")
     return SECRET.sub("***", text)

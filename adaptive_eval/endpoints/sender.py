@@ -1,6 +1,6 @@
-"""Attempts: a request is sent once, to a replica that has a place for it.
+"""Attempts: sending a request once, to a replica that has a place for it.
 
-The path of an attempt that does not fail is short: take a place, send, read, give the place back.
+The path of a successful attempt is short: take a place, send, read, return the place.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Sampli
 from adaptive_eval.endpoints.wire import counted_apart, unstreamed
 
 _NOT_STREAMED = frozenset({FailureKind.BAD_RESPONSE, FailureKind.RESET, FailureKind.SERVER_ERROR})
-"""What may mean that a server cannot stream, as long as it never has."""
+"""Failures that may mean that a server cannot stream, unless it has done so."""
 _MAY_HAVE_COST = frozenset({FailureKind.RESET, FailureKind.STALLED, FailureKind.TIMED_OUT, FailureKind.BAD_RESPONSE})
-"""Failures after which an answer may have been generated for nothing; so may one of a replica that is found dead."""
+"""Failures after which an answer may have been generated in vain, as may the answer of a replica found dead."""
 
 
 class RequestSender:
-    """Sends the requests of one model, each attempt by itself, and learns from what comes."""
+    """Sends one model's requests, each attempt separately, and learns from the outcomes."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class RequestSender:
         self.clock = asyncio.get_running_loop().time
         self.traffic = Traffic()
         self.streaming: bool | None = config.stream
-        """Whether the servers stream; None as long as it is not known."""
+        """Whether the servers stream; None while unknown."""
         self.replicas = ReplicaSet(config.replicas, limits.in_flight, self.clock)
         self.longest_refusal = max(sampling.timeout, limits.patience)
-        """Seconds that one request waits out refusals."""
+        """Seconds for which one request waits out refusals."""
         self._caller = caller
         self._servers = servers
         self._replies = replies
@@ -123,16 +123,16 @@ class RequestSender:
         return self._replies.answers(reply, request.prompt, request.seeds, origin)
 
     def _learn(self, answers: list[Answer], reply: Reply, pulse: LastHeard, now: float) -> None:
-        """Learn how long answers take, and whether the server can stream."""
+        """Update response times, and whether the server can stream."""
         if reply.status == 200:
             self._times.answered(max([answer.completion_tokens for answer in answers]), pulse, now)
         if pulse.first_at is not None:
             self.streaming = True
         elif self.streaming is None and reply.status == 200 and any(answer.text for answer in answers):
-            self.streaming = None if self.overdue.streams else False  # one that is in flight may show that it can
+            self.streaming = None if self.overdue.streams else False  # one in flight may still show that it can
 
     def _on_refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
-        """The failure of a refused request, which is sent again unless the refusal is believed."""
+        """The failure of a refused request, which is repeated unless the refusal is believed."""
         self.traffic.failed(FailureKind.REFUSED, refusal)
         request.refusal = refusal
         if request.may_be_mended(refusal, self.is_known_to_stream):
@@ -140,7 +140,7 @@ class RequestSender:
         return Refused(refusal, self._care.refused(replica, refusal, sent_at, self.overdue.pending(replica)))
 
     def _on_interrupted(self, request: AttemptedRequest, replica: Replica, pulse: LastHeard) -> Failure:
-        """The failure of an attempt that was ended from outside: it was overdue, or its replica is dead."""
+        """The failure of an attempt ended from outside, because it was overdue or its replica is dead."""
         self._count_lost(request)
         if pulse.overdue is None:
             request.ended += 1
@@ -167,6 +167,6 @@ class RequestSender:
             request.body = unstreamed(request.body)
 
     def _count_lost(self, request: AttemptedRequest) -> None:
-        """Count a request whose answers may have been generated, and do not count."""
+        """Count a request whose answers may have been generated in vain."""
         self.traffic.lost += len(request.seeds)
         request.lost = True

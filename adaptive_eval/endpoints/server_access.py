@@ -1,9 +1,9 @@
-"""How the servers of a model are reached: the one place that knows of proxies, certificates and authentication.
+"""Reaching a model's servers: the only place that knows of proxies, certificates and authentication.
 
-Every request goes through an `httpx2.AsyncClient` that is opened here, but for those of the default client to a server
-that neither a proxy nor a plug-in of yours stands before: those go to the same transport without it (`posting`). The
-client speaks to a server itself (`transport`), unless the environment names a proxy for the URL: then httpx2 does, with
-one of its own transports for each request in flight, since its pool walks over all connections at every request.
+Requests go through an `httpx2.AsyncClient` opened here, except those of the default client to a server without a proxy
+or an authentication plug-in: these use the same transport directly (`posting`). The client connects to a server itself
+(`transport`), unless the environment names a proxy for the URL: then httpx2 does, with one of its own transports for
+each request in flight, since its pool walks over all connections at every request.
 """
 
 import ssl
@@ -24,22 +24,22 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.imports import load_attribute
 
 _NEARBY = ("all://localhost", "all://127.0.0.0/8", "all://[::1]")
-"""This machine, which no proxy leads to, as in Go and in browsers."""
+"""This machine, which is never reached through a proxy, as in Go and in browsers."""
 _ONE_CONNECTION = httpx2.Limits(max_connections=1, max_keepalive_connections=1)
 
 
 class ServerAccess:
-    """The way to one model's servers; paths and plug-ins are looked for in `folder`."""
+    """Access to one model's servers; `folder` is where paths and plug-ins are looked up."""
 
     def __init__(self, config: EndpointConfig, folder: Path) -> None:
         self._auth = None if config.auth is None else _auth(config.auth, folder)
         ca_file = None if config.ca_file is None else folder / config.ca_file
         self._certificates = cache(lambda: _certificates(ca_file))
         if ca_file is not None or any(url.startswith("https:") for url in config.replicas):
-            self._certificates()  # what is wrong with them is told at once
+            self._certificates()  # raises at once if they are invalid
 
     def client(self, headers: Mapping[str, str], max_body: int) -> httpx2.AsyncClient:
-        """A client that follows no redirect, keeps no cookie, and reads no body beyond so many bytes, unpacked."""
+        """A client without redirects and cookies, which unpacks bodies up to this many bytes."""
         return httpx2.AsyncClient(
             transport=SlotTransport(self._certificates, max_body),
             mounts=_proxies(lambda proxy: ProxyTransport(proxy, self._certificates(), max_body)),
@@ -48,13 +48,13 @@ class ServerAccess:
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             timeout=None,
             follow_redirects=False,
-            trust_env=False,  # it would read ~/.netrc, too
+            trust_env=False,  # True would also read ~/.netrc
         )
 
     def poster(self, client: httpx2.AsyncClient, url: str, headers: httpx2.Headers, limit: float) -> Poster:
-        """The shortest way to one URL that this client reaches; a request there may take so many seconds."""
+        """The shortest way to one URL of this client; a request may take `limit` seconds."""
         request = httpx2.Request("POST", url, headers=headers)
-        # which transport leads to a URL httpx2 says nowhere else
+        # httpx2 has no public way to find a URL's transport
         way = client._transport_for_url(request.url)
         if self._auth is None and isinstance(way, SlotTransport):
             return DirectPoster(way, request, limit)
@@ -74,7 +74,7 @@ def _certificates(ca_file: Path | None) -> ssl.SSLContext:
 
 
 def _auth(specification: str, folder: Path) -> httpx2.Auth:
-    """The plug-in: an `httpx2.Auth`, or what makes one."""
+    """The plug-in: an `httpx2.Auth`, or a function that makes one."""
     made = load_attribute(specification, folder)
     if not isinstance(made, httpx2.Auth) and callable(made):
         made = made()
@@ -98,7 +98,7 @@ def _proxies(transport: Callable[[str], httpx2.AsyncBaseTransport]) -> dict[str,
 
 
 def _pattern(host: str) -> str:
-    """An entry of NO_PROXY as httpx2 writes it: an address, a network, or a domain with all that is in it."""
+    """An entry of NO_PROXY in httpx2's form: an address, a network, or a domain with its subdomains."""
     bare = host.strip("[]")
     try:
         version = ip_interface(bare).version
@@ -109,14 +109,14 @@ def _pattern(host: str) -> str:
 
 
 class ProxyTransport(httpx2.AsyncBaseTransport):
-    """Sends requests through one proxy: a stack of idle transports by origin, each with one connection."""
+    """Sends requests through one proxy: a stack of idle transports for each origin, each with one connection."""
 
     def __init__(self, proxy: str, tls: ssl.SSLContext, max_body: int) -> None:
         self._proxy = proxy if "://" in proxy else f"http://{proxy}"
         self._tls = tls
         self._max_body = max_body
         self._idle: dict[Origin, list[httpx2.AsyncHTTPTransport]] = {}
-        self._open()  # no connection yet, but a proxy that cannot be used is told at once
+        self._open()  # no connection yet, but an unusable proxy raises at once
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request on a connection of its own."""
@@ -131,7 +131,7 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
         return unpacked_response(response, most, lambda: idle.append(slot))
 
     async def aclose(self) -> None:
-        """Close every idle connection; a busy one ends with its request."""
+        """Close all idle connections; a busy one ends with its request."""
         for slots in self._idle.values():
             while slots:
                 await slots.pop().aclose()
@@ -140,5 +140,5 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
         try:
             return httpx2.AsyncHTTPTransport(verify=self._tls, proxy=self._proxy, limits=_ONE_CONNECTION)
         except (ImportError, ValueError, httpx2.InvalidURL) as error:
-            # the address itself may hold a password
+            # the address itself may contain a password
             raise ConfigError(f"the proxy that the environment names cannot be used: {error}") from None

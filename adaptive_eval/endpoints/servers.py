@@ -1,8 +1,8 @@
-"""Identifies a server before it is asked: whether it serves the model, and what it does that nobody asked for.
+"""Identifying a server before use: whether it serves the model, and settings of its own that affect answers.
 
-llama-server answers for any model name with the one that it has, so the list of models is what counts, and where a
-name is not on it, what an answer is named after. It also cuts off improbable tokens unless it is told not to, and
-counts the tokens of one answer where it gives several (`wire`).
+llama-server answers any model name with the model that it has, so the list of models decides, and if a name is not on
+it, the name in an answer. It also cuts off improbable tokens unless told otherwise, and counts the tokens of only one
+answer if there are several (`wire`).
 """
 
 import asyncio
@@ -18,39 +18,39 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind, NotServed, Re
 from adaptive_eval.endpoints.types import EndpointConfig, Notice, Sampling
 
 LLAMA_OWNER = "llamacpp"
-"""What llama-server says to be the owner of its models."""
+"""What llama-server reports as the owner of its models."""
 LLAMA_CUTS = {"top_k": 40, "top_p": 0.95, "min_p": 0.05}
-"""What it does to the distribution where a request does not say; `/props` has what it really is."""
+"""Its default cuts of the distribution; `/props` has the actual ones."""
 TRY_AGAIN = (0.5, 1.0)
-"""Seconds after which it is asked again whether it really refuses: one refusal may not be meant."""
+"""Seconds until it is asked again whether it really refuses, since one refusal may be an accident."""
 NO_LIST = frozenset({404, 405, 501})
-"""What a server says that has no list of models."""
+"""Statuses of a server without a list of models."""
 NAMED = 10
 LONGEST_NAME = 100
 _DATED = re.compile(r"(?:[-_@:.]?(?:\d{2,}|latest|preview|free))*|\.gguf")
 MOST_NOTICES = 20
-"""Of one kind: servers that say something else each time are noticed no further."""
+"""Most notices of a kind, for servers that say something else each time."""
 
 
 class ServerIdentity(NamedTuple):
-    """Identity of a server, as far as it is known."""
+    """What is known of a server."""
 
     served: tuple[str, ...] = ()
-    """Names of its models, none where it has no list."""
+    """Names of its models; empty without a list."""
     names: frozenset[str] = frozenset()
-    """All names of the one that is asked."""
+    """All names of the model that is asked."""
     llama: bool = False
     slots: int | None = None
-    """Answers that one request may ask llama-server for."""
+    """Answers that llama-server accepts in one request."""
     notices: tuple[Notice, ...] = ()
 
     @classmethod
     async def identify(
         cls, caller: Caller, base_url: str, config: EndpointConfig, sampling: Sampling, tiny: Mapping[str, object]
     ) -> "ServerIdentity":
-        """Ask a server for its models; raises `NotServed` where it serves others, and `Failure` where nobody listens.
+        """Ask a server for its models; raises `NotServed` if it serves others, and `Failure` if it cannot be reached.
 
-        `tiny` is a request that costs next to nothing, for a server whose list does not have the name.
+        `tiny` is a request that costs next to nothing, for a server whose list lacks the name.
         """
         try:
             reply = await caller.models(base_url)
@@ -61,7 +61,7 @@ class ServerIdentity(NamedTuple):
         except Failure as failure:
             if failure.kind in (FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES):
                 raise
-            return cls()  # some servers have no such list, or a broken one
+            return cls()  # some servers have no list, or a broken one
         mine = [entry for entry in entries if config.model in _names(entry)]
         served = tuple(safe_excerpt(str(entry["id"]), caller.secrets, LONGEST_NAME) for entry in entries)
         names = frozenset(chain(*map(_names, mine)))
@@ -74,7 +74,7 @@ class ServerIdentity(NamedTuple):
 
 
 def _entries(reply: Reply) -> Iterator[dict[str, Any]]:
-    """The list of models; empty where the server has none."""
+    """The entries of the list of models; none if the server has no list."""
     data = reply.payload.get("data") if isinstance(reply.payload, dict) else None
     for entry in data if isinstance(data, list) else []:
         if isinstance(entry, dict) and "id" in entry:
@@ -89,7 +89,7 @@ def _names(entry: dict[str, Any]) -> set[str]:
 async def _require_answer(
     caller: Caller, base_url: str, model: str, served: tuple[str, ...], tiny: Mapping[str, object]
 ) -> None:
-    """A list may leave names out: then the server must answer, and name the answer after the model."""
+    """Accept a server whose list lacks the model only if it answers, and names the answer after the model."""
     known = ", ".join(served[:NAMED]) + (f" and {len(served) - NAMED} more" if len(served) > NAMED else "")
     rule = f"it does not serve {model!r} but {known}: set `model` to one of these, or base_url to a server that does"
     for pause in (*TRY_AGAIN, None):
@@ -122,19 +122,19 @@ def fingerprint_of(payload: object) -> str | None:
 
 
 def alike(named: str, asked: str) -> bool:
-    """Whether a name stands for the other: a version of it (`m` and `m-2026-01-01`), or without its folder."""
+    """Whether a name stands for the other: a version of it (`m` and `m-2026-01-01`), or the name without its folder."""
     short, long = sorted((name.rpartition("/")[2].lower() for name in (named, asked)), key=len)
     return bool(short) and long.startswith(short) and not long[len(short) : len(short) + 1].isalnum()
 
 
 def is_dated(named: str, asked: str) -> bool:
-    """Whether the names differ by no more than a date or a build, as an alias and what it stands for do."""
+    """Whether names differ only by a date or build, as an alias and its target do."""
     short, long = sorted((name.rpartition("/")[2].lower() for name in (named, asked)), key=len)
     return long.startswith(short) and _DATED.fullmatch(long[len(short) :]) is not None
 
 
 async def _llama_settings(caller: Caller, base_url: str) -> tuple[int | None, dict[str, Any]]:
-    """Slots and default sampling settings of a llama-server, as far as it says."""
+    """Slots and default sampling settings of a llama-server, if it reports them."""
     try:
         status, body = await caller.fetch_outside_api(base_url, "/props")
         props = orjson.loads(body) if status == 200 else {}
@@ -153,7 +153,7 @@ async def _llama_settings(caller: Caller, base_url: str) -> tuple[int | None, di
 
 
 def _cuts(sampling: Sampling, defaults: Mapping[str, Any]) -> Iterator[Notice]:
-    """A notice where tokens are cut off by settings that nobody has chosen."""
+    """A notice if tokens are cut off by settings that the user has not chosen."""
     off = {"top_k": 0, "top_p": 1, "min_p": 0}
     chosen = {key for key in off if getattr(sampling, key) is not None or key in sampling.extra_body}
     left = {key: defaults[key] for key in off if key not in chosen and defaults[key] != off[key]}
@@ -175,42 +175,42 @@ def _number(value: object, otherwise: float) -> float:
 
 
 class IdentifiedServers:
-    """The servers of one model: each is identified before it is asked for the first time, and after it was gone."""
+    """The servers of one model; each is identified before its first request, and again after an absence."""
 
     def __init__(
         self, model: str, identify: Callable[[str], Awaitable[ServerIdentity]], secrets: tuple[str, ...] = ()
     ) -> None:
-        """`secrets`: what no notice may show."""
+        """No notice shows `secrets`."""
         self._secrets = secrets
         self._model = model
         self._identify = identify
         self._servers: dict[str, ServerIdentity] = {}
         self._asked: dict[str, asyncio.Task[ServerIdentity]] = {}
         self._names = {model}
-        """What the model is called by those that serve it."""
+        """What its servers call the model."""
         self._named: set[str] = set()
         self._fingerprints: dict[str, str] = {}
-        """The first that each server has told."""
+        """The first fingerprint of each server."""
         self._notices: dict[Notice, None] = {}
 
     def known_identity(self, url: str) -> ServerIdentity | None:
-        """The server, if it has been identified."""
+        """The server's identity, if it is known."""
         return self._servers.get(url)
 
     async def identity_of(self, url: str) -> ServerIdentity:
-        """The server; who asks while it is being identified waits for the same answer."""
+        """The server's identity; concurrent callers share one identification."""
         task = self._asked.get(url)
         if task is None:
             task = self._asked[url] = asyncio.create_task(self._identified(url))
         return await asyncio.shield(task)
 
     def forget(self, url: str) -> None:
-        """A server is gone: identify it again when it is back, since it may be another."""
+        """Identify a server again after an absence, since it may be another."""
         if self._servers.pop(url, None) is not None:
             del self._asked[url]
 
     def answered_as(self, named: str | None) -> None:
-        """A server has named an answer after a model."""
+        """Note the model name in an answer."""
         if named in self._names:
             named = self._model
         if named is None or named in self._named or len(self._named) >= NAMED:
@@ -226,7 +226,7 @@ class IdentifiedServers:
         self._named.add(named)
 
     def answered_by(self, url: str, fingerprint: str | None) -> None:
-        """A server has said from which system its answer is."""
+        """Note the system fingerprint in an answer."""
         if fingerprint is None or (before := self._fingerprints.setdefault(url, fingerprint)) == fingerprint:
             return
         was, now = (safe_excerpt(one, self._secrets, LONGEST_NAME) for one in (before, fingerprint))
@@ -239,7 +239,7 @@ class IdentifiedServers:
             self._notices.setdefault(notice)
 
     def note_first(self, notice: Notice) -> None:
-        """Say this, where nothing of its kind was said yet."""
+        """Add a notice, unless there is one of its kind."""
         if all(other.kind != notice.kind for other in self._notices):
             self.note(notice)
 
@@ -249,12 +249,12 @@ class IdentifiedServers:
         return tuple(self._notices)
 
     def fewer(self, together: int) -> int:
-        """How many answers to ask for at a time where so many were refused: as many as there are slots, or one."""
+        """How many answers to ask for at a time after this many were refused: the number of slots, or one."""
         slots = [server.slots for server in self._servers.values() if server.slots]
         return min(slots) if slots and min(slots) < together else 1
 
     async def close(self) -> None:
-        """Stop identifying any."""
+        """Cancel all identifications."""
         tasks = list(self._asked.values())
         for task in tasks:
             task.cancel()
@@ -263,7 +263,7 @@ class IdentifiedServers:
     async def _identified(self, url: str) -> ServerIdentity:
         try:
             server = self._servers[url] = await self._identify(url)
-        except (Failure, NotServed):  # it may serve the model another time
+        except (Failure, NotServed):  # it may serve the model later
             del self._asked[url]
             raise
         self._names |= server.names

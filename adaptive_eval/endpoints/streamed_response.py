@@ -1,6 +1,6 @@
-"""A streamed response, put together into what the same request would have had without a stream.
+"""Assembling a streamed response into the response that the request would get without streaming.
 
-It says one thing more: llama-server says the usage of each choice after it, and each choice keeps its own.
+There is one difference: llama-server sends the usage after each choice, and each choice keeps its own.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ class _Choice:
         self.logprobs: list[object] = []
         self.token_logprobs: list[object] = []
         self.tokens: list[object] = []
-        """Their texts, where a text completion names them."""
+        """The texts of its tokens, if a text completion names them."""
         self.steps = 0
         self.usage: dict[str, Any] | None = None
-        """What came right after its end."""
+        """What followed right after its end."""
 
     def add(self, choice: dict[str, Any]) -> bool:
-        """Take one event's part of this choice; True where it carried text."""
+        """Add one event's part of this choice; True if it carried text."""
         delta = choice.get("delta")
         source = delta if isinstance(delta, dict) else choice
         spoke = False
@@ -46,7 +46,7 @@ class _Choice:
         return spoke
 
     def add_texts(self, name: str, texts: list[str]) -> None:
-        """Take the texts of events that carry nothing else."""
+        """Add the texts of events that carry nothing else."""
         spoken = [text for text in texts if text]
         if spoken:
             self.pieces.setdefault(name, []).extend(spoken)
@@ -67,7 +67,7 @@ class _Choice:
 
 
 class StreamedResponse:
-    """The response that the events so far come to; `clock` dates the first token."""
+    """The response assembled from the events so far; `clock` dates the first token."""
 
     def __init__(self, chat: bool, clock: Callable[[], float]) -> None:
         self._chat = chat
@@ -75,13 +75,13 @@ class StreamedResponse:
         self._choices: dict[int, _Choice] = {}
         self._usage: dict[str, Any] | None = None
         self._last_ended: _Choice | None = None
-        """The choice that has ended last."""
+        """The choice that ended last."""
         self._named: dict[str, object] = {"model": None, "timings": None, "system_fingerprint": None}
-        """By field: what the newest event that has it says."""
+        """For each field, the value in the newest event that has it."""
         self.first_token_at: float | None = None
 
     def add(self, event: dict[str, Any]) -> None:
-        """Take one event."""
+        """Add one event."""
         named = self._named
         if isinstance(model := event.get("model"), str):
             named["model"] = model
@@ -99,11 +99,11 @@ class StreamedResponse:
                 self._last_ended.usage = usage
 
     def add_texts(self, choice: int, field: str, texts: list[str]) -> None:
-        """Take the texts of events that carry nothing else."""
+        """Add the texts of events that carry nothing else."""
         self._choices[choice].add_texts(field, texts)
 
     def _add_part(self, choice: _Choice, part: dict[str, Any]) -> None:
-        """Take one event's part of a choice."""
+        """Add one event's part of a choice."""
         if choice.add(part) and self.first_token_at is None:
             self.first_token_at = self._clock()
         if isinstance(part.get("finish_reason"), str):
@@ -115,8 +115,9 @@ class StreamedResponse:
         return bool(self._choices) and all(choice.finish_reason for choice in self._choices.values())
 
     def payload(self) -> dict[str, Any]:
-        """The response. A choice without a finish reason keeps none: the reader of responses says what that means."""
-        # a server that sends no usage sends about one token per event
+        """The assembled response. A choice without a finish reason keeps none: the reader of responses interprets
+        that."""
+        # without usage, a server sends about one token per event
         steps = sum(choice.steps for choice in self._choices.values())
         apart = len(self._choices) > 1 and all(choice.usage for choice in self._choices.values())
         payload: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""Blocks of a request that others can end, and one time limit of many of them.
+"""Blocks of a request that others can end, and one time limit for many of them.
 
-All requests have the same limit, so that who began first is due first, and one timer does for all: a timer for each
-costs more than anything else that is done for a request, where the event loop is uvloop's.
+All requests have the same limit, so the first to begin is the first due, and one timer serves all: with uvloop, a timer
+for each would cost more than anything else in a request.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Self
 class EndableBlock:
     """A block of a task that can be ended from outside, with a `TimeoutError`.
 
-    As a block of `asyncio.timeout(None)`, at a third of what that costs each request.
+    It works like `asyncio.timeout(None)`, at a third of the cost.
     """
 
     __slots__ = ("_cancelling", "_cut", "_handle", "_task")
@@ -33,17 +33,17 @@ class EndableBlock:
         if self._handle is None:
             return
         self._handle.cancel()
-        # who was cancelled by somebody else as well stays cancelled
+        # a task that was also cancelled by others stays cancelled
         if self._cut and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     @property
     def ended(self) -> bool:
-        """Whether somebody has ended it."""
+        """Whether it was ended from outside."""
         return self._handle is not None
 
     def end(self) -> None:
-        """End the block in the next turn of the loop, unless it comes to its end before; once is enough."""
+        """End the block in the next turn of the loop, unless it has completed by then; once is enough."""
         if self._handle is None:
             self._handle = asyncio.get_running_loop().call_soon(self._cancel)
 
@@ -53,32 +53,32 @@ class EndableBlock:
 
 
 class TimeLimit:
-    """Ends blocks that take longer than so many seconds."""
+    """Ends blocks that take longer than a number of seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
         self._due: dict[EndableBlock, float] = {}
-        """When each block is due, the first first."""
+        """When each block is due, earliest first."""
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, block: EndableBlock) -> None:
-        """A block begins."""
+        """Add a block that begins."""
         due = self._due[block] = self._loop.time() + self._seconds
         if self._timer is None:
             self._timer = self._loop.call_at(due, self._look)
 
     def leave(self, block: EndableBlock) -> None:
-        """A block has come to its end, in whatever way."""
+        """Remove a block that is over."""
         self._due.pop(block, None)
 
     def close(self) -> None:
-        """Stop: no block is ended any more."""
+        """Stop ending blocks."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _look(self) -> None:
-        """End what is due, and look again when the next one is."""
+        """End blocks that are due, and schedule the next check."""
         self._timer = None
         now = self._loop.time()
         while self._due:

@@ -1,4 +1,4 @@
-"""One request over all its attempts, and what the requests of a model come to."""
+"""One request over all its attempts, and the totals of a model's requests."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from adaptive_eval.endpoints.replicas import Replica
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, Answer, EndpointStats, Prompt
 
 FIRST_GUESS = 1000.0
-"""Tokens that an answer is expected to use before any is known; corrected as soon as it is."""
+"""Tokens expected of an answer before any is known; corrected by the first."""
 
 
 @dataclass(slots=True)
@@ -20,21 +20,21 @@ class AttemptedRequest:
     seeds: range
     body: dict[str, object]
     again: Again | None
-    """Asked before what was lost is asked for once more."""
+    """Called before a lost request is repeated."""
     lost: bool = False
-    """The last attempt may have been generated for nothing."""
+    """Whether the last attempt may have generated an answer in vain."""
     attempts: int = 0
     cuts: int = 0
-    """Attempts that were overdue."""
+    """Number of attempts cut because they were overdue."""
     ended: int = 0
-    """Attempts that were ended because their replica was silent."""
+    """Number of attempts ended because their replica was silent."""
     replica: Replica | None = None
-    """Where the last attempt went."""
+    """The replica of the last attempt."""
     refusal: Refusal | None = None
-    """What refused an attempt last."""
+    """The last refusal of an attempt."""
 
     def may_be_mended(self, refusal: Refusal, streams_known: bool) -> bool:
-        """Whether it may be an option of this request that is refused, which can be left out."""
+        """Whether the refusal may concern an option of this request, which can be left out."""
         told = not streams_known and bool(self.body.get("stream")) and "stream" in str(refusal).lower()
         return refusal.status in OF_AN_OPTION and (told or len(self.seeds) > 1 or RESPONSE_FORMAT in self.body)
 
@@ -53,21 +53,21 @@ class Traffic:
     completion_tokens: int = 0
     answers: int = 0
     has_answered: bool = False
-    """The model has answered a request of the run, if not at this start."""
+    """Whether the model has answered a request of the run, even at an earlier start."""
     answered: int = 0
-    """Requests that were answered, with the tiny ones that stand for others."""
+    """Answered requests, including tiny ones that stand in for others."""
     failed_before: int = 0
     """Failed attempts of requests that were answered in the end."""
     aside: int = 0
-    """Requests that fail while others are answered: they are repeated, and take no place of others."""
+    """Requests that fail while others are answered: they are repeated without taking others' places."""
 
     @property
     def tokens_per_answer(self) -> float:
-        """Tokens that an answer uses with its prompt on average, or a guess before any is known."""
+        """Mean tokens of an answer with its prompt, or a guess before any is known."""
         return (self.prompt_tokens + self.completion_tokens) / self.answers if self.answers else FIRST_GUESS
 
     def count_answers(self, answers: list[Answer], attempts: int) -> int:
-        """Count the answers to a request, and give the tokens that they have used."""
+        """Count the answers to a request, and return their tokens."""
         prompt = sum([answer.prompt_tokens for answer in answers])
         completion = sum([answer.completion_tokens for answer in answers])
         self.prompt_tokens += prompt
@@ -84,7 +84,7 @@ class Traffic:
         self.last_error = str(failure)
 
     def stats(self) -> EndpointStats:
-        """The counts so far, without what only an endpoint knows of its servers."""
+        """The counts so far, without an endpoint's own knowledge of its servers."""
         return EndpointStats(
             in_flight=self.in_flight,
             requests=self.requests,

@@ -1,13 +1,13 @@
 """A transport that stays fast with thousands of requests in flight: one connection is one slot.
 
-httpx2's own pool walks over every connection when a request starts and when it ends, so its cost per request grows
-with the requests in flight. Here a request takes an idle connection off a stack, or opens one; how many may be open
-is decided by who asks (`replicas`), so there is no queue in which a time limit could run.
+httpx2's own pool walks over every connection when a request starts and when it ends, so its cost per request grows with
+the requests in flight. Here a request takes an idle connection off a stack, or opens one; the caller limits their
+number (`replicas`), so there is no queue in which a time limit could run.
 
-Most requests are an `exchange` of bytes (`posting`); a client of httpx2 over this transport does the same where proxies
-or plug-ins need one. CPU per request of 0.6 kB and answer of 0.9 kB, side by side on a busy machine, in times of the
-first (`benchmarks/throughput.md` has milliseconds, and whole runs; the last row was measured earlier, and stands here
-by its ratio to the row above it):
+Most requests are an `exchange` of bytes (`posting`); an httpx2 client over this transport is used if proxies or
+plug-ins need one. CPU per request of 0.6 kB and answer of 0.9 kB, side by side on a busy machine, relative to the first
+row (`benchmarks/throughput.md` has milliseconds, and whole runs; the last row was measured earlier, relative to the one
+above):
 
     64 / 1,024 in flight                   CPU
     exchange                               1   / 1
@@ -33,13 +33,13 @@ from adaptive_eval.endpoints.wire import MAX_BODY
 
 CONNECT_SECONDS = 10.0
 FRESH_SECONDS = 0.05
-"""A connection that was idle for longer is looked at, whether the server has closed it meanwhile."""
+"""After being idle for longer, a connection is checked for having been closed by the server."""
 
 Origin = tuple[str, str, int]
 
 
 class _Arriving(httpx2.AsyncByteStream):
-    """A body that is still on its way; its connection is free once it is read to the end."""
+    """A body that is still arriving; its connection is free once it is read to the end."""
 
     def __init__(self, connection: Connection, release: Callable[[], None]) -> None:
         self._connection = connection
@@ -53,14 +53,14 @@ class _Arriving(httpx2.AsyncByteStream):
 
 
 class Incoming(NamedTuple):
-    """A response: its head, and its body, which nobody has to unpack."""
+    """A response: its head and its unpacked body."""
 
     status: int
     headers: Sequence[Header]
     body: bytes
-    """All of it, where it came with the head, as most answers do."""
+    """The whole body, if it arrived with the head, as most answers do."""
     rest: httpx2.AsyncByteStream | None = None
-    """Else it comes here, and is closed by who reads it."""
+    """The rest of the body otherwise; its reader must close it."""
 
     async def read(self) -> bytes:
         """The whole body."""
@@ -73,26 +73,26 @@ class Incoming(NamedTuple):
 
 
 MOST_BYTES = "adaptive_eval.most_bytes"
-"""The extension of a request that bounds the body of its response further than its client does."""
+"""Request extension that lowers the client's limit on the size of the body."""
 
 
 _all_transports: "WeakSet[SlotTransport]" = WeakSet()
 
 
 class SlotTransport(httpx2.AsyncBaseTransport):
-    """Connections by origin: a stack of idle ones, and as many busy ones as there are requests in flight.
+    """Connections by origin: a stack of idle ones, and a busy one for each request in flight.
 
-    Of the time-outs of a request, `connect` and `read` hold, the latter for the silence between two bytes.
+    Of a request's time-outs it applies `connect`, and `read` as the longest silence between two bytes.
     """
 
     def __init__(self, tls: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context, max_body: int = MAX_BODY) -> None:
-        self._tls = tls  # asked for at the first https URL, since reading a trust store takes its time
+        self._tls = tls  # created at the first https URL, since reading a trust store takes time
         self._max_body = max_body
         self._idle: dict[Origin, list[Connection]] = {}
         _all_transports.add(self)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request of httpx2."""
+        """Send an httpx2 request."""
         timeout = request.extensions.get("timeout", {})
         most = request.extensions.get(MOST_BYTES, self._max_body)
         payload = b"%b\r\n%b" % (head_of(request), await request.aread())
@@ -104,9 +104,9 @@ class SlotTransport(httpx2.AsyncBaseTransport):
     async def exchange(
         self, origin: Origin, payload: bytes, most: int, connect: float | None, silence: float | None = None
     ) -> Incoming:
-        """Send a request as it stands; its response has a body of `most` bytes at most.
+        """Send a request as it is; the body of the response may have `most` bytes.
 
-        There are so many seconds to `connect`, and of `silence` between two bytes that come.
+        `connect` and `silence` are the seconds to connect, and between two bytes.
         """
         while True:
             connection = self._take(origin) or await self._connect(origin, connect)
@@ -129,11 +129,11 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         return Incoming(parser.status, parser.headers, body, rest)
 
     async def aclose(self) -> None:
-        """Close every idle connection; a busy one ends with its request."""
+        """Close all idle connections; a busy one ends with its request."""
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close what nobody uses now."""
+        """Close all unused connections."""
         for connections in self._idle.values():
             for connection in connections:
                 connection.abort()
@@ -180,14 +180,14 @@ class SlotTransport(httpx2.AsyncBaseTransport):
 
 
 def _out_of_files(origin: Origin) -> OutOfFiles:
-    """No connection for want of open files; those of idle connections, whosoever they are, are free from now on."""
+    """The error for a lack of open files; it also frees those of idle connections, of all transports."""
     for transport in _all_transports:
         transport.close_idle()
     return OutOfFiles(f"no connection to {origin[1]}:{origin[2]}: this machine has no open file left for it")
 
 
 def head_of(request: httpx2.Request, without: bytes = b"") -> bytes:
-    """The lines of a request's head, but for one header in lower case, and without the empty line that ends it."""
+    """The lines of a request's head without the header `without` (in lower case), and without the final empty line."""
     lines = [b"%b: %b" % pair for pair in request.headers.raw if pair[0].lower() != without]
     return b"\r\n".join([b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path), *lines, b""])
 

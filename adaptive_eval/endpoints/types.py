@@ -1,8 +1,7 @@
 """The values and the one protocol of the endpoint layer.
 
-`Sampling`, `Limits` and `EndpointConfig` are configuration: their field names are the keys of the YAML file.
-Everything else is what flows between the scheduler and a model server. A model is one `Endpoint`, whatever the
-number of its replicas.
+`Sampling`, `Limits` and `EndpointConfig` are configuration: their field names are the keys of the YAML file. Everything
+else passes between the scheduler and a model server. A model is one `Endpoint`, however many replicas it has.
 """
 
 import re
@@ -20,18 +19,18 @@ from adaptive_eval.sections import Section
 
 MAX_CONCURRENCY = 1024
 MOST_BYTES_A_TOKEN = 16
-"""More than the mean over any text of some length, in any language and vocabulary."""
+"""An upper bound on the mean over a longer text, in any language and vocabulary."""
 TEMPLATE_TOKENS = 512
-"""Tokens that a chat template may add to a prompt: the marks of each turn, and often a system message of its own where
-the request has none (who made the model, today's date, how to reason)."""
+"""Tokens that a chat template may add to a prompt: the marks of each turn, and often a default system message (who made
+the model, today's date, how to reason)."""
 DEFAULT_KEY = "OPENAI_API_KEY"
-"""The variable of one provider, whose servers need not name it; no other server is sent what it holds."""
+"""The variable of one provider, which its servers need not name; its value is sent to no other server."""
 PROVIDER = "api.openai.com"
 
 KEEP_TOKENS = "tokens"
 """In `sampling.logprobs`: keep the log-probability of each token with its answer."""
 RESPONSE_FORMAT = "response_format"
-"""Body key of a judge's request; where a server refuses it, its replies can be read without."""
+"""Body key of a judge's request; if a server refuses it, replies can be read without it."""
 FIXED_BODY_KEYS = frozenset({"model", "messages", "prompt", "seed", "n", "stream"})
 """Body keys that carry the trial itself; `extra_body` may not override them."""
 
@@ -41,8 +40,8 @@ _FRAMING = frozenset({"host", "content-type", "content-length", "transfer-encodi
 Signal = Literal[
     "truncated", "empty", "reasoning_only", "refusal", "content_filter", "context_length", "timed_out", "unanswered"
 ]
-"""`reasoning_only`: empty, though the model thought and ended by itself. `unanswered`: there is no answer, since its
-server fails this request every time (`lone_failures`); the finish reason says how."""
+"""`reasoning_only`: empty, although the model reasoned and ended by itself. `unanswered`: no answer, since the server
+fails this request every time (`lone_failures`); the finish reason says how."""
 
 
 def _base_urls(value: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -69,11 +68,11 @@ def _header_names(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 
 
 Headers = Annotated[Mapping[str, SecretStr], AfterValidator(_header_names)]
-"""Header values may be credentials, so that no representation of them shows the text."""
+"""Header values may be credentials, so no representation shows them."""
 
 
 class _Section(Section):
-    # not strict: programs give lists, too; no input in errors: it may be a credential
+    # not strict, since programs pass lists; no input in errors, since it may be a credential
     model_config = ConfigDict(strict=False, hide_input_in_errors=True)
 
 
@@ -111,7 +110,7 @@ class Sampling(_Section):
 
     @property
     def longest_answer(self) -> int | None:
-        """Tokens that an answer may have, where the settings say."""
+        """Tokens that an answer may have, if the settings limit them."""
         told = self.extra_body.get("max_completion_tokens", self.max_tokens)
         return told if isinstance(told, int) else None
 
@@ -199,12 +198,12 @@ class EndpointConfig(_Section):
 
 
 def gpu_share(gpus: float | None, config: "EndpointConfig", abreast: int) -> float:
-    """The GPUs of a model's servers that one answer has to itself, where `abreast` are in flight at each replica."""
+    """The GPUs of a model's servers per answer, with `abreast` in flight at each replica."""
     return (gpus or 0.0) / len(config.replicas) / abreast
 
 
 def _is_provider(url: str) -> bool:
-    """A server of the provider, or of one of its regions, over a connection that nobody can listen to."""
+    """Whether a URL is the provider's, or one of its regions', over a secure connection."""
     parts = urlsplit(url)
     return parts.scheme == "https" and f".{parts.hostname}".endswith(f".{PROVIDER}")
 
@@ -224,7 +223,7 @@ class Prompt:
     messages: tuple[Message, ...] | None = None
     text: str | None = None
     question: str | None = None
-    """The id of its question, for Inspect: a sample is known by it."""
+    """The id of its question, by which Inspect finds the sample."""
 
     def __post_init__(self) -> None:
         if (self.messages is None) == (self.text is None):
@@ -232,12 +231,12 @@ class Prompt:
 
 
 class AnswerLogprobs(NamedTuple):
-    """The tokens that an answer was drawn as, and the natural log-probability of each."""
+    """The tokens of an answer with the natural log-probability of each."""
 
     tokens: tuple[str, ...]
-    """As the server names them: together mostly the text, with the reasoning before it. Some are no whole character."""
+    """As named by the server: together mostly the text after the reasoning. A token may be part of a character."""
     values: tuple[float | None, ...]
-    """None where the server gives none."""
+    """None if the server gives none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +251,10 @@ class Answer:
     seed: int
     replica: str
     latency: float
-    """Seconds from when the request was sent to its last byte."""
+    """Seconds from sending the request to the last byte."""
     reasoning: str | None = None
     prompt_tokens: int = 0
-    """This answer's share: a prompt that n answers have in common is counted once in their sum."""
+    """This answer's share: the sum over n answers counts their common prompt once."""
     completion_tokens: int = 0
     ttft: float | None = None
     attempts: int = 1
@@ -263,11 +262,11 @@ class Answer:
     prompt_bpt: float | None = None
     signals: frozenset[Signal] = frozenset()
     abreast: int | None = None
-    """Answers that its replica was allowed to be at at the same time: they share its GPUs."""
+    """Answers that its replica may work on at the same time, sharing its GPUs."""
     slot: tuple[tuple[str, float], ...] = ()
-    """What could have stood first in it: the likeliest tokens with log-probabilities, where a chat asked for them."""
+    """Likeliest first tokens with log-probabilities, if a chat asked for them."""
     token_logprobs: AnswerLogprobs | None = None
-    """Where they are kept: `sampling: {logprobs: tokens}`."""
+    """The answer's tokens, if kept: `sampling: {logprobs: tokens}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +288,7 @@ class ReplicaHealth:
     latency: float | None = None
     notices: tuple[Notice, ...] = ()
     refuses: bool = False
-    """It refuses requests, as a server does that lacks the model."""
+    """Whether it refuses requests, for example because it lacks the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,36 +299,36 @@ class Health:
 
     @property
     def ok(self) -> bool:
-        """Every replica is healthy."""
+        """Whether every replica is healthy."""
         return all(replica.healthy for replica in self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStats:
-    """One replica at this moment."""
+    """The current state of a replica."""
 
     url: str
     healthy: bool
     in_flight: int
     limit: int
-    """Requests in flight that are allowed now: the configured concurrency, less after refusals or where more would only
-    wait there."""
+    """Requests in flight allowed now: the configured concurrency, or less after refusals or if more would only
+    queue."""
     trouble: str = ""
-    """What is wrong with it, where it is not healthy."""
+    """What is wrong with it, if it is not healthy."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteStats:
-    """A site on a cluster at this moment."""
+    """The current state of a site on a cluster."""
 
     site: str
-    """What the run calls it."""
+    """The run's name for it."""
     in_flight: int
-    """Requests that it has."""
+    """Requests at the site."""
     queued: int
-    """Requests that it has, and that its server does not have, or has answered already."""
+    """Requests at the site that its server does not have or has already answered."""
     answers: int
-    """That have come from it since this start of the run."""
+    """Answers from it since this start of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,25 +341,25 @@ class EndpointStats:
     errors: Mapping[str, int] = field(default_factory=dict)
     """Failed attempts by kind."""
     last_error: str = ""
-    """What the last of them said."""
+    """The message of the last failed attempt."""
     lost: int = 0
-    """Answers that may have been generated and did not come."""
+    """Answers that may have been generated but did not arrive."""
     aside: int = 0
-    """Requests that fail again and again while others are answered: others take their places."""
+    """Requests that keep failing while others are answered; others take their places."""
     oldest: float = 0.0
-    """Seconds for which the attempt that was sent first among those in flight has been waited for."""
+    """Age in seconds of the oldest attempt in flight."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     replicas: tuple[ReplicaStats, ...] = ()
     notices: tuple[Notice, ...] = ()
     sites: tuple[SiteStats, ...] = ()
-    """Where servers run on a cluster, and once a site of the model was there."""
+    """The sites of servers on a cluster, once there was one for the model."""
     waiting: int = 0
-    """Requests that no site has yet."""
+    """Requests that are not at any site yet."""
 
 
 def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:
-    """The traffic of several endpoints, or of one after another, as one model's."""
+    """The traffic of several endpoints, simultaneous or successive, as one model's."""
     return EndpointStats(
         in_flight=sum(one.in_flight for one in each),
         requests=sum(one.requests for one in each),
@@ -378,7 +377,7 @@ def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:
 
 
 Again = Callable[[], Awaitable[bool]]
-"""Whether what was lost on the way, and may have cost something, may be asked for once more; may take a while."""
+"""Returns whether a lost request that may have cost something may be repeated; may take a while."""
 
 
 class Endpoint(Protocol):
@@ -387,8 +386,8 @@ class Endpoint(Protocol):
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """Sample one answer per seed, in their order; a failed request is repeated inside with the same seeds.
 
-        Raises `Unavailable` when no replica is left or the attempts are used up by failures, `Rejected` for what no
-        retry mends, and `NotAskedAgain` where `again` forbids to repeat what was lost (`stats.lost` has counted it).
+        Raises `Unavailable` if no replica or no attempt is left, `Rejected` for failures that no retry can mend, and
+        `NotAskedAgain` if `again` forbids repeating a lost request (counted by `stats.lost`).
         """
 
     async def check(self) -> Health:

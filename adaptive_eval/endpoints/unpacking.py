@@ -1,4 +1,4 @@
-"""Bodies that come packed, though nobody asks for that: unpacked, and read no further than an answer could need."""
+"""Unpacking bodies that are compressed although that was not requested, up to the size of any possible answer."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
@@ -9,7 +9,7 @@ from adaptive_eval.endpoints.http1 import Header, too_long
 
 
 class Unpacked(httpx2.AsyncByteStream):
-    """The body of a response as it was before it was packed, read no further than `most` bytes of it."""
+    """The unpacked body of a response, read up to `most` bytes."""
 
     def __init__(self, response: httpx2.Response, most: int, release: Callable[[], None] = lambda: None) -> None:
         self._response = response
@@ -18,7 +18,7 @@ class Unpacked(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
-        # httpx2 unpacks in pieces of a MiB, however small the packed ones are
+        # httpx2 unpacks in pieces of a MiB, however small the compressed ones are
         async with aclosing(self._response.aiter_bytes()) as parts:
             async for part in parts:
                 size += len(part)
@@ -32,7 +32,7 @@ class Unpacked(httpx2.AsyncByteStream):
 
 
 def unpacked_response(response: httpx2.Response, most: int, release: Callable[[], None]) -> httpx2.Response:
-    """The response with a plain body of so many bytes at most; `release` is called when it is closed."""
+    """The response with an unpacked body of at most `most` bytes; `release` is called when it is closed."""
     return httpx2.Response(
         response.status_code,
         headers=without_packing(response.headers.raw),
@@ -42,5 +42,5 @@ def unpacked_response(response: httpx2.Response, most: int, release: Callable[[]
 
 
 def without_packing(headers: Sequence[Header]) -> list[Header]:
-    """The headers of the same response with a plain body."""
+    """The headers for the same response with an unpacked body."""
     return [pair for pair in headers if pair[0].lower() not in (b"content-encoding", b"content-length")]

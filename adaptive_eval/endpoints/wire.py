@@ -1,9 +1,9 @@
-"""What is sent: request bodies of the OpenAI chat and text completion API.
+"""Request bodies of the OpenAI chat and text completion API.
 
 n = len(seeds) answers with seed s = seeds[0] get the seeds s .. s+n-1, as vLLM and llama-server define it.
 
-llama-server counts the tokens of one choice in the usage of n, but in a stream it says the usage of each: there n
-answers are asked for as a stream, unless their log-probabilities count them (its stream leaves out that of the end).
+llama-server's usage covers only one of n choices, but its stream has the usage of each: so n answers are requested as a
+stream, unless their log-probabilities count them (its stream omits that of the last token).
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from adaptive_eval.endpoints.types import EndpointConfig, Prompt, Sampling
 
 MAX_BODY = 256 * 1024 * 1024
-"""What no response exceeds, whatever was asked for (see `longest_response`)."""
+"""Upper bound on the size of any response (see `longest_response`)."""
 
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 
@@ -30,31 +30,31 @@ _TINY_ANSWER = 16
 STREAM_FROM = 1024
 """`max_tokens` from which answers are streamed by default.
 
-Each streamed token costs some 27 microseconds of CPU (three hundredths of a core for 1,000 tokens a second), a response
-in one piece 100 whatever its length; and a shorter answer is overdue soon enough without a stream.
+Each streamed token costs some 27 microseconds of CPU (3% of a core at 1,000 tokens a second), an unstreamed response
+100 in all; and a short answer is noticed as overdue soon enough without a stream.
 """
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 SERVER_DEFAULT = "server default"
 
 _ENVELOPE = 1024 * 1024
 _TOKEN = 256
-"""Bytes of a token on average at most: the longest of any vocabulary have 128, JSON makes six of some."""
+"""Upper bound on the mean bytes of a token: the longest in any vocabulary have 128, and JSON turns some into six."""
 _EVENT = 1024
-"""What surrounds a token that is streamed alone."""
+"""Bytes around a token that is streamed alone."""
 _LOGPROB = 512
-"""A token with its log-probability, and each alternative: the token as text and as a list of its bytes."""
+"""Bytes of a token or alternative with its log-probability: the token as text and as a list of bytes."""
 
 
 def _logprob_keys(config: EndpointConfig, sampling: Sampling) -> dict[str, object]:
     keys: dict[str, object] = {}
     if config.prompt_logprobs == "vllm":
-        # 0 alternatives: the log-probability of each prompt token itself and nothing else
+        # 0 alternatives: only the log-probability of each prompt token itself
         keys["prompt_logprobs"] = 0
     if config.prompt_logprobs == "echo":
         keys["echo"] = True
     if config.api == "completions":
         if sampling.logprobs or config.prompt_logprobs == "echo":
-            # a count here, not a flag; llama-server takes 0 for "none"
+            # a count here, not a flag; llama-server reads 0 as "none"
             keys["logprobs"] = max(1, sampling.top_logprobs or 0)
     elif sampling.logprobs:
         keys["logprobs"] = True
@@ -64,19 +64,19 @@ def _logprob_keys(config: EndpointConfig, sampling: Sampling) -> dict[str, objec
 
 
 def sent_sampling(config: EndpointConfig, sampling: Sampling) -> dict[str, object]:
-    """The sampling settings of every request as it is sent; what is not sent is the server's choice."""
+    """The sampling settings sent with every request; the server chooses the others."""
     plain = {key: getattr(sampling, key) for key in _PLAIN_KEYS}
     told: dict[str, object] = {key: SERVER_DEFAULT if value is None else value for key, value in plain.items()}
     return {**told, **_logprob_keys(config, sampling), **sampling.extra_body}
 
 
 def counted_apart(body: Mapping[str, object]) -> Mapping[str, object]:
-    """The request to a server that says the tokens of each of several answers in a stream only."""
+    """The request to a server that reports the tokens of each of several answers only in a stream."""
     return body if "n" not in body or body.get("logprobs") else {**body, **_STREAM}
 
 
 def longest_response(body: Mapping[str, object], length: int) -> int:
-    """Bytes that the response to this request of `length` bytes can have at most: what is longer is no answer."""
+    """Most bytes that the response to this request of `length` bytes can have."""
     most = body.get("max_tokens") or body.get("max_completion_tokens")
     if not isinstance(most, int) or isinstance(most, bool):
         return MAX_BODY
@@ -92,9 +92,9 @@ def longest_response(body: Mapping[str, object], length: int) -> int:
 
 
 def streams(config: EndpointConfig, sampling: Sampling) -> bool:
-    """Whether answers are streamed: as configured, else where they may be long, unless log-probabilities are wanted.
+    """Whether answers are streamed: as configured, else if they may be long and need no log-probabilities.
 
-    llama-server leaves some out of a stream, and those of a prompt do not come with one.
+    llama-server omits some from a stream, and those of a prompt do not arrive in one.
     """
     if config.stream is not None:
         return config.stream
@@ -103,12 +103,12 @@ def streams(config: EndpointConfig, sampling: Sampling) -> bool:
 
 
 def unstreamed(body: Mapping[str, object]) -> dict[str, object]:
-    """The request, changed so that its response comes in one piece."""
+    """The same request without streaming."""
     return {name: value for name, value in body.items() if name not in _STREAM}
 
 
 class BodyBuilder:
-    """Builds the bodies of one model's requests; what does not change is prepared once."""
+    """Builds the bodies of one model's requests; the constant part is prepared once."""
 
     def __init__(self, config: EndpointConfig, sampling: Sampling) -> None:
         self._api = config.api
@@ -142,7 +142,7 @@ class BodyBuilder:
         return body
 
     def tiny(self, prompt: Prompt) -> Mapping[str, object]:
-        """A request that costs next to nothing, to see whether the model answers at all."""
+        """A request that costs next to nothing, to see whether the model answers."""
         body = self.body(prompt, range(1), not self._may_do_without)
         limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
         body[limit] = _TINY_ANSWER

@@ -1,6 +1,6 @@
-"""Arrays: an .npz file with R (L, M, N), -1 for no trial, or with counts, as a replay reads them.
+"""Reads and writes .npz arrays with R (L, M, N), -1 for no trial, or with counts.
 
-Exports write it, and imports and `adaptive-eval replay` read it (see `recording`).
+Exports write them; imports and `adaptive-eval replay` read them (see `recording`).
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from adaptive_eval.exchange.source import ExportSource, OnProgress
 
 
 def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> None:
-    """All outcomes; an answer that has no grade is missing too."""
+    """Write all outcomes; ungraded answers are written as missing."""
     categories = len(source.rubric.weights)
     shape = (*source.extent.shape, int(source.extent.max()))
     outcomes = np.full(shape, NO_TRIAL, dtype=np.int8 if categories <= np.iinfo(np.int8).max else np.int16)
@@ -29,11 +29,11 @@ def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> None
 
 
 SEED = 0
-"""Decides the order of trials of which only counts are known: with right ones first, it would mean something."""
+"""Seed of the random order given to trials of which only counts are known."""
 
 
 def read_tensor(file: LogFile) -> Iterator[Record]:
-    """The trials of an array; its models keep their names."""
+    """Read the trials of an array; its models keep their names."""
     recording = read_recording(file.path, untried=True)
     rng = np.random.default_rng(SEED)
     cells = len(recording.models) * len(recording.questions)

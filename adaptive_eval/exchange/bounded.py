@@ -1,7 +1,7 @@
-"""Reading files that may be anything: no more is unpacked than a log could need, and no name in an archive is a path.
+"""Reads untrusted files safely: unpacked sizes are bounded, and names in archives are never used as paths.
 
-An Inspect log is a zip whose members are compressed by Zstandard (method 93), which Python's zipfile does not know
-before 3.14; members are read here from their bytes.
+An Inspect log is a zip whose members are compressed with Zstandard (method 93), which Python's zipfile does not support
+before 3.14; so members are decompressed here.
 """
 
 import json
@@ -19,11 +19,11 @@ from adaptive_eval.exchange.samples import LogFile
 from adaptive_eval.imports import load_extra
 
 MOST_BYTES = 64 * 2**20
-"""One record, or one member of an archive: a sample with its transcript has some 10^5 bytes."""
+"""Largest record, or member of an archive: a sample with its transcript has some 10^5 bytes."""
 MOST_FILE = 2**30
-"""A file that has to be in memory whole."""
+"""Largest file that must be loaded as a whole."""
 MOST_GROWTH = 1000
-"""Texts become a few times smaller, and those that repeat themselves a hundred times; more is no log."""
+"""Largest compression ratio: texts shrink a few times, repetitive ones a hundred times."""
 ALLOWANCE = 2**20
 MOST_WINDOW = 2**27
 LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -31,7 +31,7 @@ STORED, DEFLATED, ZSTANDARD = 0, 8, 93
 
 
 def parse_log_json(file: LogFile, data: bytes | str, record: str | None = None) -> Any:
-    """JSON as it is, with NaN, which some harnesses write."""
+    """Parse JSON, allowing NaN, which some harnesses write; raises `LogError`."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -45,8 +45,8 @@ def parse_log_json(file: LogFile, data: bytes | str, record: str | None = None) 
 
 
 @contextmanager
-def opened_file(file: LogFile) -> Iterator[IO[bytes]]:
-    """The file's bytes."""
+def open_log(file: LogFile) -> Iterator[IO[bytes]]:
+    """Open a file for reading bytes; raises `LogError`."""
     try:
         with file.path.open("rb") as handle:
             yield handle
@@ -55,8 +55,8 @@ def opened_file(file: LogFile) -> Iterator[IO[bytes]]:
 
 
 def read_whole(file: LogFile) -> bytes:
-    """All bytes of a file."""
-    with opened_file(file) as handle:
+    """Read all bytes of a file, up to `MOST_FILE`."""
+    with open_log(file) as handle:
         size = handle.seek(0, 2)
         if size > MOST_FILE:
             raise file.refuse(f"has {size:,} bytes; at most {MOST_FILE:,} can be read of a file that is one JSON text")
@@ -64,12 +64,12 @@ def read_whole(file: LogFile) -> bytes:
         return handle.read()
 
 
-def decompressed(file: LogFile, packed: bytes, most: int, record: str) -> bytes:
-    """Decompress at most so many bytes of what Zstandard has packed."""
+def decompress_zstandard(file: LogFile, packed: bytes, most: int, record: str) -> bytes:
+    """Decompress at most `most` bytes of Zstandard data."""
     zstandard = _zstandard()
     try:
         if zstandard.frame_content_size(packed) == most - 1:
-            whole_frame: bytes = _decompressor().decompress(packed)  # twice as fast, where the frame says its length
+            whole_frame: bytes = _decompressor().decompress(packed)  # twice as fast, if the frame has its length
             return whole_frame
         with _decompressor().stream_reader(packed, closefd=False) as stream:
             data: bytes = stream.read(most)
@@ -79,13 +79,13 @@ def decompressed(file: LogFile, packed: bytes, most: int, record: str) -> bytes:
 
 
 class Archive:
-    """The members of a zip, each read into memory and never written anywhere."""
+    """The members of a zip, which are read into memory and never extracted to files."""
 
     def __init__(self, file: LogFile, handle: IO[bytes]) -> None:
         self._file, self._handle = file, handle
         try:
             with zipfile.ZipFile(handle) as archive:
-                # by name: of two members with one name the last counts, as for every reader of zips
+                # of two members with the same name the last counts, as for every zip reader
                 self._members = {info.filename: info for info in archive.infolist()}
                 packed = sum(info.compress_size for info in archive.infolist())
         except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
@@ -96,20 +96,20 @@ class Archive:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The members in their order."""
+        """The names of the members, in order."""
         return tuple(self._members)
 
     @property
     def claimed(self) -> int:
-        """Bytes of all members, as the archive says."""
+        """The total unpacked size that the archive declares, in bytes."""
         return sum(info.file_size for info in self._members.values())
 
     def json(self, name: str) -> Any:
-        """The value of a member."""
+        """Parse a member as JSON."""
         return parse_log_json(self._file, self.read(name), name)
 
     def read(self, name: str) -> bytes:
-        """The bytes of a member, checked against its length and sum."""
+        """Read a member, and check its length and checksum."""
         info = self._members[name]
         if info.file_size > min(MOST_BYTES, ALLOWANCE + MOST_GROWTH * info.compress_size):
             raise self._file.refuse(
@@ -117,7 +117,7 @@ class Archive:
             )
         if info.flag_bits & 1:
             raise self._file.refuse("is encrypted; write the log without a password", name)
-        data = self._unpacked(info, self._packed(info))
+        data = self._decompress(info, self._packed(info))
         if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
             raise self._file.refuse("is damaged: its bytes are not those that were written", name)
         return data
@@ -131,11 +131,11 @@ class Archive:
         self._handle.seek(name + extra, 1)
         return self._handle.read(info.compress_size)
 
-    def _unpacked(self, info: zipfile.ZipInfo, packed: bytes) -> bytes:
-        """Decompress at most the bytes that were claimed, and one more if there are more."""
+    def _decompress(self, info: zipfile.ZipInfo, packed: bytes) -> bytes:
+        """Decompress up to one byte more than declared, so that excess is noticed."""
         most = info.file_size + 1
         if info.compress_type == ZSTANDARD:
-            return decompressed(self._file, packed, most, info.filename)
+            return decompress_zstandard(self._file, packed, most, info.filename)
         if info.compress_type == DEFLATED:
             try:
                 return zlib.decompressobj(-15).decompress(packed, most)

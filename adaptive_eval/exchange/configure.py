@@ -1,9 +1,9 @@
-"""The configuration of an imported run: what its logs say of models and questions, and the defaults for the rest.
+"""The configuration of an imported run: models and questions from its logs, and defaults for the rest.
 
-It is written beside the run, so that `adaptive-eval run RUN/config.yaml --run-dir RUN` goes on with it once the
-addresses of the models are filled in.
+It is written beside the run, so that `adaptive-eval run RUN/config.yaml --run-dir RUN` continues it once the addresses
+of the models are filled in.
 
-Rubric, grader and questions come from a configuration that is given, or from the logs themselves.
+Rubric, grader and questions come from a given configuration, or from the logs themselves.
 """
 
 import json
@@ -35,16 +35,16 @@ from adaptive_eval.store.thresholds import thresholds_from_event
 CONFIG_FILE, QUESTIONS_FILE = "config.yaml", "questions.jsonl"
 DEFAULT_GRADER = "exact"
 UNKNOWN_URL = "http://fill-in.invalid/v1"
-"""Stands in the stored configuration for an address that nobody has given yet; no such host can exist."""
+"""Placeholder in the stored configuration for an unknown address; no such host can exist."""
 LEAST, MOST = 4, 80
-"""Trials a question before a first look, and at the horizon: those of a run that says nothing."""
+"""Default trials a question before the first look, and at the horizon."""
 NO_GRADER = (
     "# There is no grader here, since the one that the logs name, or `exact`, does not give their grades. Add",
     "# `grader:` with one that does, or have all graded by another: adaptive-eval regrade RUN --config THIS_FILE",
 )
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]")
 PRECISION = 0.02
-"""Half width for a single model, which cannot be ranked, as a share of the scale."""
+"""Half width of the interval of a single model, which cannot be ranked, as a share of the scale."""
 
 
 def config_tree(
@@ -54,7 +54,7 @@ def config_tree(
     grader: GraderOptions | None,
     name: str,
 ) -> dict[str, Any]:
-    """The configuration of what the logs have as plain values, without the addresses; `grader` gives their grades."""
+    """The configuration of the logs as plain values, without addresses; `grader` reproduces their grades."""
     trials, weights = gathering.trials, request.weights
     least = min(LEAST, *trials.values())
     by_model: Counter[str] = Counter()
@@ -77,7 +77,7 @@ def config_tree(
 
 
 def rubric_tree(weights: Sequence[float] | None) -> dict[str, Any]:
-    """A rubric with a category for each score."""
+    """A rubric with a category for each score, as plain values."""
     if weights is None:
         return {"name": "binary"}
     rest, *others = sorted(weights)
@@ -86,14 +86,14 @@ def rubric_tree(weights: Sequence[float] | None) -> dict[str, Any]:
 
 
 def stored_config_from(tree: Mapping[str, Any], folder: Path) -> RunConfig:
-    """The configuration that the run is stored with."""
+    """The configuration to store with the run."""
     models = [{"base_url": UNKNOWN_URL, **model} for model in tree["models"]]
     whole = {"grader": {"kind": "logged"}, **tree, "models": models, "folder": str(folder)}
     return RunConfig.model_validate_json(json.dumps(whole))
 
 
 def config_text(tree: Mapping[str, Any], runnable: bool) -> str:
-    """The configuration as YAML, with what is to be filled in."""
+    """The configuration as YAML, with variables to be filled in."""
     return "\n".join([*_heading(runnable), *(() if "grader" in tree else NO_GRADER), *_sections(tree), ""])
 
 
@@ -110,12 +110,12 @@ def question_lines(questions: Sequence[Question]) -> Iterator[str]:
 
 
 def question_from_log(key: str, asked: LoggedQuestion) -> Question:
-    """A question of the logs."""
+    """Convert a question of the logs."""
     return Question(key, asked.prompt, asked.answer, asked.choices, asked.cluster)
 
 
 def run_name(path: Path) -> str:
-    """A name of a run for a directory."""
+    """Derive a valid run name from a directory."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).lstrip("._-")[:100] or "imported"
 
 
@@ -134,7 +134,7 @@ def _model(name: str, settings: LoggedSettings) -> dict[str, Any]:
 
 
 def likely_grader(models: Iterable[LoggedSettings]) -> GraderOptions:
-    """The grader that comes nearest to what graded the logs, as far as they say it."""
+    """The grader closest to that of the logs, if they name one, or the default."""
     kind = next((settings.grader for settings in models if settings.grader is not None), DEFAULT_GRADER)
     return GRADERS[kind].model_validate({"kind": kind})
 
@@ -164,13 +164,13 @@ def _sections(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _yaml(value: object) -> str:
-    """JSON is YAML, but for characters that YAML wants escaped, and for what would be taken for a variable."""
+    """JSON that is valid YAML: characters that YAML wants escaped are, and `$` that would begin a variable."""
     text = UNPRINTABLE.sub(lambda match: f"\\U{ord(match[0]):08x}", json.dumps(value, ensure_ascii=False))
     return VARIABLE.sub(lambda match: f"${match[0]}", text)
 
 
 def _variables(names: Sequence[str]) -> list[str]:
-    """A variable for the address of each model."""
+    """A distinct variable name for the address of each model."""
     variables: list[str] = []
     for name in names:
         plain = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_") or "MODEL"
@@ -182,47 +182,46 @@ def _variables(names: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """Files to import, and the run to make of them."""
+    """Options of an import."""
 
     files: Sequence[str]
     to: Path
     config: RunConfig | None = None
-    """Whose models, questions, grader and rubric it has; None: those that the logs say."""
+    """The configuration with models, questions, grader and rubric; None to take them from the logs."""
     grader: str | None = None
-    """Grades every text, whatever its log says."""
+    """The grader for every text, whatever grade its log gives."""
     weights: Sequence[float] | None = None
-    """The scores there may be; None: 0 and 1."""
+    """The possible scores; None for 0 and 1."""
     scorer: str | None = None
-    """Which of a log's scores counts, where it has several."""
+    """The score to use if a log has several."""
     left_out: Sequence[str] = ()
-    """Models and questions that are passed over."""
+    """Models and questions to ignore."""
     further: bool = False
-    """The trials of each file come on top of those of the files before."""
+    """Whether the trials of each file are added to those of earlier files."""
     repeats_are_samples: bool = False
-    """Answers that repeat another one word for word are trials all the same."""
+    """Whether answers that repeat another one word for word count as trials."""
     finished: bool = False
-    """No more will be asked for, so that the one look may spend all of the error."""
+    """Whether the run will not be continued, so that its only look may spend the whole error."""
     arguments: tuple[str, ...] | None = None
-    """Those of `adaptive-eval run` that go on with the run."""
+    """The arguments of `adaptive-eval run` that continue the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportTerms:
-    """An import request with rubric, grader and questions looked up."""
+    """An import request with its rubric, grader and questions resolved."""
 
     request: ImportRequest
     rubric: Rubric
     grader: GraderOptions | None
-    """Grades texts; None: the logs have grades."""
+    """Grades the texts; None to keep the grades of the logs."""
     questions: tuple[Question, ...] | None
-    """The questions of the configuration, where there is one."""
+    """The questions of the configuration, if there is one."""
     thresholds: ThresholdsFrozen | None = None
     """The thresholds that its rubric takes from an earlier run."""
 
 
 def make_terms(request: ImportRequest) -> ImportTerms:
-    """Look up rubric, grader and questions; raises `ConfigError` if the request contradicts itself, or its
-    configuration has no questions."""
+    """Resolve rubric, grader and questions; raises `ConfigError` if options contradict each other."""
     config = request.config
     if config is not None:
         given = (("--grader", request.grader), ("--weights", request.weights), ("--finished", request.finished or None))

@@ -1,4 +1,4 @@
-"""Which reader a file needs, by what is in it; names of files decide nothing but where a folder is searched."""
+"""Chooses the reader of a file by its content; file names matter only when a folder is searched."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ import orjson
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange import arrays as tensor
 from adaptive_eval.exchange import lighteval, lm_eval
-from adaptive_eval.exchange.bounded import MOST_BYTES, MOST_FILE, Archive, opened_file, parse_log_json, read_whole
+from adaptive_eval.exchange.bounded import MOST_BYTES, MOST_FILE, Archive, open_log, parse_log_json, read_whole
 from adaptive_eval.exchange.inspect import reader as inspect_log
 from adaptive_eval.exchange.samples import LogFile, Record, mapping
 from adaptive_eval.exchange.tables import reader as long_form
@@ -31,25 +31,25 @@ Records = Iterator[Record]
 
 ENDINGS = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".npz")
 SKIPPED = re.compile(r"results_.*\.json|.*logs\.json|eval-set\.json|\..*")
-"""Files that harnesses write beside their logs."""
+"""Names of other files that harnesses write beside their logs."""
 
 
 class TableFormat(NamedTuple):
-    """Rows of a tool, be they CSV, JSON lines or Parquet."""
+    """A tool's format of rows, in CSV, JSON lines or Parquet."""
 
     name: str
     """Plural name, as in "those that can be read are ..."."""
     recognises: Callable[[frozenset[str]], bool]
-    """Whether a table with these columns is one."""
+    """Whether a table with these columns has this format."""
     read: Callable[[LogFile, Rows], Records]
 
 
 TABLES = (TableFormat("details of lighteval", lighteval.is_details, lambda file, _: lighteval.read_details(file)),)
-"""The first that recognises a table reads it; a table of nobody's is one row a trial, with our own columns."""
+"""The first format that recognises a table reads it; any other table must have our own columns, one row a trial."""
 LOGS = ", ".join(
     ("Inspect logs (.eval, .json)", "samples of lm-eval", *(table.name for table in TABLES), ".npz arrays")
 )
-"""Formats that are read besides plain tables, in words for people."""
+"""Names of the formats that are read besides plain tables, for messages."""
 KNOWN = (
     f"those that can be read are {LOGS}, and CSV, JSONL or Parquet with one row a trial and columns model, question, "
     "and one of category, score, correct and text; votes between two models are ranked by `adaptive-eval preferences`"
@@ -58,7 +58,7 @@ ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def log_files(given: Sequence[str], scorer: str | None = None, graded_anew: bool = False) -> list[LogFile]:
-    """The files that are meant: paths, folders, and either with a name for its model, NAME=PATH."""
+    """The files to import: paths or folders, each optionally with a name for its model as NAME=PATH."""
     files: list[LogFile] = []
     for word in given:
         name, mark, rest = word.partition("=")
@@ -85,7 +85,7 @@ CONFIGURATIONS = (".yaml", ".yml")
 
 
 def read_records(file: LogFile) -> Records:
-    """The trials of a file; raises `LogError`."""
+    """Read the trials of a file; raises `LogError`."""
     if file.path.suffix.lower() in CONFIGURATIONS:
         raise file.refuse("is a configuration and no log; give it as --config, beside the logs")
     head = first_bytes(file)
@@ -99,8 +99,8 @@ def read_records(file: LogFile) -> Records:
 
 
 def _read_zip(file: LogFile) -> Records:
-    """The samples of an Inspect log, else arrays."""
-    with opened_file(file) as handle:
+    """Read the samples of an Inspect log, or arrays."""
+    with open_log(file) as handle:
         archive = Archive(file, handle)
         if inspect_log.is_inspect(archive):
             yield from inspect_log.read_archive(file, archive)
@@ -111,7 +111,7 @@ def _read_zip(file: LogFile) -> Records:
 
 
 def _read_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
-    """The reader of a table with these columns."""
+    """Read a table with the format that its columns show."""
     for one in TABLES:
         if one.recognises(columns):
             return one.read(file, rows)
@@ -121,7 +121,7 @@ def _read_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
 
 
 def _read_json(file: LogFile) -> Records:
-    """JSON lines, or one JSON text."""
+    """Read JSON lines, or a single JSON text."""
     row = _first_line(file)
     if row is None:
         row = mapping(parse_log_json(file, read_whole(file)))
@@ -137,8 +137,8 @@ def _read_json(file: LogFile) -> Records:
 
 
 def _first_line(file: LogFile) -> Row | None:
-    """The object of the first line; None where an object goes over several lines."""
-    with opened_file(file) as handle:
+    """The object on the first line; None if it spans several lines."""
+    with open_log(file) as handle:
         line = handle.readline(MOST_BYTES)
     try:
         return mapping(orjson.loads(line.removeprefix(BOM)))

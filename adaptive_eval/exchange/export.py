@@ -1,4 +1,4 @@
-"""The formats by name, and how one is written."""
+"""The export formats by name, and the export itself."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from adaptive_eval.store.address import beside
 
 
 class ExportFormat(NamedTuple):
-    """One format: what its files are called, and who writes them."""
+    """An export format, with its file names and its writer."""
 
     place: str
-    """Name of an export in the run directory, if no other is given."""
+    """Default name of the export in the run directory."""
     write: Callable[[ExportSource, Path, bool, OnProgress], None]
-    """Writes the run to a path, with or without what the models wrote, and tells how many trials are written."""
+    """Writes the run to a path, with or without the models' texts, and reports the number of trials written."""
     texts: bool | None = None
-    """Whether what the models wrote is written unless it is said otherwise; None: nobody is asked."""
+    """Whether the models' texts are written by default; None if that cannot be chosen."""
     ending: str | None = None
-    """Ending of its files, if it is a folder of files."""
+    """Suffix of its files, if it is a folder of files."""
 
 
 EXPORTS: dict[str, ExportFormat] = {
@@ -35,7 +35,7 @@ EXPORTS: dict[str, ExportFormat] = {
     "jsonl": ExportFormat("trials.jsonl", write_jsonl, texts=True),
     "inspect": ExportFormat("inspect", lambda source, path, _, tell: write_logs(source, path, tell), ending=ENDING),
 }
-"""Every format by its name: one line each."""
+"""Every export format by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +47,22 @@ class ExportRequest:
     output: Path | None = None
     force: bool = False
     texts: bool | None = None
-    """None: as is usual for the format."""
+    """Whether to write the models' texts; None for the default of the format."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """Counts of what an export has written."""
+    """The counts of an export."""
 
     path: Path
     trials: int
     models: int
     untried: int
-    """Questions that a model has no trial of, over all models."""
+    """Number of pairs of a model and a question without a trial."""
 
 
 def export(request: ExportRequest, on_progress: OnProgress | None = None) -> ExportResult:
-    """Write a run in a format; raises `ConfigError` and `StoreError`, and then has written nothing."""
+    """Write a run in a format; if it raises `ConfigError` or `StoreError`, nothing was written."""
     form = EXPORTS[request.format]
     path = request.output or beside(request.directory, form.place)
     if request.texts is not None and form.texts is None:
@@ -86,4 +86,4 @@ def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exp
 
 
 def _ignore_progress(trials: int) -> None:
-    """Take no notice of the progress."""
+    """Do nothing."""

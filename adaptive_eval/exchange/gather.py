@@ -1,7 +1,7 @@
-"""Records of many files as the trials of one run: which model and question each is of, and its number.
+"""Combines records of many files into the trials of one run, with their models, questions and numbers.
 
-Nothing is guessed: a trial that is there twice, one model under two samplings, or one question with two answer keys is
-an error that names both places.
+Nothing is guessed: a duplicate trial, a model with two sampling settings, or a question with two answer keys is an
+error that names both places.
 """
 
 import re
@@ -16,11 +16,11 @@ from adaptive_eval.exchange.samples import LogError, LogFile, LoggedQuestion, Lo
 
 MODEL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 BETWEEN = "\0"
-"""Separator of task and id in the key of a question, until it is known whether there are several tasks."""
+"""Separates task and id in the key of a question, until it is known whether there are several tasks."""
 
 
 class PlacedRecord(NamedTuple):
-    """A trial with its place in the run."""
+    """A record with its question and trial number in the run."""
 
     record: Record
     place: str
@@ -31,7 +31,7 @@ class PlacedRecord(NamedTuple):
 
 
 class KnownNames(NamedTuple):
-    """The models and questions of a configuration that is given."""
+    """The models and questions of a given configuration."""
 
     models: Collection[str]
     questions: Collection[str]
@@ -57,11 +57,11 @@ class _Cell:
     trials: int = 0
     last: int = -1
     keeps_numbers: bool = False
-    """Seeds follow from the numbers, so that another trial under one of them could be the same answer again."""
+    """Whether trials must keep their numbers: seeds follow from them, so a renumbered trial could be asked again."""
 
 
 class RecordGatherer:
-    """Takes records one by one, and knows in the end what they are trials of."""
+    """Collects records one by one and assigns them to trials."""
 
     def __init__(
         self, known: KnownNames | None, left_out: Collection[str], further: bool, *, repeats_are_samples: bool = False
@@ -73,33 +73,33 @@ class RecordGatherer:
         self._cells: dict[tuple[str, str], _Cell] = defaultdict(_Cell)
         self._seen: dict[tuple[str, str, int | str], tuple[str, str | None]] = {}
         self._failed: dict[tuple[str, str, int | str | None], str] = {}
-        """Records that are no trials; another attempt, or a later start, may have those of a run's own samples."""
+        """Records that are not trials, with the reason; another attempt or a later start may have succeeded."""
         self._shift: dict[tuple[str, str], int] = {}
         self._in_file: Counter[tuple[str, str]] = Counter()
         self._found_left_out: set[str] = set()
         self._tidy: set[tuple[str, str, str]] = set()
-        """Names of model, question and task that can be used as they are."""
+        """Names of model, question and task that need no cleaning."""
         self.files: list[str] = []
-        """Their names, in the order in which they were read."""
+        """Names of the files, in the order in which they were read."""
         self.copies = 0
-        """Records that were copies of others."""
+        """Number of records that are copies of others."""
         self.without_text = 0
-        """Trials of which only the grade is known."""
-        self.put_differently = 0
-        """Records whose question was put in other words than the first of it."""
+        """Number of trials with only a grade."""
+        self.reworded = 0
+        """Number of records whose question is worded differently from its first record."""
 
     def next_file(self, file: LogFile) -> None:
-        """The records that follow are of this file."""
+        """Begin a file, to which the following records belong."""
         self.files.append(file.path.name)
         self._in_file.clear()
         if self._further:
             self._shift = {cell: held.last + 1 for cell, held in self._cells.items()}
 
     def take(self, file: LogFile, record: Record) -> list[PlacedRecord]:
-        """The trials that count now, with their places: this one, if it is one, and those that waited for it."""
+        """Add a record; returns the trials that count now: this one if it is one, and any that were held back."""
         place = f"{file.path}: {record.place}"
         if (names := (record.model, record.question, record.task)) not in self._tidy or not record.asked.is_plain:
-            record = _named(record, place)
+            record = _clean_record(record, place)
             if names == (record.model, record.question, record.task):
                 self._tidy.add(names)
         if self._is_left_out(record):
@@ -120,10 +120,10 @@ class RecordGatherer:
         held.last = max(held.last, trial)
         held.keeps_numbers |= self._known is not None and (record.own or record.seed is not None)
         self.without_text += not record.has_text
-        return self._counting(PlacedRecord(record, place, question, trial))
+        return self._trials_to_count(PlacedRecord(record, place, question, trial))
 
-    def _counting(self, placed: PlacedRecord) -> list[PlacedRecord]:
-        """The trials that are known to count, now that this one has come."""
+    def _trials_to_count(self, placed: PlacedRecord) -> list[PlacedRecord]:
+        """The trials that are known to count after this one."""
         record, counting = placed.record, [placed]
         if self._repeats is not None and not record.own:
             answer = record.answer if record.has_text else None
@@ -136,13 +136,13 @@ class RecordGatherer:
 
     @property
     def models(self) -> Mapping[str, LoggedSettings]:
-        """The models that have trials, and how they were asked."""
+        """The models with trials, and their settings."""
         having = {model for model, _ in self._cells}
         return {name: model.settings for name, model in self._models.items() if name in having}
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """The key of each question that somebody has a trial of, by its id: with its task where there are several."""
+        """Keys of the questions with trials, by id, which includes the task if there are several tasks."""
         having = dict.fromkeys(question for _, question in self._cells)
         if self._known is not None:
             return {question: question for question in having}
@@ -161,7 +161,7 @@ class RecordGatherer:
 
     @property
     def missing(self) -> Mapping[str, Mapping[str, int]]:
-        """Number of records of each model that are no trials, by the reason."""
+        """Number of records that are not trials, by model and reason."""
         found: dict[str, Counter[str]] = defaultdict(Counter)
         for trial, why in self._failed.items():
             if trial not in self._seen:
@@ -170,21 +170,21 @@ class RecordGatherer:
 
     @property
     def repeated(self) -> Mapping[str, int]:
-        """Number of answers of each model that repeat another one, and are not counted beside it."""
+        """Number of answers that repeat another one and are not counted, by model."""
         return {} if self._repeats is None else self._repeats.dropped
 
     @property
     def trials(self) -> Mapping[tuple[str, str], int]:
-        """Trials by model and key of the question."""
+        """Number of trials by model and key of the question."""
         return {cell: held.trials for cell, held in self._cells.items()}
 
     @property
     def gaps(self) -> list[tuple[str, str]]:
-        """Cells to be numbered anew, since their numbers do not run from 0 without a gap."""
+        """Cells to be renumbered, since their trial numbers are not consecutive from 0."""
         return [cell for cell, held in self._cells.items() if held.last + 1 != held.trials and not held.keeps_numbers]
 
     def require_left_out(self) -> None:
-        """Refuse names that nothing has: they are mistyped."""
+        """Raise `LogError` for names in `left_out` that do not occur."""
         if unknown := sorted(set(self._left_out) - self._found_left_out):
             raise LogError(f"--leave-out names {', '.join(unknown)}, but no model and no question is called so")
 
@@ -236,10 +236,10 @@ class RecordGatherer:
                 f"{place}: the {what} of question {record.question!r} is {getattr(now, what)!r:.80} here, and "
                 f"{getattr(before, what)!r:.80} in {known.place}; are these logs of one benchmark?"
             )
-        self.put_differently += 1
+        self.reworded += 1
 
     def _is_copy(self, trial: tuple[str, str, int | str], place: str, record: Record) -> bool:
-        """The trial was taken from another place, of which this is a copy; a second outcome is an error."""
+        """Whether a record is a copy of an earlier one; raises `LogError` if its trial has another outcome there."""
         before = self._seen.setdefault(trial, (place, record.identity))
         if before[0] == place:
             return False
@@ -252,8 +252,8 @@ class RecordGatherer:
         )
 
 
-def _named(record: Record, place: str) -> Record:
-    """The record with names that a run can have."""
+def _clean_record(record: Record, place: str) -> Record:
+    """The record with cleaned names; raises `LogError` if a run cannot have them."""
     model, question, task = (
         tidy_text(record.model).strip(),
         tidy_text(record.question).strip(),
@@ -263,14 +263,14 @@ def _named(record: Record, place: str) -> Record:
         raise LogError(f"{place}: {model!r:.80} can be no model's name; write NAME=FILE to give it one")
     if not question or BETWEEN in question:
         raise LogError(f"{place}: {question!r:.80} can be no question's id")
-    asked = _tidied(record.asked)
+    asked = _clean_question(record.asked)
     if asked is record.asked and (model, question, task) == (record.model, record.question, record.task):
         return record
     return record._replace(model=model, question=question, task=task, asked=asked)
 
 
-def _tidied(asked: LoggedQuestion) -> LoggedQuestion:
-    """The question without halves of surrogate pairs, which no server could be sent."""
+def _clean_question(asked: LoggedQuestion) -> LoggedQuestion:
+    """The question without lone surrogates, which cannot be sent to a server."""
     if asked.is_plain:
         return asked
     prompt, answer, choices, cluster = asked
@@ -283,8 +283,7 @@ def _tidied(asked: LoggedQuestion) -> LoggedQuestion:
 
 
 def _why_missing(record: Record) -> str | None:
-    """Why a record is no trial: nothing came of it, it was not finished, or nothing is known of what came; None for a
-    trial."""
+    """Why a record is not a trial: it failed, was not finished, or has neither text nor grade; None for a trial."""
     if record.answer is not None and finish_word(record.answer.finish_reason) in FAILED:
         return record.missing or f"the server gave up in the middle (finish reason {record.answer.finish_reason!r})"
     if record.missing is not None or record.has_text or record.grader_error is None:

@@ -1,4 +1,4 @@
-"""Gathered trials as records of the store: with the grade of the log, or that of a grader."""
+"""Converts gathered records to trials of the store, with the grade of the log or of a grader."""
 
 import asyncio
 import math
@@ -17,15 +17,15 @@ from adaptive_eval.store.records import AWAITS_THRESHOLDS
 
 
 class TextGrading(NamedTuple):
-    """Grader of the texts, and which of them it grades."""
+    """The grader of texts, and which of them it grades."""
 
     grading: Grading
     everything: bool
-    """Whatever grade the log gives, as where it cannot know the thresholds of the rubric; else what the log gives no
-    category of the rubric, and no verdict that leads to one."""
+    """Whether all texts are graded, as when logs cannot know the rubric's thresholds, or only those to which the log
+    gives neither a category of the rubric nor a verdict that leads to one."""
 
     def wants(self, record: Record) -> bool:
-        """Whether this record is graded anew."""
+        """Whether this record is graded again."""
         return record.has_text and (self.everything or record.category is None)
 
 
@@ -37,7 +37,7 @@ async def graded_trials(
     *,
     declared: bool,
 ) -> list[TrialRecord]:
-    """The trials with their grades, in their order; `declared`: the user has given the rubric."""
+    """Grade a batch of records; `declared` says whether the user has given the rubric."""
     if anew is None:
         return [_logged_trial(one, rubric, declared=declared) for one in batch]
     return await asyncio.gather(
@@ -90,10 +90,10 @@ def _logged_trial(one: PlacedRecord, rubric: Rubric, *, declared: bool) -> Trial
 
 
 def _is_of_this_rubric(record: Record, rubric: Rubric, *, declared: bool) -> bool:
-    """The number of a category means the same here: it has the same name, or where none is known, the same worth.
+    """Whether a record's category is that of this rubric: it has the same name, or if unknown the same weight.
 
-    Else the log was graded by another rubric, and what the category is worth counts: 0 may be its best. Where the user
-    has declared a rubric in which no category has this worth, the number counts: its weights are others.
+    Otherwise the log was graded by another rubric, and the weight counts: its category 0 may be the best. But if the
+    user has declared a rubric without this weight, the number counts, since only the weights differ.
     """
     if record.category is None or record.value is None:
         return True
@@ -107,7 +107,7 @@ def _is_of_this_rubric(record: Record, rubric: Rubric, *, declared: bool) -> boo
 
 
 def _verdict(record: Record, rubric: Rubric) -> dict[str, SignalValue] | None:
-    """Facts for the rubric, by the log's word for right or wrong; None if only a grader knows them."""
+    """Facts for the rubric from the log's verdict of right or wrong; None if the rubric needs a grader's signals."""
     if record.answer is None or record.value not in (0.0, 1.0):
         return None
     facts = {**answer_facts(record.answer), **_verdict_signals(record), **record.signals}

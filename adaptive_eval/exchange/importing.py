@@ -1,4 +1,4 @@
-"""An import from its files to its end: read, gather, grade, write; whole or not at all."""
+"""The steps of an import: read, gather, grade and write, all or nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -10,9 +10,9 @@ from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import KnownNames, PlacedRecord, RecordGatherer
 from adaptive_eval.exchange.grading import TextGrading, graded_trials
-from adaptive_eval.exchange.run_directory import run_drafted
+from adaptive_eval.exchange.run_directory import draft_run
 from adaptive_eval.exchange.samples import LogError, LogFile
-from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreeing_graders, agreement
+from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement, find_agreeing_graders
 from adaptive_eval.graders.by_benchmark import grader_of
 from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.pool import GradingPool
@@ -23,48 +23,48 @@ from adaptive_eval.store import TrialRecord
 
 AT_A_TIME = 256
 OnImportProgress = Callable[[float, int], None]
-"""Hears which share of the files is read, and how many trials that gave."""
+"""Called with the share of the files that is read, and the number of trials so far."""
 Take = Callable[[Sequence[TrialRecord]], None]
 
 
 class GraderComparison(NamedTuple):
-    """The grader of a run that goes on, and how it was found."""
+    """The grader for continuing the run, and how it was found."""
 
     grader: GraderOptions | None
-    """None: the one that seemed likely gives other grades than the logs."""
+    """None if the likely grader does not reproduce the grades of the logs."""
     agreement: Agreement | None = None
-    """None: everything was graded by this grader."""
+    """None if everything was graded by this grader."""
     instead: tuple[str, ...] = ()
-    """Graders that do give these grades."""
+    """Other graders that reproduce the grades."""
 
 
 class ImportResult(NamedTuple):
-    """The outcome of an import."""
+    """The result of an import."""
 
     path: Path
     trials: int
     gathering: RecordGatherer
     results: Results | None
-    """None where something is missing that the first look needs."""
+    """None if trials are missing that the first look needs."""
     runnable: bool
-    """The run can go on with the configuration beside it, or with the one that was given."""
+    """Whether the run can be continued with the configuration beside it, or the given one."""
     compared: GraderComparison
 
 
 def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda share, trials: None) -> ImportResult:
-    """Import; raises `ConfigError` that names file and record, or `StoreError`, and then has written nothing."""
+    """Import logs; if it raises `ConfigError`, which names file and record, or `StoreError`, nothing was written."""
     terms = make_terms(request)
     files = log_files(request.files, request.scorer, graded_anew=terms.grader is not None)
     work = _Import(terms, files, on_progress)
-    with run_drafted(request.to, terms) as draft:
-        asyncio.run(work.through(draft.take))
+    with draft_run(request.to, terms) as draft:
+        asyncio.run(work.read_all(draft.take))
         compared = asyncio.run(work.compared())
         finished = draft.finish(work.gathering, terms, compared.grader)
     return ImportResult(request.to, work.trials, work.gathering, finished.results, finished.runnable, compared)
 
 
 class _Import:
-    """The way from files to graded trials."""
+    """Turns files into graded trials."""
 
     def __init__(self, terms: ImportTerms, files: list[LogFile], on_progress: OnImportProgress) -> None:
         request, known = terms.request, None
@@ -80,8 +80,8 @@ class _Import:
         )
         self.trials = 0
 
-    async def through(self, take: Take) -> None:
-        """Hand over every trial, some at a time."""
+    async def read_all(self, take: Take) -> None:
+        """Pass all trials to `take`, in batches."""
         async with self._opened_grading() as anew:
             batch: list[PlacedRecord] = []
             for number, file in enumerate(self._files):
@@ -108,28 +108,28 @@ class _Import:
         take(records)
         for placed, record in zip(batch, records, strict=True):
             question, grader = self._questions[record.question], self._terms.grader
-            # scores of a task come with its samples alone
+            # an Inspect task's scores only come with its samples
             by_task = placed.record.of_task and isinstance(grader and grader_of(grader, question), InspectScores)
             if placed.record.has_text and record.category is not None and record.answer.text and not by_task:
                 self._sample.take(GradedAnswer(question, record.answer, record.category))
         self.trials += len(batch)
 
     async def compared(self) -> GraderComparison:
-        """Whether the likely grader, or that of the configuration, gives a sample the grades that it has."""
+        """Check whether the likely grader, or that of the configuration, reproduces the grades of a sample."""
         config, terms, sample = self._terms.request.config, self._terms, self._sample.kept
         if terms.grader is not None and config is None:
             return GraderComparison(terms.grader)
         grader = terms.grader or likely_grader(self.gathering.models.values())
         if any(grader.key_problem(one.question) for one in sample):
-            return GraderComparison(grader)  # without keys nothing can be graded, and nobody can go on
+            return GraderComparison(grader)  # without keys nothing can be graded, and the run cannot continue
         folder, keys = (Path(), frozenset[str]()) if config is None else (config.folder, config.keys)
         found = await agreement(grader, terms.rubric, sample, folder, keys)
         if found.all_agree:
             return GraderComparison(grader, found)
-        return GraderComparison(None, found, tuple(await agreeing_graders(GRADERS, terms.rubric, sample)))
+        return GraderComparison(None, found, tuple(await find_agreeing_graders(GRADERS, terms.rubric, sample)))
 
     def _require_question(self, placed: PlacedRecord) -> None:
-        """Know the question, and that the grader can use its key."""
+        """Remember the question; raises `LogError` if the grader cannot use its key."""
         key = placed.question
         if key in self._checked:
             return

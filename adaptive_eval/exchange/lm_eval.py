@@ -1,7 +1,7 @@
-"""lm-evaluation-harness: `samples_TASK_TIME.jsonl`, one row for each document and filter.
+"""Reads samples of lm-evaluation-harness: `samples_TASK_TIME.jsonl`, one row for each document and filter.
 
-A row has all repeats (`resps`) and one aggregate score, so that each repeat is graded anew; the filters of a document
-repeat the same answers. The model's name is in `results_TIME.json` beside the file, or the name of its folder.
+A row has all repeats (`resps`) and only one aggregate score, so each repeat is graded again; rows of other filters have
+the same answers. The model's name is in `results_TIME.json` beside the file, or is the name of its folder.
 """
 
 import json
@@ -19,9 +19,9 @@ from adaptive_eval.exchange.samples import (
     Record,
     known_sampling,
     logged_answer,
-    lone_prompt,
     mapping,
     sequence,
+    single_prompt,
 )
 from adaptive_eval.exchange.tables.reader import Row, json_rows
 from adaptive_eval.questions.load import as_text
@@ -29,20 +29,20 @@ from adaptive_eval.questions.load import as_text
 NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d\-.:]+))?\.jsonl")
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_gen_toks": "max_tokens"}
 NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
-"""The text that it writes if a server gave no content."""
+"""The text that the harness writes if a server gave no content."""
 
 
 def is_samples(row: Row) -> bool:
-    """Whether a row is one of a file of samples."""
+    """Whether a row has the columns of a sample."""
     return {"doc_id", "resps", "target"} <= row.keys()
 
 
 def read_samples(file: LogFile) -> Iterator[Record]:
-    """The trials of a file of samples."""
+    """Read the trials of a file of samples."""
     match = NAME.fullmatch(file.path.name)
     task = match["task"] if match else file.path.stem
     told = _results(file.path, match["time"] if match else None)
-    model = file.model or as_text(told.get("model_name")) or _model_of_folder(file)
+    model = file.model or as_text(told.get("model_name")) or _model_from_folder(file)
     api = "completions" if as_text(mapping(told.get("config")).get("model")) == "local-completions" else "chat"
     seen: dict[str, tuple[str, object, set[str]]] = {}
     for place, row in json_rows(file):
@@ -85,7 +85,7 @@ def _repeats(file: LogFile, row: Row, place: str) -> list[str]:
 def _require_other_filter(
     file: LogFile, place: str, by: str, answers: list[str], before: tuple[str, object, set[str]]
 ) -> None:
-    """The filters of a document tell of the same answers; anything else would count a trial twice."""
+    """Raise `LogError` unless a document occurs again only for another filter of the same answers."""
     first, known, filters = before
     if by in filters:
         raise file.refuse(f"has the document of {first} again; remove one of the two", place)
@@ -94,13 +94,13 @@ def _require_other_filter(
 
 
 def _question_and_settings(row: Row, model: str, api: Any) -> tuple[LoggedQuestion, LoggedSettings]:
-    """The question, and how it was asked, as far as the request says it."""
+    """The question and the model's settings, as far as the request has them."""
     arguments = mapping(next(iter(mapping(row.get("arguments")).values()), None))
     request = arguments.get("arg_0")
     text = as_text(request[0]) if isinstance(request, list) and request else as_text(request)
     turns = [(turn.get("role"), as_text(turn.get("content"))) for turn in _turns(text)]
     last = turns[-1][1] if turns and turns[-1][0] == "user" else text
-    prompt, system = lone_prompt(turns) or (last, None)
+    prompt, system = single_prompt(turns) or (last, None)
     choices = tuple(map(as_text, sequence(mapping(row.get("doc")).get("choices"))))
     settings = LoggedSettings(
         served=model,
@@ -112,7 +112,7 @@ def _question_and_settings(row: Row, model: str, api: Any) -> tuple[LoggedQuesti
 
 
 def _turns(text: str) -> list[Mapping[str, Any]]:
-    """The messages that a request holds as JSON; none where it is a plain text."""
+    """The messages of a request in JSON; empty for plain text."""
     if not text.lstrip().startswith("[{"):
         return []
     try:
@@ -123,7 +123,7 @@ def _turns(text: str) -> list[Mapping[str, Any]]:
 
 
 def _sampling(given: Mapping[str, Any]) -> Mapping[str, object]:
-    """The settings of a configuration; without do_sample it takes the likeliest token."""
+    """Convert sampling settings; with do_sample false the temperature is 0."""
     known = {ours: given[theirs] for theirs, ours in SAMPLING.items() if given.get(theirs) is not None}
     if stop := [as_text(one) for one in sequence(given.get("until")) if as_text(one)]:
         known["stop"] = stop
@@ -141,8 +141,8 @@ def _results(path: Path, time: str | None) -> Mapping[str, Any]:
         return {}
 
 
-def _model_of_folder(file: LogFile) -> str:
-    """The model's name by the name of its folder, in which its `/` is written as `__`."""
+def _model_from_folder(file: LogFile) -> str:
+    """The model's name from its folder, in which `/` is written as `__`."""
     name = file.path.absolute().parent.name.replace("__", "/")
     if "/" not in name:
         raise file.refuse(f"does not say its model, and results_TIME.json is not beside it; write NAME={file.path}")

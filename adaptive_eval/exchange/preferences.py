@@ -1,8 +1,8 @@
-"""Preferences between two models' answers: a table (CSV, JSONL, Parquet) with one row a vote.
+"""Ranks models by votes between two answers, from a table (CSV, JSONL, Parquet) with one row a vote.
 
-model_a, model_b    the two models, as they stood on the first and on the second side
+model_a, model_b    the models shown on the first and on the second side
 winner              a or model_a, b or model_b, the name of one of the two, or tie
-question            what was asked; without it all votes count as independent
+question            the question asked; without it all votes count as independent
 """
 
 import re
@@ -18,26 +18,26 @@ from scorio.rank import Preferences, preferences
 
 SIDES = {"a": 1.0, "model_a": 1.0, "b": 0.0, "model_b": 0.0}
 TIES = re.compile(r"tie\b.*|draw|both|both_?bad|neither|none")
-"""As `tie (bothbad)` of arenas."""
+"""Words for a tie, such as `tie (bothbad)` of arenas."""
 MOST_MODELS = 500
-"""Their pairs are held in memory."""
+"""Limited since all pairs are kept in memory."""
 
 
 class RankedPreferences(NamedTuple):
-    """The models of a table, ranked."""
+    """The ranked models of a table of votes."""
 
     models: tuple[str, ...]
     votes: tuple[int, ...]
-    """Votes that each model was in."""
+    """Number of votes on each model."""
     total: int
     ties: int
     questions: int | None
-    """None: the table does not say of which question a vote is."""
+    """Number of questions; None if the table does not name them."""
     found: Preferences
 
 
 def rank_preferences(path: Path) -> RankedPreferences:
-    """Rank the models of a table of votes; raises `LogError` where a row is none."""
+    """Rank the models of a table of votes; raises `LogError` for a row that is not a vote."""
     file = LogFile(path)
     numbers: dict[str, int] = {}
     asked: dict[str, int] = {}
@@ -45,10 +45,10 @@ def rank_preferences(path: Path) -> RankedPreferences:
     with closing(table_rows(file)) as rows:
         for place, row in rows:
             columns = {re.sub(r"\W+", "_", key.strip().casefold()): value for key, value in row.items()}
-            a, b = (_named(file, place, columns, side) for side in ("model_a", "model_b"))
+            a, b = (_required_text(file, place, columns, side) for side in ("model_a", "model_b"))
             if a == b:
                 raise file.refuse(f"has {a:.80} on both sides; a vote is between two models", place)
-            won.append(_won(file, place, columns, a, b))
+            won.append(_first_side_score(file, place, columns, a, b))
             first.append(numbers.setdefault(a, len(numbers)))
             second.append(numbers.setdefault(b, len(numbers)))
             of = as_text(columns.get("question", columns.get("question_id"))).strip()
@@ -64,14 +64,14 @@ def rank_preferences(path: Path) -> RankedPreferences:
     try:
         found = preferences(first, second, won, None if nameless else question)
     except ValueError:
-        raise ConfigError(_unconnected(path, models, first, second)) from None
+        raise ConfigError(_unconnected_message(path, models, first, second)) from None
     votes = [0] * len(models)
     for one in (*first, *second):
         votes[one] += 1
     return RankedPreferences(models, tuple(votes), len(won), won.count(0.5), None if nameless else len(asked), found)
 
 
-def _named(file: LogFile, place: str, columns: Row, side: str) -> str:
+def _required_text(file: LogFile, place: str, columns: Row, side: str) -> str:
     name = as_text(columns.get(side)).strip()
     if not name:
         has = ", ".join(sorted(columns)) or "none"
@@ -79,8 +79,8 @@ def _named(file: LogFile, place: str, columns: Row, side: str) -> str:
     return name
 
 
-def _won(file: LogFile, place: str, columns: Row, a: str, b: str) -> float:
-    given = _named(file, place, columns, "winner")
+def _first_side_score(file: LogFile, place: str, columns: Row, a: str, b: str) -> float:
+    given = _required_text(file, place, columns, "winner")
     word = given.casefold()
     meant = {won for name, won in ((a, 1.0), (b, 0.0)) if name == given}
     meant |= {SIDES[word]} if word in SIDES else set()
@@ -91,8 +91,8 @@ def _won(file: LogFile, place: str, columns: Row, a: str, b: str) -> float:
     return meant.pop()
 
 
-def _unconnected(path: Path, models: tuple[str, ...], first: list[int], second: list[int]) -> str:
-    """The message about models that never met the first one's opponents, nor theirs."""
+def _unconnected_message(path: Path, models: tuple[str, ...], first: list[int], second: list[int]) -> str:
+    """The message about models that are not connected with the first one by votes."""
     met = {0}
     while more := {j for i, j in zip(first + second, second + first, strict=True) if i in met} - met:
         met |= more

@@ -1,4 +1,4 @@
-"""Recorded outcomes in an .npz file: every value is checked here, and nothing later on.
+"""Recorded outcomes in an .npz file; every value is checked when it is read.
 
     R               (L, M, N) integers: the category of each trial, -1 for no trial
     correct, count  (L, M) integers: right answers, and trials
@@ -7,9 +7,9 @@
     weights         (K,) numbers: the value of each category; a replay takes those of a rubric
     categories      (K,) names: what each category is called
 
-Arrays that hold Python objects are not read: unpickling a file runs what is in it.
+Arrays of Python objects are not read, since unpickling a file can run code.
 
-A stored run is a recording, too: its trials in their order, with the weights of its own rubric.
+A stored run can be read as a recording, too: its trials in their order, with the weights of its rubric.
 """
 
 import zipfile
@@ -32,9 +32,9 @@ from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom
 from scorio.moments import IntArray
 
 NO_TRIAL = -1
-"""Stands in `R` for a trial that there is not."""
+"""Marks a missing trial in `R`."""
 MOST_CATEGORIES = 128
-"""More than any rubric has: larger values are something else than categories."""
+"""More than any rubric has; larger values cannot be categories."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,30 +44,30 @@ class Recording:
     models: tuple[str, ...]
     questions: tuple[str, ...]
     counts: IntArray
-    """(L, M, K): trials by category, at least one a cell; K is one more than the highest that occurs, 2 at least."""
+    """(L, M, K): trials by category, at least one a cell; K is at least 2."""
     outcomes: IntArray | None
-    """(L, M, N), -1 for no trial, where the order of trials is known."""
+    """(L, M, N), -1 for no trial; None if the order of trials is unknown."""
     weights: NDArray[np.float64] | None = None
-    """The value of each category, where the recording says it."""
+    """The weight of each category, if recorded."""
     categories: tuple[str, ...] | None = None
-    """Their names, likewise."""
+    """The name of each category, if recorded."""
     answers: tuple["RecordedAnswers", ...] | None = None
-    """Facts about each model's answers, if more than grades was recorded."""
+    """Facts about each model's answers, if more than grades were recorded."""
     weighing: Weighing | None = None
-    """Weights of the questions, if they are of several benchmarks."""
+    """Weights of the questions, if they belong to several benchmarks."""
 
 
 class RecordedAnswers(NamedTuple):
-    """Whether a model's answers come again, and how freely they were drawn."""
+    """The pairs of a model's answers, to find repeats, and how freely they were sampled."""
 
     pairs: AnswerPairs
     drawn: SamplingFreedom | None
 
 
 def read_recording(path: Path, array: str | None = None, *, untried: bool = False) -> Recording:
-    """The recording in a file, with the outcomes in `array` where that is given; `ConfigError` says what is wrong.
+    """Read a recording from a file, with outcomes from `array` if given; raises `ConfigError` if anything is wrong.
 
-    `untried` allows cells without a trial, which a replay has no use for.
+    `untried` allows cells without a trial, which a replay cannot use.
     """
     with _opened(path) as file:
         if array is not None or _has_outcomes(file):
@@ -97,7 +97,7 @@ def write_recording(
     weights: Sequence[float],
     categories: Sequence[str],
 ) -> None:
-    """Outcomes (L, M, N), -1 for no trial, in the form that is read above."""
+    """Write outcomes (L, M, N), -1 for no trial, in the format that `read_recording` reads."""
     np.savez_compressed(
         file,
         R=outcomes,
@@ -109,7 +109,7 @@ def write_recording(
 
 
 def counts_of_outcomes(outcomes: IntArray) -> NDArray[np.int64]:
-    """Counts (L, M, K) of outcomes (L, M, N); -1 is no trial."""
+    """Counts (L, M, K) of outcomes (L, M, N), without -1 for no trial."""
     categories = max(int(outcomes.max()) + 1, 2)
     return np.stack([(outcomes == category).sum(axis=2) for category in range(categories)], axis=-1)
 
@@ -129,7 +129,7 @@ class _File:
         return ", ".join(self._arrays.files) or "no array"
 
     def integers(self, name: str, axes: str, mend: str) -> IntArray:
-        """An array of integers with one axis for each letter of `axes`, none of them empty."""
+        """An integer array with an axis for each letter of `axes`, none of them empty."""
         if not self.has(name):
             raise self.refuse(f"has no array {name}, but {self.held}; {mend}")
         found = self.array(name)
@@ -142,7 +142,7 @@ class _File:
         return found
 
     def array(self, name: str) -> NDArray[Any]:
-        """An array as it is."""
+        """Load an array."""
         try:
             return np.asarray(self._arrays[name])
         except _DAMAGES as error:
@@ -154,19 +154,19 @@ class _File:
 
 
 _DAMAGES = (OSError, EOFError, ValueError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""Errors of numpy and zipfile at files that are cut off, damaged, encrypted or something else."""
+"""Errors that numpy and zipfile raise for damaged, encrypted or other files."""
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[_File]:
     try:
-        handle = path.open("rb")  # numpy leaves a file open that it finds damaged
+        handle = path.open("rb")  # numpy itself would not close a damaged file
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     with handle:
         try:
             arrays = np.load(handle, allow_pickle=False)
-        except ValueError as error:  # whose words would advise to load it unsafely
+        except ValueError as error:  # its message would advise to load it unsafely
             raise ConfigError(f"{path} is no .npz file, or is damaged; write it with np.savez") from error
         except _DAMAGES as error:
             raise ConfigError(f"{path} is no .npz file, or is damaged ({error}); write it with np.savez") from error
@@ -214,7 +214,7 @@ def _counts(file: _File, untried: bool) -> NDArray[np.int64]:
 
 
 def _require_trials(file: _File, name: str, tried: NDArray[np.bool_]) -> None:
-    """A cell without a trial says nothing about what a trial would have given."""
+    """Raise `ConfigError` if a cell has no trial: its outcome would be unknown."""
     empty = np.argwhere(~tried)
     if len(empty):
         model, question = empty[0].tolist()
@@ -226,7 +226,7 @@ def _require_trials(file: _File, name: str, tried: NDArray[np.bool_]) -> None:
 
 
 def _weights(file: _File, least: int) -> NDArray[np.float64] | None:
-    """The value of each category, of at least so many."""
+    """The weights of at least `least` categories; None if not recorded."""
     if not file.has("weights"):
         return None
     found = file.array("weights")
@@ -259,7 +259,7 @@ def _names(file: _File, name: str, length: int) -> tuple[str, ...] | None:
 
 
 def recording_of_run(directory: Path) -> Recording:
-    """The graded trials of a run; `ConfigError` where a model has none of a question."""
+    """Read the graded trials of a run; raises `ConfigError` if a model has none of some question."""
     with RunReader.intact(directory) as reader:
         header = reader.header()
         config = stored_config(header)

@@ -1,6 +1,6 @@
-"""An import as a run: its directory is made beside its place, and gets its name when all is there.
+"""Turns an import into a run, whose directory is written under a temporary name and renamed when complete.
 
-It has one look at all that is there, stored and published as that of any run.
+The run has one look at all trials, stored and published like that of any run.
 """
 
 import os
@@ -55,14 +55,14 @@ from adaptive_eval.store.thresholds import kept_rubric
 
 LACKING = "not all trials that the first look needs are there"
 NEAR = 10**6
-"""Numbers that a trial may come to have: a seed that is further from the first one is that of another run."""
+"""Largest trial number considered: a seed further from the first one belongs to another run."""
 
 
 def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
-    """Take the look, and write it down; None where no model has all that it needs.
+    """Take the look and write the results; None if no model has all the trials that it needs.
 
-    A model that lacks something is set aside, so that the others can be judged; `run` asks for what it lacks. If the
-    run goes on as if it had asked for all of it, the looks are those that it would have taken.
+    A model without all of them is set aside, so that the others can be compared; `run` requests what is missing. If the
+    seeds match the configuration, the looks are those that the run itself would have taken.
     """
     with closing(Store.attach(directory)) as store:
         setup = setup_of(store.reader.header())._replace(config=config)
@@ -101,7 +101,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
 
 
 def _set_aside_lacking(state: RunState) -> None:
-    """Go on without the models that lack trials of the first look, unless all of them do."""
+    """Set aside the models that lack trials of the first look, unless all of them do."""
     lacking = [] if state.controller.looks else state.controller.awaited()
     for model in lacking if len(lacking) < len(state.roster.models) else ():
         state.apply(ModelSetAside(state.roster.models[model], LACKING))
@@ -109,15 +109,15 @@ def _set_aside_lacking(state: RunState) -> None:
 
 
 class FinishedImport(NamedTuple):
-    """An imported run that is in its place."""
+    """The results of an imported run, and whether it can be continued."""
 
     results: Results | None
     runnable: bool
 
 
 @contextmanager
-def run_drafted(path: Path, terms: ImportTerms) -> Iterator["RunDraft"]:
-    """A run to be filled, which is at `path` in the end; whatever goes wrong, nothing is."""
+def draft_run(path: Path, terms: ImportTerms) -> Iterator["RunDraft"]:
+    """A context with a run to be filled, which is moved to `path` at the end; on any error nothing is left there."""
     if path.exists():
         raise ConfigError(f"{path} is there already; import into a new directory")
     directory = path.with_name(f".{path.name}.draft-{os.getpid()}")
@@ -133,7 +133,7 @@ def run_drafted(path: Path, terms: ImportTerms) -> Iterator["RunDraft"]:
 
 
 class RunDraft:
-    """Takes graded trials, and makes a run of them."""
+    """Collects graded trials and turns them into a run."""
 
     def __init__(self, directory: Path, place: Path, terms: ImportTerms) -> None:
         self._directory, self._place = directory, place
@@ -145,13 +145,13 @@ class RunDraft:
             self._draft.name(self._bases, (question.id for question in terms.questions))
 
     def take(self, records: Sequence[TrialRecord]) -> None:
-        """Keep trials for the run; raises `LogError` if going on could ask for one of them again."""
+        """Add trials; raises `LogError` if the run could request one of them again when it is continued."""
         for one in records if self._bases else ():
             self._compare_seed(one)
         self._draft.add(records)
 
     def _compare_seed(self, one: TrialRecord) -> None:
-        """Note whether the configuration would have asked for this trial; refuse the seed of another one."""
+        """Note whether a trial has the seed of the configuration; raises `LogError` if it has that of another trial."""
         seed = one.answer.seed
         number = (seed - self._bases[one.model](one.question)) % SEED_SPAN
         if seed != NOT_LOGGED and number != one.trial and number < NEAR:
@@ -163,7 +163,7 @@ class RunDraft:
         self._seeds_match = self._seeds_match and seed != NOT_LOGGED and number == one.trial
 
     def finish(self, gathering: RecordGatherer, terms: ImportTerms, grader: GraderOptions | None) -> FinishedImport:
-        """Write what the run is, and what it has found; `grader` gives its grades, None where none is known to."""
+        """Write the run and its results; `grader` reproduces its grades, None if no grader is known to."""
         for model, key in () if self._seeds_match else gathering.gaps:
             self._draft.renumber(model, key)
         if terms.request.config is not None and terms.questions is not None:
@@ -184,11 +184,11 @@ class RunDraft:
         return FinishedImport(take_imported_look(self._directory, config), can_go_on)
 
     def close(self) -> None:
-        """Close the database; what is not finished is lost."""
+        """Close the database; an unfinished run is lost."""
         self._draft.close()
 
     def _write_config(self, tree: Mapping[str, Any], questions: Sequence[Question], can_go_on: bool) -> RunConfig:
-        """Write the configuration of what was found, and its questions, beside the run."""
+        """Write the configuration and the questions beside the run."""
         (self._directory / CONFIG_FILE).write_text(config_text(tree, can_go_on), encoding="utf-8")
         lines = "".join(f"{line}\n" for line in question_lines(questions))
         (self._directory / QUESTIONS_FILE).write_text(lines, encoding="utf-8")
@@ -196,8 +196,7 @@ class RunDraft:
 
 
 def _import_event(gathering: RecordGatherer, terms: ImportTerms, seeds_match: bool) -> TrialsImported:
-    """The event that says where the run's first trials come from: files by their names alone, since reports are
-    published."""
+    """The event of the import, with only the names of files and no folders, since reports are published."""
     return TrialsImported(
         trials=sum(gathering.trials.values()),
         files=tuple(dict.fromkeys(gathering.files)),

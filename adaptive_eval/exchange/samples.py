@@ -1,7 +1,7 @@
-"""Records of logs: one trial with its place in the log, whatever the log looks like.
+"""Records of logs: one trial with its place in the log, in the same form for every format.
 
-A log may hold anything in any place, so every part of it is taken as what it should be or not at all; a score becomes
-a category only where the rubric has one of that value.
+A log may hold anything, so a value of the wrong type is ignored. A score becomes a category only if the rubric has one
+with that weight.
 """
 
 import math
@@ -25,27 +25,27 @@ from adaptive_eval.graders.types import INSPECT_LETTERS, SignalValue
 from adaptive_eval.store.rows import valid_text
 
 LARGEST = 2**53
-"""The largest number up to which every whole number is a float, too."""
+"""The largest number up to which floats represent every integer exactly."""
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """A mapping, else an empty one."""
+    """The value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def sequence(value: object) -> Sequence[Any]:
-    """A list, else an empty one."""
+    """The value if it is a list, else an empty one."""
     return value if isinstance(value, list | tuple) else ()
 
 
 def finite_number(value: object) -> float | None:
-    """A finite number from 0 on, such as a cost or a time, else None."""
+    """The value if it is a finite number from 0 on, such as a cost or a time, else None."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
     return float(value) if known and isinstance(value, int | float) else None
 
 
 def whole_number(value: object) -> int | None:
-    """A whole number from 0 on that a table can hold, else None."""
+    """The value if it is an integer from 0 on that a table can hold, else None."""
     whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
     return int(value) if whole and isinstance(value, int) else None
 
@@ -55,7 +55,7 @@ CLOSE = 1e-9
 
 
 def value_of_score(score: object) -> float | None:
-    """The number that a score stands for; None where it stands for none."""
+    """The number that a score stands for; None if there is none."""
     if isinstance(score, str):
         text = score.strip()
         known = INSPECT_LETTERS.get(text, WORDS.get(text.lower()))
@@ -72,7 +72,7 @@ def _number(score: str | float) -> float | None:
 
 
 def category_of_value(value: float, facts: Callable[[], Mapping[str, SignalValue]], rubric: Rubric) -> int | None:
-    """The only category that is worth this, or of several the one that the rubric finds; None where there is none."""
+    """The category with this weight, of several the one that the rubric chooses; None if there is none."""
     weights = rubric.weights
     worth = [number for number, weight in enumerate(weights) if abs(weight - value) <= CLOSE]
     if len(worth) < 2:
@@ -85,9 +85,9 @@ def category_of_value(value: float, facts: Callable[[], Mapping[str, SignalValue
 
 
 NOT_LOGGED = -1
-"""The seed of a trial whose log does not say it."""
+"""Seed of a trial whose log does not have it."""
 REPLICA = "import"
-"""Stands for the server that gave an imported answer."""
+"""Name used for the server of an imported answer."""
 
 
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -99,7 +99,7 @@ SEVERAL = "has several right answers, of which a grader knows one; leave the que
 class LogError(ConfigError):
     """A file or one of its records cannot be imported; the message names both.
 
-    It may quote from them, so that nothing is left in it that a terminal would obey.
+    Since it may quote from them, control characters are replaced.
     """
 
     def __init__(self, message: str) -> None:
@@ -108,42 +108,42 @@ class LogError(ConfigError):
 
 @dataclass
 class LogFile:
-    """A file to be read, and how far the reader is."""
+    """A file to import, and the progress of reading it."""
 
     path: Path
     model: str | None = None
-    """Name of its model; None: as the log says."""
+    """Name of its model; None to take that of the log."""
     scorer: str | None = None
-    """Which of a log's scores counts; None: there is one."""
+    """Name of the score that counts; None if there is only one."""
     graded_anew: bool = False
-    """Its texts are graded, whatever scores it has."""
+    """Whether its texts are graded again, whatever scores it has."""
     share: float = 0.0
-    """The share of it that is read, 0 to 1."""
+    """The share of the file that was read, from 0 to 1."""
 
     def refuse(self, problem: str, record: str | None = None) -> LogError:
-        """The error of this file, or of a record in it."""
+        """The error for this file, or a record in it."""
         return LogError(f"{self.path}: {problem}" if record is None else f"{self.path}: {record}: {problem}")
 
 
 class LoggedSettings(NamedTuple):
-    """Settings with which a model was asked, as far as its log says; keys and values are those of the configuration."""
+    """A model's settings as far as its log has them, with keys and values of the configuration."""
 
     served: str | None = None
-    """The name under which its server knows it."""
+    """The model's name on its server."""
     sampling: Mapping[str, object] = {}
     system: str | None = None
     api: Literal["chat", "completions"] = "chat"
     grader: str | None = None
-    """The grader that comes nearest to what graded the log."""
+    """The kind of our grader that is closest to that of the log."""
 
 
 def known_sampling(given: Mapping[str, object]) -> Mapping[str, object]:
-    """The settings that a configuration may have; a log may hold anything under their names."""
+    """The valid settings among those of a log."""
     return _known_sampling(b"{" + b",".join(_members(given)) + b"}")
 
 
 def _members(given: Mapping[str, object]) -> Iterator[bytes]:
-    """Each setting as JSON; none of an integer beyond 64 bits, which no setting takes."""
+    """Each setting as JSON, without integers beyond 64 bits, which no setting allows."""
     for key, value in sorted(given.items(), key=lambda one: str(one[0])):
         with suppress(TypeError):
             yield orjson.dumps({key: value}, option=orjson.OPT_NON_STR_KEYS, default=str)[1:-1]
@@ -160,7 +160,7 @@ def _known_sampling(given: bytes) -> Mapping[str, object]:
 
 
 class LoggedQuestion(NamedTuple):
-    """A question, as far as its log says; empty texts are unknown."""
+    """A question as far as its log has it; empty texts are unknown."""
 
     prompt: str = ""
     answer: str = ""
@@ -169,55 +169,55 @@ class LoggedQuestion(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether its texts can hold nothing strange."""
+        """Whether its texts need no cleaning."""
         return self.prompt.isascii() and self.answer.isascii() and not self.choices and not self.cluster
 
 
 class Record(NamedTuple):
-    """One trial of a log."""
+    """A trial of a log."""
 
     place: str
-    """Which record of its file it is, for messages."""
+    """The record within its file, for messages."""
     model: str
     question: str
     trial: int | None
-    """Its number in the log, from 0; None: they are in the order of the log."""
+    """Its number in the log, from 0; None to number trials in the order of the log."""
     task: str = ""
-    """The benchmark that the question is of, where the log says it."""
+    """The benchmark of the question, if the log has it."""
     asked: LoggedQuestion = LoggedQuestion()
     settings: LoggedSettings = LoggedSettings()
     answer: Answer | None = None
-    """The answer with its measurements; None: the log has nothing of it."""
+    """The answer with its measurements; None if the log has none."""
     has_text: bool = False
-    """The text of `answer` is what the model wrote; else the log leaves it out."""
+    """Whether the text of `answer` is what the model wrote, and not left out by the log."""
     category: int | None = None
     label: str | None = None
     """Name of the category in the log."""
     value: float | None = None
-    """The score that the log gives; beside a category what that is worth by the log's own rubric."""
+    """The score in the log; with a category, its weight in the log's own rubric."""
     signals: Mapping[str, SignalValue] = {}
     extracted: str | None = None
     grader_error: str | None = None
-    """The log has no grade, and says why."""
+    """Why the log has no grade."""
     cost: Cost = NO_COST
     round: int = 0
     missing: str | None = None
-    """Why this is no trial: the request failed, or its outcome was declared void."""
+    """Why this is not a trial: the request failed, or its outcome was declared void."""
     identity: str | None = None
-    """Two records with the same one are copies of one trial."""
+    """Equal for copies of the same trial."""
     own: bool = False
-    """An export of this program has it: it was a trial of its own, whether or not another answer is the same."""
+    """Whether it comes from an export of this program, so that it is a trial even if its answer repeats another."""
     of_task: bool = False
-    """A run has had a task of Inspect score it, and its id names the trial."""
+    """Whether it is a sample that a run had an Inspect task score, and whose id names the trial."""
 
     @property
     def seed(self) -> int | None:
-        """Its seed; None where the log does not say it."""
+        """The seed; None if the log does not have it."""
         return None if self.answer is None or self.answer.seed == NOT_LOGGED else self.answer.seed
 
 
-def lone_prompt(turns: Sequence[tuple[object, str]]) -> tuple[str, str | None] | None:
-    """Prompt and system message of a conversation that has nothing else; None if it has."""
+def single_prompt(turns: Sequence[tuple[object, str]]) -> tuple[str, str | None] | None:
+    """Prompt and optional system message of a conversation without further turns; None for any other."""
     match turns:
         case [("user", prompt)]:
             return prompt, None
@@ -227,7 +227,7 @@ def lone_prompt(turns: Sequence[tuple[object, str]]) -> tuple[str, str | None] |
 
 
 def tidy_text(text: str) -> str:
-    """A short text without what is no Unicode, which neither a table nor a configuration can hold."""
+    """A short text without invalid Unicode, which neither tables nor configurations can hold."""
     return valid_text(text) or ""
 
 
@@ -255,7 +255,7 @@ def logged_answer(
     )
 
 
-UNTOLD = "not logged"
-"""Finish reason of a trial of which only the grade is known."""
-NO_ANSWER = Answer(text="", finish_reason=UNTOLD, seed=NOT_LOGGED, replica=REPLICA, latency=0.0)
-"""Stands for the answer of such a trial."""
+GRADE_ONLY = "not logged"
+"""Finish reason of a trial with only a grade."""
+NO_ANSWER = Answer(text="", finish_reason=GRADE_ONLY, seed=NOT_LOGGED, replica=REPLICA, latency=0.0)
+"""The answer of such a trial."""

@@ -1,4 +1,4 @@
-"""A stored run as exports need it: one moment of it, whether or not another process is writing it."""
+"""A consistent view of a stored run for exports, while another process may write it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,23 +15,23 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
-from adaptive_eval.record.restore import StoredRun, opened_run
+from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.store import Names, Roster, RunReader
 
 OnProgress = Callable[[int], None]
-"""Hears how many trials have been written so far."""
+"""Called with the number of trials written so far."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExportSource:
-    """Trials and questions of a run to export."""
+    """The trials and questions of a run to export."""
 
     run: StoredRun
     rubric: Rubric
     roster: Roster
-    """All models that have a trial, in the order in which they joined the run; some may have left it since."""
+    """All models with a trial, in the order in which they joined the run; some may have left it since."""
     extent: NDArray[np.int64]
-    """(L, M): one more than the highest number of a trial; 0 where there is none."""
+    """(L, M): one more than the highest trial number; 0 without a trial."""
 
     @property
     def reader(self) -> RunReader:
@@ -40,7 +40,7 @@ class ExportSource:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names of all models that have a trial."""
+        """The names of all models with a trial."""
         return tuple(self.roster.models)
 
     @property
@@ -53,7 +53,7 @@ class ExportSource:
         return next((model for model in self.run.setup.config.models if model.name == name), None)
 
     def prompt(self, name: str, question: Question) -> Prompt:
-        """The prompt of a model; the plain question if the model has left the run."""
+        """The prompt of a model for a question; the plain question if the model has left the run."""
         model = self.model(name)
         if model is None:
             return Prompt(messages=(Message("user", question.prompt),))
@@ -62,8 +62,8 @@ class ExportSource:
 
 @contextmanager
 def opened_source(directory: Path) -> Iterator[ExportSource]:
-    """Read a run; raises `StoreError` where there is none, or nothing in it."""
-    with opened_run(directory) as run:
+    """Open a run for export; raises `StoreError` if there is none, or it has no trials."""
+    with open_run(directory) as run:
         questions = run.setup.roster.questions
         extent = {name: np.zeros(len(questions), dtype=np.int64) for name in run.reader.ids("models", "name")}
         for outcome in run.reader.outcomes():

@@ -1,5 +1,5 @@
-"""Graders: from an answer's text to signals, from signals to a category.
+"""Graders turn an answer's text into signals, and rubrics turn signals into a category.
 
-Nothing is imported here, so that a worker process loads the grader it needs and no more: `pool` for the event loop,
-`registry` for the names, `rubric` for categories, `types` for what a grader is.
+Nothing is imported here, so that a worker process loads only the grader it needs: `pool` is for the event loop,
+`registry` for the names, `rubric` for categories, `types` for the base class of graders.
 """

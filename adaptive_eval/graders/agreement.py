@@ -1,6 +1,6 @@
-"""Whether a grader gives stored answers the grades that they have: a sample of them is graded once more.
+"""Checks on a sample whether a grader reproduces the stored grades of answers.
 
-Grades of two graders in one score compare nothing: a model whose later answers are graded more strictly falls.
+Mixing the grades of two graders in one score is unfair: a model whose later answers are graded more strictly falls.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.types import Question
 
 SAMPLE = 256
-"""Answers that are graded again: at one in a hundred graded otherwise, all agree in 8 of 100 samples."""
+"""Answers that are graded again: if one in a hundred grades differs, only 8 of 100 samples agree entirely."""
 SHOWN = 3
 CUT = 100
 
@@ -37,14 +37,14 @@ class Agreement(NamedTuple):
     grader: str
     compared: int
     others: int
-    """Answers that got another grade."""
+    """Number of answers that got another grade."""
     examples: tuple[str, ...] = ()
     tried: bool = True
-    """False for a judge or a verifier, which is asked by runs alone: nothing is known of it."""
+    """False for a judge or a verifier, which only runs ask: nothing is known then."""
 
     @property
     def all_agree(self) -> bool:
-        """Every answer got the grade that it has."""
+        """Whether every answer got its stored grade."""
         return self.tried and self.others == 0
 
     @property
@@ -58,14 +58,14 @@ class Agreement(NamedTuple):
 
 
 class Reservoir:
-    """Keeps a sample of what passes by, each with the same chance, the same for the same answers."""
+    """Draws a uniform sample of a stream of answers, reproducibly."""
 
     def __init__(self, size: int = SAMPLE) -> None:
         self.kept: list[GradedAnswer] = []
         self._size, self._seen, self._random = size, 0, random.Random(0)
 
     def take(self, one: GradedAnswer) -> None:
-        """Show it one more answer, which it may keep."""
+        """Offer an answer, which may become part of the sample."""
         self._seen += 1
         if len(self.kept) < self._size:
             self.kept.append(one)
@@ -80,19 +80,19 @@ async def agreement(
     folder: Path = Path(),
     keys: Collection[str] = (),
 ) -> Agreement:
-    """Grade a sample again; an answer on which the grader fails is one with another grade."""
+    """Grade a sample again; an answer on which the grader fails counts as one with another grade."""
     if (asked := grader_that_asks(grader)) is not None:
         return Agreement(asked.kind, 0, 0, tried=False)
     async with GradingPool(grader, rubric, folder=folder, keys=keys) as pool:
-        found = await asyncio.gather(*(_other(pool, rubric, one) for one in sample))
+        found = await asyncio.gather(*(_describe_difference(pool, rubric, one) for one in sample))
     others = [told for told in found if told is not None]
     return Agreement(getattr(grader, "kind", ""), len(sample), len(others), tuple(others[:SHOWN]))
 
 
-async def agreeing_graders(
+async def find_agreeing_graders(
     graders: Mapping[str, type[GraderOptions]], rubric: Rubric, sample: Sequence[GradedAnswer]
 ) -> list[str]:
-    """The graders that need no options, and give every answer of a sample the grade that it has."""
+    """The kinds of graders without required options that give every answer of a sample its stored grade."""
     plain = [one for one in graders.values() if not any(field.is_required() for field in one.model_fields.values())]
     tried = [options() for options in plain]
     able = [grader for grader in tried if not any(grader.key_problem(one.question) for one in sample)]
@@ -100,8 +100,8 @@ async def agreeing_graders(
     return [one.grader for one in found if one.all_agree]
 
 
-async def _other(pool: GradingPool, rubric: Rubric, one: GradedAnswer) -> str | None:
-    """The grader's new finding on an answer; None if it is the grade that it has."""
+async def _describe_difference(pool: GradingPool, rubric: Rubric, one: GradedAnswer) -> str | None:
+    """Describe the new grade of an answer; None if it is the stored one."""
     try:
         grade = await pool.grade(one.answer, one.question)
     except GraderError as error:

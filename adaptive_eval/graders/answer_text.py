@@ -1,4 +1,4 @@
-r"""How every grader reads an answer: what comes after the thoughts, and the last place where a pattern matches.
+r"""Helpers with which graders read an answer: the text after the reasoning, the last box, the last match of a pattern.
 
 A box is `\boxed{...}` or `\fbox{...}`, with braces nested to any depth; the last one counts.
 """
@@ -11,25 +11,25 @@ OPEN = re.compile(r"\s*\{")
 BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 BARE = re.compile(r"\s*(-?\d+(?:[.,/]\d+)*)")
 MAX_BOX = 4_000
-"""Characters that a box may hold; where none closes within, the text was cut off, or the brace was never meant to."""
+"""Longest content of a box in characters; if none closes within, the text was cut off or the brace is no box."""
 MAX_TRIED = 20
-"""How many boxes are looked into, from the last one on: what came before them was not the last word."""
+"""How many boxes are examined, starting with the last."""
 
 
 def last_box(text: str) -> str | None:
     r"""Content of the last box that is closed and not empty; None if there is no such box.
 
-    Empty boxes repeat the instruction. An escaped brace, as in `\boxed{\{1, 2\}}`, opens and closes nothing. A box may
-    also be written without braces, around a number: `\boxed 5`.
+    Empty boxes repeat the instruction. Escaped braces, as in `\boxed{\{1, 2\}}`, do not count. Around a number the
+    braces may be missing: `\boxed 5`.
     """
     for start in reversed([match.end() for match in BOX.finditer(text)][-MAX_TRIED:]):
-        inside = _inside(text, start)
+        inside = _box_content(text, start)
         if inside is not None and inside.strip():
             return inside.strip()
     return None
 
 
-def _inside(text: str, start: int) -> str | None:
+def _box_content(text: str, start: int) -> str | None:
     """The text between the brace that opens at `start` and the one that closes it."""
     opened = OPEN.match(text, start)
     if opened is None:
@@ -50,16 +50,16 @@ REASONING = {
     "[THINK]": re.compile(r"\[/THINK\]"),  # Mistral
     "<|channel|>": re.compile(r"<\|channel\|>final\b.{0,40}?<\|message\|>"),  # gpt-oss
 }
-"""Marks that begin a model's reasoning, and what ends it."""
+"""Marks that begin a model's reasoning, with the patterns that end it."""
 BEGINS = re.compile(rf"\s*({'|'.join(map(re.escape, REASONING))})")
 
 
 def final_text(text: str) -> str:
-    """The text after a model's reasoning, where the server left that in the text.
+    """The text without a model's reasoning, which some servers leave in it.
 
-    Reasoning that never ends leaves no answer, just as where the server takes it out.
+    Reasoning that never ends leaves no answer, just as when the server removes it.
     """
-    if not BEGINS.match(text):  # the template of a model may have begun it
+    if not BEGINS.match(text):  # the model's chat template may have begun it
         text = text.rpartition(THINK_END)[2]
     while (begun := BEGINS.match(text)) is not None:
         end = last_match(REASONING[begun[1]], text)
@@ -68,6 +68,6 @@ def final_text(text: str) -> str:
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """The last of the matches that a search from the left finds."""
+    """The last of the matches found from the left."""
     found = deque(pattern.finditer(text), maxlen=1)
     return found[0] if found else None

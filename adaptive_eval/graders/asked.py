@@ -1,4 +1,4 @@
-"""What graders have in common that are asked over HTTP: a server of their own, what they are sent, what it costs."""
+"""Common settings and costs of graders that are language models: judges and verifiers."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -19,7 +19,7 @@ USED = ("judge_prompt_tokens", "judge_completion_tokens", "judge_usd", "judge_gp
 
 
 class ReplyUse(NamedTuple):
-    """Usage of replies: their tokens, and how long they took, one after the other."""
+    """Usage of replies: their tokens and their total duration."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -35,7 +35,7 @@ NO_REPLY = ReplyUse()
 
 
 def chats(server: EndpointConfig) -> EndpointConfig:
-    """The server, if it is asked in chats."""
+    """Return the server; raises an error unless its API is chat."""
     if server.api != "chat":
         raise refuse("must have `api: chat`", "its instructions and the answer are separate messages of a chat")
     return server
@@ -52,7 +52,7 @@ class AskedGrader(GraderOptions):
     server: ChatServer
     """Where it is served, and under which name; `api` is chat."""
     sampling: Sampling
-    """How its replies are drawn."""
+    """The sampling settings of its replies."""
     criteria: str = ""
     """What is to be graded, and how strictly."""
     template: str = TEMPLATE
@@ -68,24 +68,24 @@ class AskedGrader(GraderOptions):
 
     @field_validator("template")
     @classmethod
-    def _shows_the_answer(cls, template: str) -> str:
+    def _check_template(cls, template: str) -> str:
         if [one[1] for one in PLACEHOLDER.finditer(template)].count("answer") != 1:
             raise refuse("must have {answer} once", "write {answer} where the answer is to stand")
         return template
 
     @property
     def replies(self) -> int:
-        """Replies that one grade takes of each server that is asked."""
+        """Replies that one grade takes from each server."""
         return 1
 
     @property
     def seats(self) -> Sequence["AskedGrader"]:
-        """Everyone who is asked about an answer."""
+        """All graders that are asked about an answer."""
         return (self,)
 
     @property
     def own_rubric(self) -> RubricConfig | None:
-        """The categories that follow from what it says, where the configuration declares none."""
+        """The categories that follow from its possible verdicts, used if the configuration declares none."""
         return None
 
     def quick(self, text: str, question: Question) -> Marks | None:
@@ -112,8 +112,7 @@ class AskedGrader(GraderOptions):
         return Cost(prompt_tokens + completion_tokens, usd, latency * share if share else 0.0)
 
     def worst_cost(self, questions: Sequence[Question], written: int | None = None) -> Cost:
-        """The most that all replies about one answer may cost: hard caps reserve it with the answer, which has at most
-        `written` bytes."""
+        """The most that all replies about one answer of at most `written` bytes may cost; hard caps reserve it."""
         return reduce(Cost.plus, (seat.worst_cost_alone(questions, written) for seat in self.seats))
 
     def worst_cost_alone(self, questions: Sequence[Question], written: int | None = None) -> Cost:
@@ -125,20 +124,20 @@ class AskedGrader(GraderOptions):
         return Cost(self.replies * one.tokens, self.replies * one.usd, self.replies * one.gpu_seconds)
 
     def _bytes(self, question: Question, seen: int) -> int:
-        """Bytes of a request that shows so many bytes of an answer; no tokenizer makes more tokens than bytes."""
+        """Bytes of a request that shows `seen` bytes of an answer; no tokenizer makes more tokens than bytes."""
         sent = self.transcript(question, "")
         return len(sent.system.encode()) + len(sent.user.encode()) + seen
 
 
-def spent_in(signals: Mapping[str, SignalValue]) -> Cost | None:
-    """The cost of one grade, by its `USED`; None if nobody was asked for it."""
+def cost_from_signals(signals: Mapping[str, SignalValue]) -> Cost | None:
+    """The cost of a grade, from its `USED` signals; None if no server was asked."""
     if USED[0] not in signals:
         return None
     prompt, completion, usd, gpu_seconds = (float(signals.get(name, 0.0)) for name in USED[:4])
     return Cost(round(prompt + completion), usd, gpu_seconds)
 
 
-def spent_signals(used: Cost, replies: ReplyUse) -> dict[str, SignalValue]:
-    """`USED` of one grade."""
+def usage_signals(used: Cost, replies: ReplyUse) -> dict[str, SignalValue]:
+    """The `USED` signals of a grade."""
     tokens = float(replies.prompt_tokens), float(replies.completion_tokens)
     return dict(zip(USED, (*tokens, used.usd, used.gpu_seconds, replies.seconds), strict=True))

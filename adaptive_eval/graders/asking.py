@@ -1,13 +1,13 @@
-"""Asking a server about answers: what a judge and a verifier have in common when they are at work.
+"""Common base of grading by judges and verifiers, which ask a server about each answer.
 
-What cannot be had (a server that is gone, a request that is refused) is a grader error: the answer is stored without a
-grade, and the next start of the run, or `adaptive-eval regrade`, asks again.
+If no reply can be had (the server is gone, the request is refused), that is a grader error: the answer is stored
+without a grade, and the next start of the run, or `adaptive-eval regrade`, asks again.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,9 +32,9 @@ class GraderReply(NamedTuple):
     answer: Answer | None
     error: GraderError | None = None
     lost: bool = False
-    """One may have been generated that did not come."""
+    """Whether a reply may have been generated that did not arrive."""
     refused: bool = False
-    """The server does not take such a request, maybe for one of its options."""
+    """Whether the server refused the request, maybe for one of its options."""
 
 
 class AskingPool(Grading):
@@ -45,15 +45,15 @@ class AskingPool(Grading):
     def __init__(
         self, asked: AskedGrader, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
     ) -> None:
-        """`lost`: the most that the grade of an answer may cost."""
+        """`lost` is the most that the grade of an answer may cost."""
         self.lost, self._asked_again = lost, 0
         self._asked, self._folder, self._keys = asked, folder, keys
         self._secrets = kept_from_answers([(asked.server, asked.sampling)], keys)
-        """What its server is sent and no reply is read with: what cannot be read is quoted."""
+        """Secrets that are removed from replies, since error messages quote unreadable ones."""
         self.rubric = rubric
         self._slots = asyncio.Semaphore(asked.concurrency.in_flight * len(asked.server.replicas))
         self._endpoints: dict[bool, Endpoint] = {}
-        """By whether the server sees to the form of replies."""
+        """Endpoints by whether the server enforces the format of replies."""
         self._notices: list[Notice] = []
 
     @property
@@ -75,9 +75,8 @@ class AskingPool(Grading):
         replies, attempts = self._asked.replies, self._asked.concurrency.attempts
         return Cost(-(-lost.tokens // replies), lost.usd / replies, lost.gpu_seconds / replies / attempts)
 
-    def _used(self, replies: Sequence[GraderReply], lost: Cost) -> tuple[Cost, ReplyUse]:
-        """The cost of replies, with those that were lost, of a grade that may cost so much, and the usage of those that
-        came."""
+    def _replies_cost(self, replies: Sequence[GraderReply], lost: Cost) -> tuple[Cost, ReplyUse]:
+        """The cost of replies, counting lost ones by the worst-case cost `lost`, and the usage of those that came."""
         came = [one.answer for one in replies if one.answer is not None]
         each = [self._asked.cost(one.prompt_tokens, one.completion_tokens, one.latency) for one in came]
         used = Cost(sum(one.tokens for one in each), sum(one.usd for one in each), sum(one.gpu_seconds for one in each))
@@ -90,34 +89,34 @@ class AskingPool(Grading):
             return await self._sample(sent, seed, again)
 
     async def _sample(self, sent: Prompt, seed: int, again: Again | None, *, structured: bool = False) -> GraderReply:
-        """One reply, for whoever has a slot."""
+        """Request one reply; the caller holds a slot."""
         seed %= SEED_SPAN
-
-        async def may_ask_again() -> bool:
-            self._asked_again += 1
-            return again is None or await again()
-
+        may_repeat = None if again is None else partial(self._may_ask_again, again)
         try:
             endpoint = self._endpoint(structured=structured)
-            (reply,) = await endpoint.sample(sent, range(seed, seed + 1), may_ask_again)
+            (reply,) = await endpoint.sample(sent, range(seed, seed + 1), may_repeat)
         except EndpointError as error:
             said = GraderError(f"the {self._asked.kind} cannot be asked: {error}")
             refused = isinstance(error, Refusal) and error.status in OF_AN_OPTION
-            return GraderReply(None, said, self._lost_at_last(), refused)
+            return GraderReply(None, said, self._has_lost_reply(), refused)
         if "unanswered" in reply.signals:
             said = GraderError(f"the {self._asked.kind} fails on this request every time: {reply.finish_reason}")
-            return GraderReply(None, said, self._lost_at_last())
+            return GraderReply(None, said, self._has_lost_reply())
         reply = replace(reply, text=blotted(reply.text, self._secrets))
-        return GraderReply(reply, None, "timed_out" in reply.signals and self._lost_at_last())
+        return GraderReply(reply, None, "timed_out" in reply.signals and self._has_lost_reply())
 
-    def _lost_at_last(self) -> bool:
-        """Whether a reply was lost that is not asked for again: one that no caller has counted."""
+    async def _may_ask_again(self, again: Again) -> bool:
+        self._asked_again += 1
+        return await again()
+
+    def _has_lost_reply(self) -> bool:
+        """Whether a reply was lost for good, so that no retry has counted it."""
         lost = sum(endpoint.stats.lost for endpoint in self._endpoints.values()) > self._asked_again
         self._asked_again += lost
         return lost
 
     def _endpoint(self, *, structured: bool) -> Endpoint:
-        """The endpoint for replies of this form, opened when the first is wanted."""
+        """The endpoint for this format of replies, opened on first use."""
         if structured not in self._endpoints:
             asked = self._asked
             self._endpoints[structured] = open_endpoint(
@@ -130,5 +129,5 @@ class AskingPool(Grading):
         return self._endpoints[structured]
 
     def _sampling(self, *, structured: bool) -> Sampling:
-        """How replies are drawn."""
+        """The sampling settings of replies."""
         return self._asked.sampling

@@ -1,8 +1,8 @@
-"""What a judge fills in, and how that is read from its reply: as JSON where its server sees to it, else line by line.
+"""Ballots that a judge fills in, parsed from its reply: as JSON if its server enforces that, else line by line.
 
-A line carries the number of the transcript, so that what an answer says of a verdict is none, even where the judge
-repeats it. A reply in JSON ends with the object, and has no other that says something else. The reasoning of a model
-that thinks before it replies is never read.
+A line carries the number of the transcript, so that a verdict written in the answer does not count, even if the judge
+quotes it. A reply in JSON must end with the object, and no other object in it may differ. Reasoning before the reply is
+ignored.
 """
 
 import json
@@ -14,29 +14,29 @@ from adaptive_eval.graders.answer_text import final_text
 
 VERDICT = "verdict"
 REASONING = "reasoning"
-"""In a reply in JSON the judge thinks here, before it decides."""
+"""The field of a JSON reply in which the judge thinks before it decides."""
 SHOWN = 60
-"""Characters of a reply that is no verdict."""
+"""Characters quoted of an unreadable reply."""
 SEVERAL = "the judge gave several verdicts in one reply"
 MOST_BRACES = 1_000
-"""Places of a reply at which an object is looked for."""
+"""Braces of a reply at which an object is searched for."""
 
 
 class BallotField(NamedTuple):
-    """One thing that a judge is to say."""
+    """A field that a judge must fill in."""
 
     name: str
     levels: tuple[str, ...]
-    """What it may say."""
+    """The allowed values."""
 
 
 Ballot = Sequence[BallotField]
-Said = tuple[str, ...]
-"""The level of each field."""
+Levels = tuple[str, ...]
+"""The chosen level of each field."""
 
 
-def lines_wanted(ballot: Ballot, number: str) -> str:
-    """How a reply in lines is asked for."""
+def line_instructions(ballot: Ballot, number: str) -> str:
+    """The instructions for a reply in lines."""
     if [one.name for one in ballot] == [VERDICT]:
         asked = "Choose exactly one verdict, and end your reply with one line of this form:"
         return f"{asked}\n{_mark(VERDICT, number)} <verdict>"
@@ -44,8 +44,8 @@ def lines_wanted(ballot: Ballot, number: str) -> str:
     return f"Choose one level for each, and end your reply with these lines, in this order:\n{lines}"
 
 
-def said_in_lines(reply: str, number: str, ballot: Ballot) -> Said:
-    """The ballot at the end of a reply, bold or not; raises `GraderError` if there is none, or several that differ."""
+def parse_line_ballot(reply: str, number: str, ballot: Ballot) -> Levels:
+    """Parse the ballot lines at the end of a reply; raises `GraderError` if there are none, or several that differ."""
     reply = _after_reasoning(reply)
     lines = [line for one in reply.splitlines() if (line := one.replace("*", "").replace("`", "").strip())]
     marks = [_mark(one.name, number) for one in ballot]
@@ -62,25 +62,25 @@ def said_in_lines(reply: str, number: str, ballot: Ballot) -> Said:
     return tuple(_find_level(line.partition(mark)[2], one) for line, mark, one in zip(last, marks, ballot, strict=True))
 
 
-def object_wanted(ballot: Ballot) -> str:
-    """How a reply in JSON is asked for."""
+def json_instructions(ballot: Ballot) -> str:
+    """The instructions for a reply in JSON."""
     members = [f'"{REASONING}" (a few sentences)']
     members += [f'"{one.name}" (one of {", ".join(json.dumps(level) for level in one.levels)})' for one in ballot]
     return f"Reply with one JSON object and nothing else. Its members, in this order: {'; '.join(members)}."
 
 
 def reply_format(ballot: Ballot) -> dict[str, Any]:
-    """`response_format` of a request for it."""
+    """The `response_format` of a request for a reply in JSON."""
     properties: dict[str, Any] = {REASONING: {"type": "string"}}
     properties |= {one.name: {"type": "string", "enum": list(one.levels)} for one in ballot}
     schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     return {"type": "json_schema", "json_schema": {"name": VERDICT, "strict": True, "schema": schema}}
 
 
-def said_in_object(reply: str, ballot: Ballot) -> Said:
-    """The ballot in the object at the end of a reply; raises `GraderError` if there is none, or another differs."""
+def parse_json_ballot(reply: str, ballot: Ballot) -> Levels:
+    """Parse the ballot object at the end of a reply; raises `GraderError` if there is none, or several that differ."""
     text = reply.strip()
-    if text[:1] not in ("{", "`"):  # else what looks like the end of the reasoning stands within the object
+    if text[:1] not in ("{", "`"):  # otherwise an apparent end of reasoning would be inside the object
         text = _after_reasoning(text).strip()
     found = [(one, end) for one, end in _objects(text) if _fits(one, ballot)]
     if not found or text[found[-1][1] :].strip() not in ("", "```"):
@@ -93,7 +93,7 @@ def said_in_object(reply: str, ballot: Ballot) -> Said:
 
 
 def _after_reasoning(reply: str) -> str:
-    """The reply without the reasoning before it; `GraderError` where there is nothing else."""
+    """The reply without the reasoning before it; raises `GraderError` if there is nothing else."""
     final = final_text(reply)
     if reply.strip() and not final.strip():
         raise GraderError(
@@ -104,7 +104,7 @@ def _after_reasoning(reply: str) -> str:
 
 
 def _objects(text: str) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Each object in JSON that does not stand within another, and where it ends."""
+    """Each top-level JSON object in a text, with its end."""
     decoder, at = json.JSONDecoder(object_pairs_hook=_unique_fields), 0
     for _ in range(MOST_BRACES):
         if (at := text.find("{", at)) < 0:
@@ -129,7 +129,7 @@ def _unique_fields(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
 
 
 def _find_level(said: object, field: BallotField) -> str:
-    """Match a reply with one of the levels, whatever its case."""
+    """The level that a reply names, ignoring case; raises `GraderError` if it is none."""
     known = {level.casefold(): level for level in field.levels}
     if not isinstance(said, str) or said.strip().casefold() not in known:
         of = "" if field.name == VERDICT else f" of {field.name}"

@@ -1,4 +1,4 @@
-"""The graders of a run that has several benchmarks, as one."""
+"""Combines the graders of a run with several benchmarks into one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
@@ -17,17 +17,17 @@ from adaptive_eval.questions.types import Question
 
 
 class ByBenchmark(GraderOptions):
-    """Each answer is graded by the grader of the benchmark that its question is of."""
+    """Each answer is graded by the grader of its question's benchmark."""
 
     kind: Literal["by_benchmark"] = "by_benchmark"
     graders: Mapping[str, Annotated[ByKey | Python | Judge | InspectScores, Field(discriminator="kind")]] = Field(
         min_length=1
     )
-    """By the name of the benchmark."""
+    """Graders by the name of the benchmark."""
 
     @model_validator(mode="after")
     def _share_largest_bounds(self) -> "ByBenchmark":
-        """One pool of processes grades: with the most time and memory that any of the graders asks for."""
+        """Set the largest time and memory limits of all graders, since they share one pool of processes."""
         each = self.graders.values()
         workers = [one.workers for one in each if one.workers is not None]
         bounds = {
@@ -44,7 +44,7 @@ class ByBenchmark(GraderOptions):
 
     @property
     def gives(self) -> frozenset[str]:
-        """The signals that every grader gives; empty where one does not say."""
+        """The signals that every grader gives; empty if one does not say."""
         return frozenset.intersection(*(one.gives for one in self.graders.values()))
 
     @property
@@ -76,31 +76,31 @@ class ByBenchmark(GraderOptions):
 
 
 def grader_of(grader: GraderOptions, question: Question) -> GraderOptions:
-    """The grader of a question: that of its benchmark, where there are several."""
+    """The grader of a question: that of its benchmark if there are several."""
     return grader.for_question(question) if isinstance(grader, ByBenchmark) else grader
 
 
 def graders_of(grader: GraderOptions) -> Mapping[str, GraderOptions]:
-    """Each grader by the name of its benchmark; a single one has none."""
+    """Graders by the name of their benchmark, which is empty for a single grader."""
     return grader.graders if isinstance(grader, ByBenchmark) else {"": grader}
 
 
 def graders_that_ask(grader: GraderOptions) -> Mapping[str, AskedGrader]:
-    """Those of them that ask servers."""
+    """Graders that ask servers, by the name of their benchmark."""
     return {name: one for name, one in graders_of(grader).items() if isinstance(one, AskedGrader)}
 
 
 def grader_that_asks(grader: GraderOptions) -> AskedGrader | None:
-    """The first of those; None if nobody is asked for grades."""
+    """The first grader that asks a server; None if there is none."""
     return next(iter(graders_that_ask(grader).values()), None)
 
 
 def questions_of(benchmark: str, questions: Sequence[Question]) -> Sequence[Question]:
-    """The questions of a benchmark; all of them where it has no name."""
+    """The questions of a benchmark; all of them if the name is empty."""
     return [one for one in questions if benchmark_named(one.id) == benchmark] if benchmark else questions
 
 
 def find_rubric(grader: GraderOptions, rubric: RubricConfig) -> RubricConfig:
-    """The rubric of a configuration: the one that it declares, else what follows from what every grader says."""
+    """The rubric that a configuration declares, or else the one that all its graders imply."""
     own, *others = (one.own_rubric if isinstance(one, AskedGrader) else None for one in graders_of(grader).values())
     return rubric if own is None or any(one != own for one in others) or rubric != RubricConfig() else own

@@ -1,4 +1,4 @@
-"""The grader of multiple choice: which letter did the answer settle on?"""
+"""The grader of multiple choice."""
 
 import re
 from functools import lru_cache
@@ -12,20 +12,20 @@ from adaptive_eval.questions.types import Question
 
 LETTERS_WITHOUT_CHOICES = 5
 MAX_LINE = 2_000
-"""Characters of a line, or of a short answer, that are compared with letters and choices."""
+"""Characters of a line, or of a short answer, that are compared with the choices."""
 TOLD_TEXT = re.compile(r"(?i:\b(?:answer|choice|option)(?: is\b|[*_]*:))[*_\"' \t]*+(.+)$", re.MULTILINE)
 """`The answer is Paris.`"""
 WRAPPING = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit)\s*\{([^{}]*)\}")
 
 
 class _Patterns(NamedTuple):
-    """The ways to name a letter, among the first so many of the alphabet."""
+    """Patterns of the ways to name one of the first letters of the alphabet."""
 
     told: re.Pattern[str]
-    """`The answer is (C)`, `Answer: C`, `**Option C**`; a small letter, since `a` is a word, only with a bracket after
-    it or at the end of a line."""
+    """`The answer is (C)`, `Answer: C`, `**Option C**`; a lower-case letter, since `a` is a word, only before a bracket
+    or at the end of a line."""
     alone: re.Pattern[str]
-    """A line with the letter and nothing else, or with the choice after it: `C`, `(c)`, `C. Paris`."""
+    """A line with only the letter, or with the choice after it: `C`, `(c)`, `C. Paris`."""
 
 
 @lru_cache(maxsize=32)
@@ -44,9 +44,9 @@ def _patterns(letters: int) -> _Patterns:
 class Choice(GraderOptions):
     """Correct: the letter of the last choice that the answer names is the answer key.
 
-    Looked for in this order: the last box, the last "answer is X", the last "answer is" with the text of a choice, a
-    last line that is only a letter (or begins with one, as in `C. Paris`), and an answer that is the text of a choice.
-    Nothing else is guessed at.
+    Searched in this order: the last box, the last "answer is X", the last "answer is" with the text of a choice, a last
+    line that is only a letter (or begins with one, as in `C. Paris`), and an answer that is the text of a choice. There
+    is no further guessing.
     """
 
     kind: Literal["choice"] = "choice"
@@ -54,7 +54,7 @@ class Choice(GraderOptions):
     """What the answer key holds: a letter (or the text of a choice), or a position counted from 0."""
 
     def grade(self, text: str, question: Question) -> Marks:
-        said = _named(final_text(text), question)
+        said = _stated_letter(final_text(text), question)
         return marks(said is not None and said == self._key(question), said)
 
     def key_problem(self, question: Question) -> str | None:
@@ -77,36 +77,36 @@ class Choice(GraderOptions):
         if self.key == "index":
             known = answer.isdecimal() and len(answer) < 3 and int(answer) < _letters(question)
             return ascii_uppercase[int(answer)] if known else None
-        return _as_choice(answer, question) or _letter(answer, question)
+        return _letter_of_choice(answer, question) or _letter(answer, question)
 
 
 def _letters(question: Question) -> int:
     return len(question.choices) or LETTERS_WITHOUT_CHOICES
 
 
-def _named(said: str, question: Question) -> str | None:
+def _stated_letter(said: str, question: Question) -> str | None:
     patterns = _patterns(_letters(question))
     box = last_box(said)
-    if box is not None and (letter := _letter(box, question) or _as_choice(box, question)):
+    if box is not None and (letter := _letter(box, question) or _letter_of_choice(box, question)):
         return letter
     told = last_match(patterns.told, said)
     if told is not None:
         return told[1].upper()
     text = last_match(TOLD_TEXT, said)
-    if text is not None and (letter := _as_choice(text[1].rstrip("*_\"' \t"), question)):
+    if text is not None and (letter := _letter_of_choice(text[1].rstrip("*_\"' \t"), question)):
         return letter
     last_line = said.rstrip().rpartition("\n")[2]
-    return _letter(last_line, question) or _as_choice(said, question)
+    return _letter(last_line, question) or _letter_of_choice(said, question)
 
 
 def _letter(text: str, question: Question) -> str | None:
-    """The letter that a short text is, or begins with."""
+    """The letter that is all of a short text, or begins it."""
     match = _patterns(_letters(question)).alone.match(WRAPPING.sub(r"\1", text[:MAX_LINE]))
     return match[1].upper() if match is not None else None
 
 
-def _as_choice(text: str, question: Question) -> str | None:
-    """The letter of the one choice whose text this is."""
+def _letter_of_choice(text: str, question: Question) -> str | None:
+    """The letter of the only choice with this text."""
     wanted = plain_text(text[:MAX_LINE], ignore_case=True).rstrip(".")
     equal = [
         n for n, choice in enumerate(question.choices) if plain_text(choice, ignore_case=True).rstrip(".") == wanted

@@ -1,7 +1,6 @@
-"""Comparing an answer with another one: in both orders, so that a judge that likes a place moves no score.
+"""Comparison of an answer with another one, in both orders so that a judge's preference for a place moves no score.
 
-What is said of the one order and of the other is one verdict where it is the same answer. Where it is not, the verdict
-depends on the order, and is a tie.
+If both orders favour the same answer, that is the verdict. If not, the verdict depends on the order, and is a tie.
 """
 
 from collections.abc import Sequence
@@ -12,8 +11,8 @@ from typing import ClassVar, NamedTuple
 from pydantic import Field, ValidationInfo, field_validator
 
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.ballots import VERDICT, BallotField, Said
-from adaptive_eval.graders.judge_forms import JudgeForm, Voted
+from adaptive_eval.graders.ballots import VERDICT, BallotField, Levels
+from adaptive_eval.graders.judge_forms import JudgeForm, VoteResult
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig
 from adaptive_eval.graders.scoring import middle
 from adaptive_eval.graders.transcript import ShownTexts, grading_words, shortened
@@ -43,14 +42,14 @@ class AnswersOfModel(Section):
 
 
 REFERENCE = "reference"
-"""In `against`: the answer key itself."""
+"""The value of `against` for the answer key."""
 
 FIRST, SECOND = "first", "second"
-"""Where the two answers stand in a transcript."""
+"""The places of the two answers in a transcript."""
 BETTER, TIE, WORSE = "better", "tie", "worse"
-"""What the answer that is graded is beside the other."""
+"""Outcomes for the graded answer."""
 OUTCOMES = (WORSE, TIE, BETTER)
-"""The worst first."""
+"""Outcomes from worst to best."""
 PLACES = (
     (FIRST, "the first answer is better"),
     (SECOND, "the second answer is better"),
@@ -65,21 +64,21 @@ COMPARISON_RUBRIC = RubricConfig(
         CategoryConfig(name=WORSE, weight=0.0),
     )
 )
-"""The share of comparisons that are won, a tie as half of one."""
+"""Scores the share of comparisons that are won, a tie counting half."""
 
 
 class BothOrders(NamedTuple):
-    """The verdict of both orders together."""
+    """The combined verdict of both orders."""
 
     verdict: str
     order_dependent: bool
-    """Each order has another verdict: it counts as a tie."""
+    """Whether the orders disagree, which counts as a tie."""
     prefers_first: float
-    """How much oftener the first place was preferred than the second: from -1 to 1; 0 where both orders agree."""
+    """How much more often the first place was preferred than the second, from -1 to 1; 0 if both orders agree."""
 
 
-def compared(replies: Sequence[Said]) -> BothOrders:
-    """Combine the verdict with the answer first and that with it second."""
+def combine_orders(replies: Sequence[Levels]) -> BothOrders:
+    """Combine the verdicts with the graded answer first and second."""
     ((forward,), (backward,)) = replies
     one = {FIRST: BETTER, SECOND: WORSE}.get(forward, TIE)
     other = {FIRST: WORSE, SECOND: BETTER}.get(backward, TIE)
@@ -89,12 +88,12 @@ def compared(replies: Sequence[Said]) -> BothOrders:
 
 @dataclass(frozen=True)
 class ByComparison(JudgeForm):
-    """The judge says whether an answer is better or worse than another one, which is the same for all models."""
+    """The judge says whether an answer is better or worse than a reference answer, the same for all models."""
 
     against: str | AnswersOfModel
-    """The field of the question that has the other answer, or `REFERENCE`, or those of a model."""
+    """The source of the other answer: a field of the question, `REFERENCE`, or a model."""
     longest: int
-    """Bytes of an answer that the judge sees."""
+    """Bytes of an answer that the judge sees at most."""
     orders: ClassVar[int] = 2
     answers: ClassVar[tuple[str, ...]] = (FIRST, SECOND)
 
@@ -115,7 +114,7 @@ class ByComparison(JudgeForm):
         return COMPARISON_RUBRIC
 
     def opponent(self, question: Question) -> str:
-        """The answer that others are compared with; "" where there is none."""
+        """The answer to compare with; "" if there is none."""
         if not isinstance(self.against, str):
             return question.others[0] if question.others else ""
         if self.against == REFERENCE:
@@ -126,7 +125,7 @@ class ByComparison(JudgeForm):
     def key_problem(self, question: Question) -> str | None:
         if isinstance(self.against, AnswersOfModel):
             if self.against.run is None:
-                return None  # they are asked for first
+                return None  # its answers are requested first
             where = f"{self.against.model} in {self.against.run}"
             return None if question.others else f"has no answer of {where} to compare with; see grader.against"
         if self.opponent(question).strip():
@@ -144,24 +143,24 @@ class ByComparison(JudgeForm):
             for texts in ((answer, other), (other, answer))
         )
 
-    def decided(self, question: Question, answer: str) -> Voted | None:
+    def decided(self, question: Question, answer: str) -> VoteResult | None:
         if isinstance(self.against, AnswersOfModel) and not question.others:
             raise GraderError(f"has no answer of {self.against.model} to be compared with yet: a run asks it first")
         other = self.opponent(question).strip()
         if shortened(answer.strip(), self.longest) == other:
-            return Voted((TIE,), 1.0)
-        return super().decided(question, answer) if other else Voted((BETTER,), 1.0)
+            return VoteResult((TIE,), 1.0)
+        return super().decided(question, answer) if other else VoteResult((BETTER,), 1.0)
 
-    def voted(self, votes: Sequence[Sequence[Said]], wanted: int) -> Voted:
-        found = [compared(replies) for replies in votes]
+    def voted(self, votes: Sequence[Sequence[Levels]], wanted: int) -> VoteResult:
+        found = [combine_orders(replies) for replies in votes]
         verdict = middle([one.verdict for one in found], OUTCOMES)
         agreement = sum(one.verdict == verdict for one in found) / wanted
         dependent = sum(one.order_dependent for one in found) / len(found)
-        return Voted((verdict,), agreement, dependent, sum(one.prefers_first for one in found) / len(found))
+        return VoteResult((verdict,), agreement, dependent, sum(one.prefers_first for one in found) / len(found))
 
-    def signals_of(self, said: Said) -> dict[str, SignalValue]:
+    def signals_of(self, said: Levels) -> dict[str, SignalValue]:
         return {VERDICT: said[0] if said else "", "has_answer": bool(said)}
 
-    def signals_of_vote(self, voted: Voted) -> dict[str, SignalValue]:
+    def signals_of_vote(self, voted: VoteResult) -> dict[str, SignalValue]:
         seen = {"order_dependent": voted.order_dependent, "prefers_first": voted.prefers_first}
         return {**self.signals_of(voted.said), **seen}

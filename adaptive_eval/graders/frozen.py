@@ -1,10 +1,10 @@
-"""Thresholds that are fitted once, and then never move: percentiles of signals, and the usual length of an answer.
+"""Thresholds that are fitted once and then frozen: percentiles of signals, and typical lengths of answers.
 
-A percentile moves with the trials that it is fitted on, and the meaning of the categories with it. So it is fitted on a
-set of trials that is selected by nothing, such as the opening of a run (as many answers of every model to every
-question, whatever was answered), and frozen.
+A percentile, and with it the meaning of a category, depends on the trials it is fitted on. So it is fitted on trials
+that were not selected by their outcomes, such as the opening of a run (equally many answers of every model to every
+question), and then frozen.
 
-`length_ratio` is the length of an answer in tokens over the median of the question in these trials, of all models.
+`length_ratio` is an answer's length in tokens divided by the median over all models' answers to the question there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,18 +23,18 @@ Facts = Mapping[str, SignalValue]
 LENGTH_RATIO = "length_ratio"
 LENGTH = "completion_tokens"
 SHORTEST = 1.0
-"""Tokens: no median is less, or an answer to a question that most leave empty would be infinitely long."""
+"""Smallest median in tokens: with 0, an answer to a question that most leave empty would be infinitely long."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenThresholds:
-    """Thresholds that were fitted."""
+    """Fitted thresholds."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     rest_on: Mapping[str, int] = field(default_factory=dict)
-    """Trials that each was fitted on."""
+    """Number of trials on which each was fitted."""
     medians: Mapping[str, float] = field(default_factory=dict)
-    """Tokens, by question; empty where no category looks at `length_ratio`."""
+    """Median tokens by question; empty if no category uses `length_ratio`."""
 
 
 NOTHING_FROZEN = FrozenThresholds()
@@ -44,17 +44,17 @@ class SignalColumns(Protocol):
     """Signals of many trials."""
 
     def numbers(self, name: str) -> FloatArray:
-        """(N,): a signal as a number; nan where a trial does not have it."""
+        """(N,): a signal as numbers; nan for trials without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactColumns:
-    """The facts of trials that are there one by one, as columns."""
+    """Presents the facts of single trials as columns."""
 
     facts: Sequence[Facts]
 
     def numbers(self, name: str) -> FloatArray:
-        """(N,): a signal as a number; nan where a trial does not have it, or as a text."""
+        """(N,): a signal as numbers; nan for trials without it, or with a text."""
         values = (one.get(name) for one in self.facts)
         return np.array([np.nan if value is None or isinstance(value, str) else float(value) for value in values])
 
@@ -62,7 +62,7 @@ class FactColumns:
 def fit_frozen(
     trials: SignalColumns, questions: Sequence[str], percentiles: Mapping[str, Percentile], *, with_medians: bool
 ) -> FrozenThresholds:
-    """Fit each on the trials that have its signal; `GraderError` names one of which there is none."""
+    """Fit thresholds on the trials that have their signals; raises `GraderError` if there is none for one."""
     medians = median_lengths(trials, questions) if with_medians else {}
     values: dict[str, float] = {}
     rest_on: dict[str, int] = {}
@@ -82,7 +82,7 @@ def fit_frozen(
 
 
 def median_lengths(trials: SignalColumns, questions: Sequence[str]) -> dict[str, float]:
-    """Tokens of an answer to each question."""
+    """The median tokens of an answer to each question."""
     lengths, labels = trials.numbers(LENGTH), np.array(questions, dtype=object)
     known = ~np.isnan(lengths)
     found = {key: float(np.median(lengths[known & (labels == key)])) for key in dict.fromkeys(labels[known].tolist())}
@@ -90,12 +90,12 @@ def median_lengths(trials: SignalColumns, questions: Sequence[str]) -> dict[str,
 
 
 def length_ratios(trials: SignalColumns, questions: Sequence[str], medians: Mapping[str, float]) -> FloatArray:
-    """(N,): the length of each answer over the median of its question."""
+    """(N,): the length of each answer divided by the median of its question."""
     return np.asarray(trials.numbers(LENGTH) / np.array([medians.get(key, np.nan) for key in questions]))
 
 
 def with_length_ratio(facts: Facts, question: str, medians: Mapping[str, float]) -> Facts:
-    """Signals of an answer, with its length relative to others to the same question."""
+    """Add `length_ratio` to the signals of an answer, if the median of its question is known."""
     if question not in medians or LENGTH not in facts:
         return facts
     return {**facts, LENGTH_RATIO: float(facts[LENGTH]) / medians[question]}

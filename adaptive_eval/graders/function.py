@@ -1,6 +1,6 @@
-"""A grader that is a function of the user's own, `package.module:function`.
+"""The grader that calls a user's function, `package.module:function`.
 
-A process that grades loads this module, and none of the graders that it does not need.
+Grading processes load this module without those of other graders.
 """
 
 import math
@@ -19,12 +19,12 @@ from adaptive_eval.sections import Specification
 
 
 class Python(GraderOptions):
-    """What `function(text, question, **options)` says: true or false, a number, or a mapping of signals.
+    """Calls `function(text, question, **options)`, which returns true or false, a number, or a mapping of signals.
 
-    The text comes as the model wrote it, thoughts included; `question` has id, prompt, answer, choices, cluster and
-    metadata. A number is the signal `score`, correct at 0.5 and more. A mapping may say under `extracted` what the
-    answer was. It runs in a worker process; an exception is a grader error, and what it prints is dropped. If it has an
-    attribute `prepare`, that is called with the options before the first answer and its time limit.
+    The text is what the model wrote, reasoning included; `question` has id, prompt, answer, choices, cluster and
+    metadata. A number is the signal `score`, correct from 0.5 on. A mapping may have the answer that was found under
+    `extracted`. It runs in a worker process; an exception is a grader error, and printed output is dropped. If it has
+    an attribute `prepare`, that is called with the options before the first answer, outside its time limit.
     """
 
     reads_key = False
@@ -68,7 +68,7 @@ class Python(GraderOptions):
             given = ", ".join(["text", "question", *self.options])
             raise ConfigError(f"grader.function: {self.function} cannot be called with {given}: {error}") from error
         except ValueError:
-            pass  # it does not tell what it takes
+            pass  # its signature is unknown
         if (prepare := getattr(function, "prepare", None)) is not None:
             prepare(**self.options)
 
@@ -81,7 +81,7 @@ class Python(GraderOptions):
 
 
 def marks_of(said: object, name: str) -> Marks:
-    """The marks that a function of the user's own means by what it returned."""
+    """Convert the return value of a user's function to marks."""
     if isinstance(said, bool):
         return Marks({"is_correct": said}, None)
     if isinstance(said, int | float):

@@ -1,4 +1,4 @@
-"""The scores of an Inspect task, which come with its samples."""
+"""The grader that stands for the scores of an Inspect task, which come with its samples."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from adaptive_eval.questions.types import Question
 
 
 class InspectScores(GraderOptions):
-    """The scores of an Inspect task: they come with its samples, and there are no others."""
+    """Uses the scores of an Inspect task, which come with its samples."""
 
     reads_key = False
     kind: Literal["inspect"] = "inspect"

@@ -1,4 +1,4 @@
-"""A judge: a language model on any server that says what an answer is, as a verdict, by criteria, or beside another."""
+"""The judge: a language model that grades answers by a verdict, by criteria, or by comparison with another answer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -9,10 +9,10 @@ from pydantic import Field, field_validator, model_validator
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Limits, Sampling
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.asked import USED, AskedGrader, ChatServer, ReplyUse, spent_signals
-from adaptive_eval.graders.ballots import BallotField, Said, lines_wanted, object_wanted, reply_format
+from adaptive_eval.graders.asked import USED, AskedGrader, ChatServer, ReplyUse, usage_signals
+from adaptive_eval.graders.ballots import BallotField, Levels, json_instructions, line_instructions, reply_format
 from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
-from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, Voted
+from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, VoteResult
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.scoring import MOST_CRITERIA, ByScores, JudgeCriterion
 from adaptive_eval.graders.transcript import InstructionWriter, Transcript, transcript_of, warning_words
@@ -29,7 +29,7 @@ MOST_FURTHER = 8
 
 
 class FurtherJudge(Section):
-    """A judge beside the first, which is asked the same."""
+    """A further judge, which is asked the same as the first."""
 
     server: ChatServer
     """Where it is served, and under which name; `api` is chat."""
@@ -78,7 +78,7 @@ class Judge(AskedGrader):
 
     @field_validator("verdicts")
     @classmethod
-    def _different(cls, verdicts: tuple[JudgeLevel, ...]) -> tuple[JudgeLevel, ...]:
+    def _check_verdicts(cls, verdicts: tuple[JudgeLevel, ...]) -> tuple[JudgeLevel, ...]:
         if len({one.name.casefold() for one in verdicts}) < len(verdicts):
             raise refuse("must have different names", "rename one of those that are equal")
         if len({one.correct is None for one in verdicts}) > 1:
@@ -87,7 +87,7 @@ class Judge(AskedGrader):
 
     @field_validator("scores")
     @classmethod
-    def _different_criteria(cls, scores: tuple[JudgeCriterion, ...]) -> tuple[JudgeCriterion, ...]:
+    def _check_criteria(cls, scores: tuple[JudgeCriterion, ...]) -> tuple[JudgeCriterion, ...]:
         if len({one.name for one in scores}) < len(scores):
             raise refuse("must have different names", "rename one of those that are equal")
         return scores
@@ -128,18 +128,18 @@ class Judge(AskedGrader):
 
     @property
     def structured_sampling(self) -> Sampling:
-        """How a reply is drawn whose form the server sees to."""
+        """The sampling settings of a reply whose format the server enforces."""
         body = {**self.sampling.extra_body, RESPONSE_FORMAT: reply_format(self.ballot)}
         return self.sampling.model_copy(update={"extra_body": body})
 
     @property
     def replies(self) -> int:
-        """One a vote, and one for each order."""
+        """Replies for each answer: one for each vote and order."""
         return self.votes * self.form.orders
 
     @property
     def seats(self) -> tuple["Judge", ...]:
-        """This judge as it is alone, and each further one of the panel in the same form."""
+        """The judges of the panel, each as a judge of its own; this one comes first."""
         alone: dict[str, object] = {"panel": ()}
         further: list[dict[str, object]] = [
             {
@@ -155,23 +155,23 @@ class Judge(AskedGrader):
 
     @property
     def all_votes(self) -> int:
-        """Votes on one answer, of all judges together."""
+        """Number of votes of all judges on one answer."""
         return self.votes * (1 + len(self.panel))
 
     @property
     def agreements(self) -> tuple[str, ...]:
-        """Signals of a panel: how far each judge agrees with the decision; the first is this one's."""
+        """Names of a panel's signals for how far each judge agrees with the decision, this one first."""
         return tuple(f"agreement_{number}" for number in range(1, len(self.panel) + 2)) if self.panel else ()
 
     def key_problem(self, question: Question) -> str | None:
         return self.form.key_problem(question)
 
     def transcript(self, question: Question, answer: str) -> Transcript:
-        """The text that the judge is sent about one answer, where nobody sees to the form of its reply."""
+        """The text that the judge is sent about an answer if the server does not enforce the format of the reply."""
         return self.transcripts(question, answer, structured=False)[0]
 
     def transcripts(self, question: Question, answer: str, *, structured: bool) -> tuple[Transcript, ...]:
-        """The texts that the judge is sent for one vote: a transcript, or one for each order."""
+        """The texts that the judge is sent for one vote, one for each order."""
         form = self.form
         words = self._instruction_writer(form, structured=structured)
         return tuple(
@@ -181,7 +181,7 @@ class Judge(AskedGrader):
 
     def _instruction_writer(self, form: JudgeForm, *, structured: bool) -> InstructionWriter:
         def write_instructions(number: str) -> str:
-            wanted = object_wanted(form.ballot) if structured else lines_wanted(form.ballot, number)
+            wanted = json_instructions(form.ballot) if structured else line_instructions(form.ballot, number)
             return f"{form.task(self.criteria)}\n\n{warning_words(number, form.answers)}\n\n{wanted}"
 
         return write_instructions
@@ -204,22 +204,22 @@ class Judge(AskedGrader):
     def own_rubric(self) -> RubricConfig | None:
         return self.form.own_rubric
 
-    def voted(self, votes: Sequence[Sequence[Said]]) -> Voted:
-        """The decision of the votes, each with its replies; `GraderError` if too few, or they differ."""
+    def voted(self, votes: Sequence[Sequence[Levels]]) -> VoteResult:
+        """The decision of the votes; raises `GraderError` if there are too few, or they disagree."""
         if 2 * len(votes) <= self.all_votes:
             raise GraderError("the judge has given too few verdicts")
         return self.form.voted(votes, self.all_votes)
 
-    def signals_of(self, said: Said) -> dict[str, SignalValue]:
-        """Signals of an answer with this verdict; () for an empty one."""
+    def signals_of(self, said: Levels) -> dict[str, SignalValue]:
+        """Signals of an answer with this verdict, which is () for an empty answer."""
         return self.form.signals_of(said)
 
-    def said_by(self, signals: Mapping[str, Any]) -> Said:
+    def said_by(self, signals: Mapping[str, Any]) -> Levels:
         """The verdict of an answer with these signals; () if there is none."""
         said = tuple(str(signals.get(one.name, "")) for one in self.form.label_ballot)
         return said if all(said) else ()
 
-    def marks(self, voted: Voted, used: Cost, replies: ReplyUse) -> Marks:
-        """The signals of what was voted."""
-        write_instructions = {**self.form.signals_of_vote(voted), "agreement": voted.agreement}
-        return Marks({**write_instructions, **spent_signals(used, replies)}, ", ".join(voted.said) or None)
+    def marks(self, voted: VoteResult, used: Cost, replies: ReplyUse) -> Marks:
+        """The signals of a decision, with its cost."""
+        signals = {**self.form.signals_of_vote(voted), "agreement": voted.agreement}
+        return Marks({**signals, **usage_signals(used, replies)}, ", ".join(voted.said) or None)

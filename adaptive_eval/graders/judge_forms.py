@@ -1,8 +1,7 @@
-"""The forms that a judge's question can have: a verdict, levels of several criteria, or which of two answers is better.
+"""The ways to ask a judge: for a verdict, for levels of several criteria, or which of two answers is better.
 
-A form says what the judge is told and shown, what its reply must contain, what several votes come to, and which signals
-an answer gets from that. `Judge` has one of them and asks nothing about which: verdicts are here, `ByScores` is in
-`scoring.py`, `ByComparison` in `comparing.py`.
+A form defines what the judge is told and shown, what its reply must contain, how votes are combined, and which signals
+the answer gets. Verdicts are here, `ByScores` is in `scoring.py`, `ByComparison` in `comparing.py`.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +13,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import Field
 
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.ballots import VERDICT, BallotField, Said
+from adaptive_eval.graders.ballots import VERDICT, BallotField, Levels
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.transcript import ANSWER, ShownTexts, grading_words
 from adaptive_eval.graders.types import SignalValue
@@ -35,28 +34,28 @@ class JudgeLevel(Section):
     """Whether the answer then counts as correct (`is_correct`)."""
 
 
-class Voted(NamedTuple):
+class VoteResult(NamedTuple):
     """The decision of all votes on an answer."""
 
-    said: Said
+    said: Levels
     """One level for each field of the ballot; () for an empty answer."""
     agreement: float
-    """The share of the votes that say so."""
+    """The share of the votes that agree."""
     order_dependent: float = 0.0
-    """Of two answers that are compared: the share of the votes that depend on their order."""
+    """In a comparison, the share of the votes that depend on the order."""
     prefers_first: float = 0.0
-    """How much oftener the first place was preferred than the second."""
+    """In a comparison, how much more often the first place was preferred than the second."""
 
 
-EMPTY = Voted((), 1.0)
-"""An empty answer, which is sent to nobody."""
+EMPTY = VoteResult((), 1.0)
+"""The result for an empty answer, about which no judge is asked."""
 
 
 class JudgeForm(ABC):
-    """One way to ask a judge about an answer, and to read what it says."""
+    """A way to ask a judge about an answer and to read its reply."""
 
     orders: ClassVar[int] = 1
-    """Requests that one vote takes."""
+    """Number of requests for one vote."""
     answers: ClassVar[tuple[str, ...]] = ANSWER
     """The marks between which answers are shown."""
 
@@ -67,50 +66,50 @@ class JudgeForm(ABC):
 
     @property
     def label_ballot(self) -> tuple[BallotField, ...]:
-        """The form for a person who labels in the judge's place."""
+        """The ballot for a person who labels in place of the judge."""
         return self.ballot
 
     @property
     @abstractmethod
     def gives(self) -> frozenset[str]:
-        """The signals that an answer gets by this form."""
+        """The names of the signals that an answer gets."""
 
     @property
     def own_rubric(self) -> RubricConfig | None:
-        """The categories that follow from what the judge says, where the configuration declares none."""
+        """The categories that follow from the possible verdicts, used if the configuration declares none."""
         return None
 
     @property
     def needs_rubric(self) -> bool:
-        """Whether the judge may say too much for a category each: the configuration must declare them."""
+        """Whether there are too many possible replies for a category each: the configuration must declare some."""
         return False
 
     def key_problem(self, question: Question) -> str | None:
-        """Why a question cannot be judged by this form, if it cannot."""
+        """Why a question cannot be judged in this form; None if it can."""
         return None
 
     @abstractmethod
     def task(self, criteria: str) -> str:
-        """The judge's task, and the replies that it may give."""
+        """The judge's instructions, with the possible replies."""
 
     def shown(self, question: Question, answer: str) -> tuple[ShownTexts, ...]:
-        """The texts that show an answer to the judge: one for each request of a vote."""
+        """The texts that show an answer to the judge, one for each request of a vote."""
         return (ShownTexts(question.prompt, question.answer, dict(zip(self.answers, (answer,), strict=True))),)
 
-    def decided(self, question: Question, answer: str) -> Voted | None:
-        """The verdict that is known without asking; None if the judge has to give it."""
+    def decided(self, question: Question, answer: str) -> VoteResult | None:
+        """The verdict if it is known without asking; None if the judge must be asked."""
         return None if answer.strip() else EMPTY
 
     @abstractmethod
-    def voted(self, votes: Sequence[Sequence[Said]], wanted: int) -> Voted:
-        """The decision of the votes, of as many as were wanted, each with its replies; `GraderError` if they differ."""
+    def voted(self, votes: Sequence[Sequence[Levels]], wanted: int) -> VoteResult:
+        """The decision of the votes, out of `wanted` that were requested; raises `GraderError` if they disagree."""
 
     @abstractmethod
-    def signals_of(self, said: Said) -> dict[str, SignalValue]:
-        """Signals of an answer with this verdict; () for an empty one."""
+    def signals_of(self, said: Levels) -> dict[str, SignalValue]:
+        """Signals of an answer with this verdict, which is () for an empty answer."""
 
-    def signals_of_vote(self, voted: Voted) -> dict[str, SignalValue]:
-        """The signals of a vote, with what all votes show of the judge."""
+    def signals_of_vote(self, voted: VoteResult) -> dict[str, SignalValue]:
+        """Signals of the decision, with statistics of all votes."""
         return self.signals_of(voted.said)
 
 
@@ -135,15 +134,15 @@ class ByVerdicts(JudgeForm):
     def task(self, criteria: str) -> str:
         return grading_words([(one.name, one.says) for one in self.verdicts], criteria, "verdicts")
 
-    def voted(self, votes: Sequence[Sequence[Said]], wanted: int) -> Voted:
+    def voted(self, votes: Sequence[Sequence[Levels]], wanted: int) -> VoteResult:
         counts = Counter(replies[0] for replies in votes)
         most, number = counts.most_common(1)[0]
         if 2 * number <= wanted:
             told = {said[0]: times for said, times in counts.items()}
             raise GraderError(f"the votes of the judge differ: {told}")
-        return Voted(most, number / wanted)
+        return VoteResult(most, number / wanted)
 
-    def signals_of(self, said: Said) -> dict[str, SignalValue]:
+    def signals_of(self, said: Levels) -> dict[str, SignalValue]:
         verdict = said[0] if said else ""
         known: dict[str, SignalValue] = {VERDICT: verdict, "has_answer": bool(said)}
         if self._say_correct:

@@ -1,9 +1,9 @@
-"""A judge at work: every answer gets its votes, and what most of them, or the middle one, say of it.
+"""Grading by a judge: every answer gets the verdict of the majority of votes, or the middle one.
 
-A verdict that cannot be read is a grader error, as one is that cannot be had.
+A missing or unreadable verdict is a grader error.
 
-Whether its server sees to the form of a reply is found out by asking for it: what refuses `response_format`, and gives
-a verdict without, is asked without from then on, and a notice says so. A refusal costs nothing.
+Whether the server can enforce the format of replies is found out by trying: one that refuses `response_format`, but
+gives a verdict without it, is asked without it from then on, and a notice says so. A refusal costs nothing.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from adaptive_eval.endpoints.types import Again, Answer, Notice, Sampling
 from adaptive_eval.errors import GraderError, JudgeFailed
 from adaptive_eval.graders.asked import NO_REPLY
 from adaptive_eval.graders.asking import AskingPool, GraderReply
-from adaptive_eval.graders.ballots import Said, said_in_lines, said_in_object
+from adaptive_eval.graders.ballots import Levels, parse_json_ballot, parse_line_ballot
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.pool import make_grade
 from adaptive_eval.graders.rubric import Rubric
@@ -28,14 +28,14 @@ from adaptive_eval.questions.types import Question
 
 UNSTRUCTURED = "the judge's server refuses response_format, so the replies of {} are read line by line ({})"
 Transcripts = Callable[[bool], Sequence[Transcript]]
-"""What is sent for one vote, with the form of the reply seen to by the server, or without."""
+"""Gives the transcripts for one vote; its argument says whether the server enforces the format of the reply."""
 
 
 class Vote(NamedTuple):
-    """The judge's replies, to one request or to one in each order, and their verdict."""
+    """A judge's replies, one for each order, and their verdicts."""
 
     replies: Sequence[GraderReply]
-    said: Sequence[Said] | GraderError
+    said: Sequence[Levels] | GraderError
 
 
 class JudgePool(AskingPool):
@@ -44,23 +44,22 @@ class JudgePool(AskingPool):
     def __init__(
         self, judge: Judge, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
     ) -> None:
-        """`lost`: the most that the verdict on an answer may cost."""
+        """`lost` is the most that the verdict on an answer may cost."""
         super().__init__(judge, rubric, folder=folder, keys=keys, lost=lost)
         self._judge = judge
         self._structured = judge.may_be_structured
-        """Its server is asked to see to the form of replies."""
+        """Whether the server is asked to enforce the format of replies."""
         self._further = [
             JudgePool(one, rubric, folder=folder, keys=keys, lost=lost) for one in judge.seats[1:] if judge.panel
         ]
-        """The clients of the other judges, which give votes alone."""
+        """The pools of the panel's other judges, which only give votes."""
         for one in self._further:
             one._notices = self._notices
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
-        """The grade of an answer; `JudgeFailed` says why there is none, and what was spent.
+        """Grade an answer; raises `JudgeFailed` with the reason and the cost if there is no grade.
 
-        `again` is asked before a reply that was lost is asked for once more, and counts it; one that is lost at last is
-        in the cost.
+        `again` is called before a lost reply is requested again, and counts it; a finally lost one is in the cost.
         """
         judge = self._judge
         if (known := judge.form.decided(question, answer.text)) is not None:
@@ -75,7 +74,7 @@ class JudgePool(AskingPool):
         used, replies = NO_COST, NO_REPLY
         lost = NO_COST if again is None else self.lost_with(answer.text, question)
         for seat, given in zip(seats, found, strict=True):
-            cost, came = seat._used([reply for vote in given for reply in vote.replies], lost)
+            cost, came = seat._replies_cost([reply for vote in given for reply in vote.replies], lost)
             used, replies = used.plus(cost), replies.plus(came)
         votes = [vote for given in found for vote in given]
         read = [vote.said for vote in votes if not isinstance(vote.said, GraderError)]
@@ -86,11 +85,11 @@ class JudgePool(AskingPool):
             raise JudgeFailed(str(errors[0] if errors else error), used) from None
         marks = judge.marks(voted, used, replies)
         if self._further:
-            marks = marks._replace(signals={**marks.signals, **self._agreeing(found, voted.said)})
+            marks = marks._replace(signals={**marks.signals, **self._judge_agreements(found, voted.said)})
         return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)
 
-    def _agreeing(self, found: Sequence[Sequence[Vote]], decided: Said) -> dict[str, SignalValue]:
-        """For each judge, the share of its votes that say what was decided; one that gave none is left out."""
+    def _judge_agreements(self, found: Sequence[Sequence[Vote]], decided: Levels) -> dict[str, SignalValue]:
+        """For each judge that gave votes, the share of them that agree with the decision."""
         shares: dict[str, SignalValue] = {}
         for name, votes in zip(self._judge.agreements, found, strict=True):
             read = [one.said for one in votes if not isinstance(one.said, GraderError)]
@@ -100,25 +99,25 @@ class JudgePool(AskingPool):
         return shares
 
     async def close(self) -> None:
-        """Close every connection, of all judges."""
+        """Close the connections of all judges."""
         await super().close()
         for one in self._further:
             await one.close()
 
     async def _votes(self, sent: Transcripts, first: int, again: Again | None) -> Sequence[Vote]:
-        """The votes of this judge, each with a seed of its own."""
+        """Request the votes of this judge, each with its own seed."""
         seeds = range(first, first + self._judge.votes)
         return await asyncio.gather(*(self._vote(sent, seed, again) for seed in seeds))
 
     async def _vote(self, sent: Transcripts, seed: int, again: Again | None) -> Vote:
         orders = range(self._judge.form.orders)
-        found = await asyncio.gather(*(self._replied(sent, order, seed, again) for order in orders))
+        found = await asyncio.gather(*(self._request_levels(sent, order, seed, again) for order in orders))
         replies, errors = [reply for reply, _ in found], [said for _, said in found if isinstance(said, GraderError)]
         return Vote(replies, errors[0] if errors else [said for _, said in found if not isinstance(said, GraderError)])
 
-    async def _replied(
+    async def _request_levels(
         self, sent: Transcripts, order: int, seed: int, again: Again | None
-    ) -> tuple[GraderReply, Said | GraderError]:
+    ) -> tuple[GraderReply, Levels | GraderError]:
         async with self._slots:
             structured, reply = self._structured, None
             if structured:
@@ -138,9 +137,9 @@ class JudgePool(AskingPool):
         except GraderError as error:
             return reply, error
 
-    def _read(self, text: str, sent: Transcript, *, structured: bool) -> Said:
+    def _read(self, text: str, sent: Transcript, *, structured: bool) -> Levels:
         ballot = self._judge.ballot
-        return said_in_object(text, ballot) if structured else said_in_lines(text, sent.number, ballot)
+        return parse_json_ballot(text, ballot) if structured else parse_line_ballot(text, sent.number, ballot)
 
     def _sampling(self, *, structured: bool) -> Sampling:
         return self._judge.structured_sampling if structured else self._judge.sampling

@@ -1,4 +1,4 @@
-"""The graders that read an answer by its key, as one section."""
+"""The graders that compare an answer with its key, as one configuration section."""
 
 from typing import Annotated
 
@@ -7,6 +7,6 @@ from pydantic import Field
 from adaptive_eval.graders import choice, mathematics, numeric, structured, text
 
 ByKey = text.Exact | choice.Choice | numeric.Numeric | text.Regex | text.Contains | mathematics.Math | structured.Json
-"""A new grader that reads answers by their key has its line here."""
+"""A new grader that compares answers with their key is added here."""
 KeyedGrader = Annotated[ByKey, Field(discriminator="kind")]
-"""Whichever it is, by its `kind`."""
+"""One of these graders, selected by its `kind`."""

@@ -1,4 +1,4 @@
-"""Whether a grader finds right answers right: each answer key goes through it as an answer, before anything is paid."""
+"""Checks before anything is paid that a grader grades the answer keys themselves right."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,18 +20,18 @@ CUT = 60
 
 
 class KeysFound(NamedTuple):
-    """Findings of the grader on the answer keys."""
+    """The result of grading the answer keys."""
 
     right: int
-    """Keys that are graded right."""
+    """Number of keys that are graded right."""
     unknown: str | None
-    """Why that could not be known of the others; None where all are right."""
+    """Why nothing can be said of the others; None if all are right."""
     tried: bool = True
-    """The grader is one that can be tried on them."""
+    """Whether the grader could be tried on the keys."""
 
     @property
     def summary(self) -> str:
-        """The findings in a line."""
+        """The result in one line."""
         if not self.tried:
             return f"the answer keys are not tried: {self.unknown}"
         right = f"{self.right} answer keys are graded right"
@@ -39,7 +39,7 @@ class KeysFound(NamedTuple):
 
 
 class _Finding(Enum):
-    """The finding on one key."""
+    """The result for one key."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -48,13 +48,13 @@ class _Finding(Enum):
     """The grader does not say whether an answer is correct, or there is no key."""
 
 
-class _Tried(NamedTuple):
+class _KeyResult(NamedTuple):
     finding: _Finding
     problem: str = ""
 
 
 async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions: Sequence[Question]) -> KeysFound:
-    """Grade the key of every question, as models would give it; raises `ConfigError` where one should be right."""
+    """Grade the key of every question, as models would give it; raises `ConfigError` if one is wrongly rejected."""
     if isinstance(grader, InspectScores):
         return KeysFound(0, "the scorer of the task grades", tried=False)
     if isinstance(grader, ByBenchmark):
@@ -62,10 +62,10 @@ async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions
         found = [await require_right_keys(one, pool, questions_of(name, questions)) for name, one in keyed.items()]
         unknown = "; ".join(dict.fromkeys(one.unknown for one in found if one.unknown is not None))
         return KeysFound(sum(one.right for one in found), unknown or None)
-    tried: list[_Tried] = []
+    tried: list[_KeyResult] = []
     for start in range(0, len(questions), AT_A_TIME):
         some = questions[start : start + AT_A_TIME]
-        tried += await asyncio.gather(*(_try(grader, pool, question) for question in some))
+        tried += await asyncio.gather(*(_grade_key(grader, pool, question) for question in some))
         if pool.refused is not None:
             raise ConfigError(f"the grader {_name(grader)} {pool.refused}")
     right = sum(one.finding is _Finding.RIGHT for one in tried)
@@ -83,8 +83,8 @@ async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions
     return KeysFound(right, "it may want a form of answer that only you know" if right < len(tried) else None)
 
 
-async def _try(grader: GraderOptions, pool: GradingPool, question: Question) -> _Tried:
-    """Grade the key in each of the ways to give it, until one is right."""
+async def _grade_key(grader: GraderOptions, pool: GradingPool, question: Question) -> _KeyResult:
+    """Grade the key in each usual form of an answer, until one is right."""
     wrong, failed = "", ""
     for text in grader.right_answers(question):
         try:
@@ -93,12 +93,12 @@ async def _try(grader: GraderOptions, pool: GradingPool, question: Question) -> 
             failed = failed or f"on the answer {_cut(text)} {error}"
             continue
         if "is_correct" not in marks.signals or not question.answer.strip():
-            return _Tried(_Finding.UNSAID)
+            return _KeyResult(_Finding.UNSAID)
         if marks.signals["is_correct"]:
-            return _Tried(_Finding.RIGHT)
+            return _KeyResult(_Finding.RIGHT)
         found = "nothing is found in it" if marks.extracted is None else f"found in it: {_cut(marks.extracted)}"
         wrong = wrong or f"the answer {_cut(text)} is graded wrong ({found})"
-    return _Tried(_Finding.WRONG, wrong) if wrong else _Tried(_Finding.FAILED, failed)
+    return _KeyResult(_Finding.WRONG, wrong) if wrong else _KeyResult(_Finding.FAILED, failed)
 
 
 def _refusal(grader: GraderOptions, problems: Sequence[str]) -> str:

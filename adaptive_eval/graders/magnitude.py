@@ -1,4 +1,4 @@
-"""Expressions told apart by their values, without working out their difference: 9^9^9^9 is not 3, and at x = 1.3
+"""Tells expressions apart by their values, without simplifying their difference: 9^9^9^9 is not 3, and at x = 1.3
 (x + y)^29 is not x^2 - 1."""
 
 import math
@@ -43,13 +43,13 @@ PLAIN = (
 MOST_PARTS = 500
 DIGITS = 20
 APART = 1e-5
-"""Values that differ by more, and by more than this share of them, are different for math-verify, too."""
+"""Absolute and relative difference above which values differ for math-verify, too."""
 
 
-def differ(one: Any, other: Any) -> bool:
-    """Two plain expressions have different real values at one of two points; False where that is not known.
+def values_differ(one: Any, other: Any) -> bool:
+    """Whether two plain expressions have different real values at one of two points; False if that is unknown.
 
-    Of an equation that is compared with an expression its right side counts.
+    If one is an equation and the other is not, its right side is compared.
     """
     if isinstance(one, Eq) != isinstance(other, Eq):
         one, other = (side.rhs if isinstance(side, Eq) else side for side in (one, other))
@@ -62,7 +62,7 @@ def differ(one: Any, other: Any) -> bool:
 
 
 def _is_plain(expression: Any) -> bool:
-    """Has a value at a point that can be had at once. A name alone may stand for a word, in any case of its letters."""
+    """Whether an expression can be evaluated quickly. A single symbol may stand for a word, so it does not count."""
     if not isinstance(expression, Expr) or isinstance(expression, Symbol):
         return False
     parts = [part for part, _ in zip(preorder_traversal(expression), range(MOST_PARTS), strict=False)]
@@ -70,18 +70,18 @@ def _is_plain(expression: Any) -> bool:
 
 
 def _values(expression: Any) -> Iterator[Any]:
-    """The value at each point, between 1 and 2 in all names; None where it is not real, finite and exact enough."""
+    """The value at each point, whose coordinates lie between 1 and 2; None if not real, finite and accurate enough."""
     for point in "01":
         at = {one: Rational(2**32 + crc32(f"{point}{one.name}".encode()), 2**32) for one in expression.free_symbols}
         try:
             value = expression.evalf(DIGITS, subs=at, strict=True)
-        except Exception:  # whatever sympy raises: then the values say nothing
+        except Exception:  # sympy may raise anything: the value is unknown then
             value = None
         yield value if getattr(value, "is_Float", False) or isinstance(value, Rational) else None
 
 
 def far_apart(one: Any, other: Any) -> bool:
-    """One expression is a plain number, and the other is so large that it cannot be equal."""
+    """Whether one expression is a plain number and the other is too large to equal it."""
     return _larger(one, other) or _larger(other, one)
 
 
@@ -91,7 +91,7 @@ def _larger(large: Any, plain: Any) -> bool:
 
 
 def _digits(number: Any) -> float | None:
-    """log10 of the absolute value of a number that is written out."""
+    """log10 of the absolute value of a rational number; None for other expressions."""
     if not isinstance(number, Rational) or number.q == 0:
         return None
     top, bottom = abs(int(number.p)), int(number.q)
@@ -99,7 +99,7 @@ def _digits(number: Any) -> float | None:
 
 
 def digits_at_least(expression: Any) -> float | None:
-    """A lower bound of log10 of an expression made of whole numbers, products, powers and factorials; None for others.
+    """A lower bound of log10 of an expression of integers, products, powers and factorials; None for others.
 
     log10 b^e = e log10 b;  log10 n! = ln Gamma(n + 1) / ln 10.  Every part is at least 1, so each bound carries over.
     """
@@ -121,5 +121,5 @@ def digits_at_least(expression: Any) -> float | None:
 
 
 def _value(digits: float) -> float:
-    """10^digits, as large as a float holds."""
+    """10^digits, limited to what a float holds."""
     return math.pow(10.0, min(digits, CAP))

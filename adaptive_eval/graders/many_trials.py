@@ -1,9 +1,9 @@
-"""A rubric on many trials at once, by what is known of them: what a grader said and what was measured.
+"""Applies a rubric to many stored trials at once, by their signals and measurements.
 
-The paper's schemata are worked out on whole columns, own categories trial by trial. A trial that lacks a signal which
-the rubric needs has no category under it, as it would have none in a run.
+The paper's schemata are applied to whole columns, custom categories trial by trial. A trial without a signal that the
+rubric needs has no category, as in a run.
 
-What graders say is mostly yes and no, so that of a hundred thousand trials only a few differ: each saying is kept once.
+Signals of graders are mostly booleans, so only few combinations occur in many trials: each is stored once.
 """
 
 import json
@@ -25,13 +25,13 @@ from scorio.moments import FloatArray
 NO_CATEGORY = -1
 
 IntColumn = NDArray[np.integer]
-NOBODY = np.empty(0, np.int16)
+NOTHING = np.empty(0, np.int16)
 AT_ONCE = 2**16
-"""Trials that are classified together."""
+"""Trials that are classified at once."""
 
 
 class AnswerMeasures(NamedTuple):
-    """Measurements of one answer."""
+    """Measurements of an answer."""
 
     finish_reason: str
     prompt_tokens: int
@@ -45,16 +45,16 @@ class TrialSignals:
     """Signals of many trials that a rubric can use."""
 
     said: tuple[Facts, ...]
-    """Flags and what graders say: each that occurs, once."""
+    """The distinct combinations of flags and signals."""
     said_at: IntColumn
-    """(N,): which of them each trial has."""
+    """(N,): the index of each trial's combination in `said`."""
     measured: Mapping[str, FloatArray]
-    """`MEASURES` (N,); nan where it is not known."""
+    """(N,) for each of `MEASURES`; nan if unknown."""
 
     @classmethod
     def build(cls, said: Iterable[tuple[str | None, str | None]], measured: Iterable[AnswerMeasures]) -> "TrialSignals":
-        """The signals from the stored JSON and flags of each trial, and its measures."""
-        gathered = SignalsGathered()
+        """Build the columns from each trial's stored JSON and flags, and its measurements."""
+        gathered = SignalsBuilder()
         for one, own in zip(said, measured, strict=True):
             gathered.add(one, own)
         return gathered.whole()
@@ -63,11 +63,11 @@ class TrialSignals:
         return len(self.said_at)
 
     def only(self, chosen: NDArray[np.bool_]) -> "TrialSignals":
-        """The chosen trials alone."""
+        """Select the chosen trials."""
         return self if chosen.all() else self._select(chosen)
 
     def parts(self) -> Iterator["TrialSignals"]:
-        """The trials in parts that fit into memory, one after another."""
+        """Split the trials into parts that fit into memory."""
         return (self._select(slice(at, at + AT_ONCE)) for at in range(0, len(self), AT_ONCE))
 
     def _select(self, chosen: NDArray[np.bool_] | slice) -> "TrialSignals":
@@ -75,7 +75,7 @@ class TrialSignals:
         return TrialSignals(self.said, self.said_at[chosen], columns)
 
     def numbers(self, name: str) -> FloatArray:
-        """(N,): a signal as a number; nan where a trial does not have it, or as a text."""
+        """(N,): a signal as numbers; nan for trials without it, or with a text."""
         told = np.array([_number(one.get(name)) for one in self.said], dtype=float)
         measured = self.measured.get(name)
         if measured is None:
@@ -91,7 +91,7 @@ class TrialSignals:
         return name in self.measured and not np.isnan(self.measured[name]).all()
 
     def iter_facts(self, needed: Collection[str]) -> Iterator[Facts]:
-        """The needed facts of each trial, one trial after another."""
+        """The needed facts of each trial, trial by trial."""
         columns = [(name, column.tolist()) for name, column in self.measured.items() if name in needed]
         said = [{name: one[name] for name in needed if name in one} for one in self.said]
         for number, at in enumerate(self.said_at.tolist()):
@@ -99,17 +99,17 @@ class TrialSignals:
             yield {**measured, **said[at]}
 
 
-class SignalsGathered:
-    """Trials as they are read, one by one, of which as little is kept as the columns take: there may be millions."""
+class SignalsBuilder:
+    """Collects trials one by one into compact columns, since there may be millions."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str | None, str | None], int] = {}
         self._at = array("i")
         self._measured: dict[str, array[float]] = {}
-        """From the first trial on that has one: most servers tell some measures of no answer."""
+        """Columns, created at the first trial with a value: most servers never report some measurements."""
 
     def add(self, said: tuple[str | None, str | None], measured: AnswerMeasures) -> None:
-        """One more trial."""
+        """Add a trial."""
         for name, value in measured_facts(*measured).items():
             column = self._measured.setdefault(name, array("d"))
             self._pad(column)
@@ -117,7 +117,7 @@ class SignalsGathered:
         self._at.append(self._known.setdefault(said, len(self._known)))
 
     def whole(self) -> TrialSignals:
-        """All that was gathered, as columns."""
+        """All collected trials as columns."""
         for column in self._measured.values():
             self._pad(column)
         there = {name: np.frombuffer(column) for name, column in self._measured.items()}
@@ -128,28 +128,28 @@ class SignalsGathered:
         )
 
     def _pad(self, column: "array[float]") -> None:
-        """Fill a column for the trials until now that do not have it."""
+        """Fill a column with nan up to the current trial."""
         lacking = len(self._at) - len(column)
         if lacking:
             column.frombytes(np.full(lacking, np.nan).tobytes())
 
 
-def categories_of(trials: TrialSignals, rubric: Rubric) -> IntColumn:
-    """(N,): the category of each trial; `NO_CATEGORY` where a signal is missing."""
+def classify_trials(trials: TrialSignals, rubric: Rubric) -> IntColumn:
+    """(N,): the category of each trial; `NO_CATEGORY` if a signal is missing."""
     if isinstance(rubric, SchemaRubric):
-        return np.concatenate([NOBODY, *(_by_schema(part, rubric) for part in trials.parts())])
-    return np.fromiter((_category(rubric, one) for one in trials.iter_facts(rubric.needs)), NOBODY.dtype, len(trials))
+        return np.concatenate([NOTHING, *(_by_schema(part, rubric) for part in trials.parts())])
+    return np.fromiter((_category(rubric, one) for one in trials.iter_facts(rubric.needs)), NOTHING.dtype, len(trials))
 
 
 def lacking(trials: TrialSignals, rubric: Rubric) -> tuple[str, ...]:
-    """The signals that the rubric needs and none of the trials has."""
+    """Signals that the rubric needs and no trial has."""
     return tuple(sorted(name for name in rubric.needs if not trials.has(name)))
 
 
 def completed(
     config: RubricConfig, trials: TrialSignals, questions: Sequence[str], frozen: FrozenThresholds
 ) -> tuple[Rubric, FrozenThresholds]:
-    """The rubric with what it lacks, beside what is `frozen`, fitted on these trials; and all that was fitted."""
+    """Fit the thresholds of a rubric that are not yet `frozen`; returns the rubric and all thresholds."""
     wanted = {name: rule for name, rule in config.unfitted.items() if name not in frozen.values}
     with_medians = config.looks_at_lengths and not frozen.medians
     found = fit_frozen(trials, questions, wanted, with_medians=with_medians)
@@ -160,7 +160,7 @@ def completed(
 
 
 def with_length_ratios(trials: TrialSignals, questions: Sequence[str], medians: Mapping[str, float]) -> TrialSignals:
-    """The trials with the length of each beside the usual one of its question."""
+    """Add `length_ratio` to the trials, by the median length for each question."""
     told = tuple({name: value for name, value in one.items() if name != LENGTH_RATIO} for one in trials.said)
     measured = {**trials.measured, LENGTH_RATIO: length_ratios(trials, questions, medians)}
     return TrialSignals(told, trials.said_at, measured)
@@ -172,7 +172,7 @@ def _by_schema(trials: TrialSignals, rubric: SchemaRubric) -> IntColumn:
         for name in rubric.schema.signals
     }
     there = ~np.any([np.isnan(column) for column in columns.values()], axis=0)
-    found = np.full(len(trials), NO_CATEGORY, dtype=NOBODY.dtype)
+    found = np.full(len(trials), NO_CATEGORY, dtype=NOTHING.dtype)
     if there.any():
         try:
             signals = Signals(**{name: column[there] for name, column in columns.items()})

@@ -1,13 +1,13 @@
-r"""The grader of mathematics: the last box, compared as text, as a number, and at last as an expression.
+r"""The grader of mathematics: the last box, compared as text, then as a number, then as an expression.
 
-The first two ways decide nearly all answers to competition problems in microseconds. What they leave open goes to
-math-verify, in a worker process and without its own time limits: those need the main thread, and count a timeout as
-"not equal". Here a comparison that takes too long is a grader error.
+The first two ways decide nearly all answers to competition problems in microseconds. The rest goes to math-verify in a
+worker process, without its own time limits, which need the main thread and count a timeout as "not equal". Here a
+comparison that takes too long is a grader error.
 
-What math-verify decides is worth knowing (see the tests): (1,2) and [1,2] differ; the key 0.333 is not 1/3 (use
+Some decisions of math-verify are worth knowing (see the tests): (1,2) and [1,2] differ; the key 0.333 is not 1/3 (use
 `numeric` with a tolerance), but 0.33333333 is; 50% equals 0.5 and 50; units beside a number are ignored; x = 3 is 3.
 
-Before two answers in LaTeX are compared as text, what changes the look and not the value is taken away.
+Before LaTeX is compared as text, markup that changes only its look is removed.
 """
 
 import logging
@@ -50,7 +50,7 @@ def normal_form(latex: str) -> str:
 
 
 def rational(latex: str) -> Fraction | None:
-    r"""The value of an integer, a decimal, `a/b` or `\frac{a}{b}`; None for all else.
+    r"""The value of an integer, a decimal, `a/b` or `\frac{a}{b}`; None for other expressions.
 
     A comma separates thousands only between groups of three digits and without a space: `1,000` is a number, `(1,2)`
     and `1, 200` are not.
@@ -71,20 +71,20 @@ def rational(latex: str) -> Fraction | None:
 
 MAX_EXPRESSION = 1_000
 MAX_DEPTH = 30
-"""Answers that are longer, or nested deeper, are compared as text and as numbers only."""
+"""Longer or more deeply nested answers are compared only as text and as numbers."""
 TAIL = 1_000
-"""Without a box, the answer is looked for in the last so many characters."""
+"""Without a box, the answer is searched for in this many last characters."""
 EMPHASIS = re.compile(r"(?<![\w*`)])(\*\*|__|\*|`)([^*_`\n]+)\1(?![\w*`(])")
-"""Markdown around an answer, which math-verify takes for a power, or for a part of the answer."""
+"""Markdown around an answer, which math-verify would take for a power or a part of the answer."""
 APART = 1e-5
-"""Numbers further apart than this are different for math-verify too, which rounds to six decimals."""
+"""Numbers further apart than this differ for math-verify, too, which rounds to six decimals."""
 
 
 class Math(GraderOptions):
     r"""Correct: the last box equals the answer key as text, as a number or as an expression (math-verify).
 
-    Without a box, the answer is what math-verify finds at the end of the text, unless a box is required. `has_box` says
-    which it was.
+    Without a box, the answer is what math-verify finds at the end of the text, unless a box is required. The signal
+    `has_box` says whether there was a box.
     """
 
     kind: Literal["math"] = "math"
@@ -110,10 +110,10 @@ class Math(GraderOptions):
     def grade(self, text: str, question: Question) -> Marks:
         final = final_text(text)
         box = last_box(final)
-        said = _unboxed(final) if box is None and self.boxed == "preferred" else box
+        said = _last_expression(final) if box is None and self.boxed == "preferred" else box
         if said is None:
             return _marks(False, None, "none")
-        marked = _mark_by_value(said, question.answer) or _marks(_verified(question.answer, said), said, "expression")
+        marked = _mark_by_value(said, question.answer) or _marks(_math_equal(question.answer, said), said, "expression")
         return marked._replace(signals={**marked.signals, "has_box": box is not None})
 
     def right_answers(self, question: Question) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ def _marks(correct: bool, said: str | None, method: str) -> Marks:
 
 
 class _Reading(NamedTuple):
-    """An expression without what changes only its look, and its value where it is a plain number."""
+    """The normal form of an expression, and its value if it is a plain number."""
 
     text: str
     value: Fraction | None
@@ -142,7 +142,7 @@ def _read(expression: str) -> _Reading:
 
 
 def _mark_by_value(said: str, key: str) -> Marks | None:
-    """The marks, where the text or the numbers decide; else None."""
+    """The marks if comparing texts or numbers decides; None otherwise."""
     given, wanted = _read(said), _read(unwrapped_key(key))
     if given.text == wanted.text:
         return _marks(True, said, "text")
@@ -155,25 +155,25 @@ def _mark_by_value(said: str, key: str) -> Marks | None:
 
 @lru_cache(maxsize=4096)
 def unwrapped_key(key: str) -> str:
-    r"""The answer key without the dollar signs, or the box, that it may stand in."""
+    r"""The answer key without dollar signs or a box around it."""
     return last_box(key) or key.strip().strip("$").strip()
 
 
 @lru_cache(maxsize=16_384)
-def _verified(key: str, said: str) -> bool:
-    """math-verify finds the two expressions equal."""
+def _math_equal(key: str, said: str) -> bool:
+    """Whether math-verify finds the two expressions equal."""
     if len(said) > MAX_EXPRESSION or sizes(said)["depth"] > MAX_DEPTH:
         return False
     what = oversized(said, unwrapped_key(key))
     too_large = GraderError(f"cannot compare an answer of this size ({what}) with its key")
-    if what not in (None, "exponent", "factorial"):  # to read it alone may take minutes
+    if what not in (None, "exponent", "factorial"):  # even parsing it may take minutes
         raise too_large
     gold, given = _parsed(unwrapped_key(key)), _parsed(said)
     if gold and given and _magnitude().far_apart(gold[0], given[0]):
         return False
     if what is not None:
         raise too_large
-    if gold and given and _magnitude().differ(gold[0], given[0]):
+    if gold and given and _magnitude().values_differ(gold[0], given[0]):
         return False
     equal: bool = _math_verify().verify(gold, given, timeout_seconds=None, raise_on_error=True)
     return equal
@@ -181,12 +181,12 @@ def _verified(key: str, said: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _parsed(expression: str) -> list[Any]:
-    r"""The expression, and its text: what math-verify makes of `\boxed{expression}`."""
+    r"""Parse `\boxed{expression}` by math-verify: the expression, and its text."""
     parsed: list[Any] = _math_verify().parse(rf"\boxed{{{expression}}}", parsing_timeout=None)
     return parsed
 
 
-def _unboxed(final: str) -> str | None:
+def _last_expression(final: str) -> str | None:
     """The text of the last expression that math-verify finds near the end."""
     tail = EMPHASIS.sub(r"\2", final[-TAIL:])
     found = _math_verify().parse(tail, parsing_timeout=None) if tail.strip() else []

@@ -1,6 +1,6 @@
-r"""The grader of numbers: the answer's last number against the key, within a tolerance.
+r"""The grader of numbers: compares the answer's last number with the key, within a tolerance.
 
-Numbers are decimals of up to 1,000 digits, never binary fractions, so 0.1 + 0.2 is 0.3, and 1e999999999 costs nothing.
+Numbers are decimals of up to 1,000 digits, not binary fractions, so 0.1 + 0.2 is 0.3, and 1e999999999 costs nothing.
 """
 
 import re
@@ -17,7 +17,7 @@ from adaptive_eval.questions.types import Question
 DIGITS = 1_000
 NUMBERS_KEPT = 4096
 SHORT = 40
-"""Characters up to which numbers of answers are kept, too: what a model writes is as long as it likes."""
+"""Characters up to which numbers in answers are cached, since answers may be of any length."""
 ARITHMETIC = Context(prec=DIGITS + 100, rounding=ROUND_HALF_EVEN, traps=[])
 NUMBER = re.compile(
     r"(?P<top>(?:(?<!\d)[-+])?"
@@ -26,7 +26,7 @@ NUMBER = re.compile(
 )
 FRACTION = re.compile(r"(?:(-)\s*+)?\\[dt]?frac\s*\{\s*(-?\d+(?:\.\d+)?)\s*\}\s*\{\s*(\d+(?:\.\d+)?)\s*\}")
 UNITS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{[^{}]*\}|\\[,!;: $]|\^\s*\\circ|\^\s*\{\\circ\}")
-"""What may stand beside a number in a box without making another number of it, as a root would."""
+"""Markup that may stand beside a number in a box without changing its value, unlike a root."""
 TOLD = re.compile(r"(?i:####|\banswer\b[^\n]{0,40}?(?:\bis\b|[:=]))")
 SPELLING = str.maketrans({"−": "-", "–": "-", "\u2009": "", "\u202f": "", "\u00a0": " "})
 
@@ -40,15 +40,15 @@ class Numeric(GraderOptions):
 
     kind: Literal["numeric"] = "numeric"
     absolute: float = Field(0.0, ge=0)
-    """How far off an answer may be."""
+    """Largest absolute difference from the key."""
     relative: float = Field(0.0, ge=0)
-    """How far the answer may be from the key, as a share of the key."""
+    """Largest difference from the key, as a share of the key."""
 
     def grade(self, text: str, question: Question) -> Marks:
         said = _stated_number(final_text(text))
         if said is None:
             return marks(False, None)
-        # most answers say what others have said before
+        # cached, since most answers repeat others
         keys, values = _known_values(question.answer), (_known_values if len(said) <= SHORT else _values)(said)
         return marks(any(self._close(value, key) for value in values for key in keys), said)
 
@@ -61,15 +61,15 @@ class Numeric(GraderOptions):
     def _close(self, value: Decimal, key: Decimal) -> bool:
         if value == key:
             return True
-        allowed = max(_exactly(self.absolute), ARITHMETIC.multiply(_exactly(self.relative), abs(key)))
+        allowed = max(_to_decimal(self.absolute), ARITHMETIC.multiply(_to_decimal(self.relative), abs(key)))
         return ARITHMETIC.abs(ARITHMETIC.subtract(value, key)) <= allowed
 
 
 def _stated_number(text: str) -> str | None:
-    """The number that the text gives as its answer, as it is written."""
+    """The number that the text gives as its answer, as written; None if there is none."""
     box = last_box(text)
     if box is not None:
-        plain_box = UNITS.sub(" ", _spelled(box))
+        plain_box = UNITS.sub(" ", _plain_spelling(box))
         boxed = _numbers(plain_box) if "\\" not in plain_box.replace("\\%", "") else []
         return boxed[-1] if boxed else None
     told = last_match(TOLD, text)
@@ -81,17 +81,17 @@ def _stated_number(text: str) -> str | None:
 
 
 def _numbers(text: str) -> list[str]:
-    return [match[0].strip() for match in NUMBER.finditer(_spelled(text))]
+    return [match[0].strip() for match in NUMBER.finditer(_plain_spelling(text))]
 
 
-def _spelled(text: str) -> str:
-    told = FRACTION.sub(r"\1\2/\3", text) if "frac" in text else text
-    return told if told.isascii() else told.translate(SPELLING)  # what it puts otherwise is beyond ASCII
+def _plain_spelling(text: str) -> str:
+    plain = FRACTION.sub(r"\1\2/\3", text) if "frac" in text else text
+    return plain if plain.isascii() else plain.translate(SPELLING)  # it only replaces characters beyond ASCII
 
 
 def _values(text: str) -> tuple[Decimal, ...]:
-    """Meanings of a written number: one value, or two where it is a percentage; none where it is no number."""
-    match = NUMBER.fullmatch(_spelled(text).strip().lstrip("$€£¥").strip())
+    """The possible values of a written number: one, two for a percentage, none if it is not a number."""
+    match = NUMBER.fullmatch(_plain_spelling(text).strip().lstrip("$€£¥").strip())
     if match is None or len(match[0]) > DIGITS:
         return ()
     value = ARITHMETIC.create_decimal(match["top"].replace(",", ""))
@@ -103,12 +103,12 @@ def _values(text: str) -> tuple[Decimal, ...]:
 
 
 @lru_cache
-def _exactly(number: float) -> Decimal:
-    """A setting as the decimals are that it is compared with."""
+def _to_decimal(number: float) -> Decimal:
+    """Convert a setting to a decimal exactly."""
     return Decimal(number)
 
 
 @lru_cache(NUMBERS_KEPT)
 def _known_values(text: str) -> tuple[Decimal, ...]:
-    """The values of a number that comes again, such as an answer key."""
+    """`_values` with a cache, for numbers that repeat, such as answer keys."""
     return _values(text)

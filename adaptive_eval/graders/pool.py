@@ -1,15 +1,15 @@
-"""Grading for the event loop: at once where that is cheap, in a worker process where it may take time.
+"""Grading for the event loop: inline if that is cheap, in a worker process if it may take time.
 
-Worker processes are started when there is work, killed when they hang, replaced when they are gone. The clock of an
-answer starts when its worker begins with it, and runs in the worker. The parent steps in only where a worker is silent
-for longer than that: it is killed, the answer it was at is a grader error, and what it had not begun goes to another.
-What has computed until its time was over is given up. What waits in vain, uses up the memory or ends its worker is
-tried once more, in a fresh process, and after that by nobody in this start of the run.
+Worker processes are started on demand, killed when they hang, and replaced when they die. The time limit of an answer
+is measured in its worker, from when it begins with it. If a worker is silent for longer than that, the parent kills it,
+the current answer is a grader error, and the rest of the batch goes to another worker. An answer that has computed
+until its time was up is given up. One that only waited, used up the memory or ended its worker is tried once more, in
+a fresh process, and then not again in this start of the run.
 
-An answer that takes longer than `PATIENCE` holds up no other: its worker goes on with it beside the others, and gives
-way to them. As many are at such answers as at usual ones. What is slow beyond that waits for one of these, as does what
-the grader knows to be slow beforehand. Where the number of workers is given, slow answers have all but one of them; a
-single worker comes to them when nothing else waits.
+An answer that takes longer than `PATIENCE` does not hold up others: its worker continues at lower priority. There are
+as many workers for slow answers as for others; further slow answers, and those that the grader expects to be slow, wait
+for one of these. If the number of workers is configured, slow answers may use all but one of them; a single worker
+takes them when nothing else waits.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from typing import Self
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer, Notice
 from adaptive_eval.errors import GraderError, GraderExhausted
-from adaptive_eval.graders.rubric import Rubric, categorised
+from adaptive_eval.graders.rubric import Rubric, apply_rubric
 from adaptive_eval.graders.types import (
     FLAGS,
     Grade,
@@ -43,14 +43,14 @@ START_LIMIT = 120.0
 GRACE = 2.0
 """Seconds beyond the time limit after which a silent worker is killed."""
 PATIENCE = 0.5
-"""Seconds after which an answer has taken long."""
+"""Seconds after which an answer counts as slow."""
 ATTEMPTS = 2
 CLOSED = TaskFailed("was closed before it came to this answer", over=True)
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """An answer that waits for its marks."""
+    """An answer waiting for its marks."""
 
     task: GradingTask
     result: asyncio.Future[Marks]
@@ -58,7 +58,7 @@ class _Job:
     attempts: int = 0
 
     def settle(self, reply: TaskDone | TaskFailed) -> None:
-        """Give the caller its marks or its error, unless it has gone."""
+        """Give the caller the marks or the error, unless the call was cancelled."""
         if self.result.done():
             return
         if isinstance(reply, TaskDone) and reply.marks is not None:
@@ -70,7 +70,7 @@ class _Job:
 
 
 class Workers:
-    """Grades in at most `count` processes, in batches; with `beside` in as many more, which are for slow answers."""
+    """Grades batches in at most `count` processes; with `beside` in as many more for slow answers."""
 
     def __init__(
         self, grader: GraderOptions, count: int, folder: Path, keys: Collection[str] = (), *, beside: bool = False
@@ -80,33 +80,33 @@ class Workers:
         self._most_slow = count if beside else max(1, count - 1)
         self._waiting: deque[_Job] = deque()
         self._slow: deque[_Job] = deque()
-        """Those that wait for a worker that is for slow answers."""
+        """Jobs waiting for a worker for slow answers."""
         self._at_work: dict[asyncio.Task[None], bool] = {}
-        """For each batch: it is a slow answer."""
+        """Running batches, and whether each is a slow answer."""
         self._idle: dict[bool, list[Worker]] = {False: [], True: []}
-        """Workers without work; those at True have given way to others."""
+        """Idle workers; those under True have lower priority."""
         self._closed = False
         self._started = False
         self._refused: TaskFailed | None = None
-        """Why the grader cannot start, as its first process said: the next one would say the same."""
+        """Why the grader cannot start, from its first process: further ones would fail alike."""
 
     @property
     def refused(self) -> str | None:
-        """Why no answer can be graded at all; None: as far as is known, they can."""
+        """Why no answer can be graded at all; None if no reason is known."""
         return None if self._refused is None else self._refused.reason
 
     async def grade(self, text: str, question: Question) -> Marks:
-        """The marks of one answer, from a worker."""
+        """Grade an answer in a worker."""
         job = _Job(GradingTask(text, question), asyncio.get_running_loop().create_future())
-        if (told := CLOSED if self._closed else self._refused) is not None:
-            job.settle(told)
+        if (failure := CLOSED if self._closed else self._refused) is not None:
+            job.settle(failure)
         else:
             job.slow = self._grader.is_slow(text, question)
-            self._put(job)
+            self._enqueue(job)
         return await job.result
 
     async def close(self) -> None:
-        """End every worker; what was not graded yet is a grader error."""
+        """End every worker; answers not graded yet are grader errors."""
         self._closed = True
         for task in self._at_work:
             task.cancel()
@@ -115,42 +115,42 @@ class Workers:
             job.settle(CLOSED)
         await asyncio.gather(*(worker.end() for idle in self._idle.values() for worker in idle))
 
-    def _put(self, *jobs: _Job) -> None:
-        """Have jobs wait, and begin with what there is a worker for."""
+    def _enqueue(self, *jobs: _Job) -> None:
+        """Queue jobs, and start as many batches as there are free workers."""
         for job in jobs:
             (self._slow if job.slow else self._waiting).append(job)
-        while not self._closed and (batch := self._batch()):
+        while not self._closed and (batch := self._next_batch()):
             task = asyncio.create_task(self._serve(batch))
             self._at_work[task] = batch[0].slow
-            task.add_done_callback(self._done)
+            task.add_done_callback(self._on_batch_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _on_batch_done(self, task: asyncio.Task[None]) -> None:
         del self._at_work[task]
-        self._put()
+        self._enqueue()
 
-    def _batch(self) -> list[_Job]:
-        """What a worker can begin with now; nothing if nothing waits, or all workers are busy."""
-        slow = self._slow_ones
+    def _next_batch(self) -> list[_Job]:
+        """The next batch for a worker; empty if nothing waits, or all workers are busy."""
+        slow = self._slow_count
         free = len(self._at_work) - (slow if self._beside else 0) < self._count
-        batch = self._share() if free else []
+        batch = self._take_share() if free else []
         while not batch and self._slow and slow < self._most_slow and (free or self._beside):
             batch = [job for job in [self._slow.popleft()] if not job.result.done()]
         return batch
 
-    def _share(self) -> list[_Job]:
-        """A worker's share of what is waiting."""
+    def _take_share(self) -> list[_Job]:
+        """A worker's share of the waiting jobs."""
         batch: list[_Job] = []
         share = min(BATCH, -(-len(self._waiting) // self._count))
         characters = 0
         while self._waiting and len(batch) < share and characters < BATCH_CHARACTERS:
             job = self._waiting.popleft()
-            if not job.result.done():  # others have been graded elsewhere, or are not wanted
+            if not job.result.done():  # else it was cancelled
                 batch.append(job)
                 characters += len(job.task.text)
         return batch
 
     async def _serve(self, batch: Sequence[_Job]) -> None:
-        """Grade a batch, with a worker that is idle or a new one."""
+        """Grade a batch with an idle or a new worker."""
         slow = batch[0].slow and self._beside
         idle = self._idle[slow] or self._idle[False]
         worker, kept = idle.pop() if idle else None, False
@@ -166,12 +166,12 @@ class Workers:
             raise
         finally:
             if worker is not None:
-                await self._keep(worker) if kept else await self._end(worker)
+                await self._make_idle(worker) if kept else await self._end(worker)
 
-    async def _keep(self, worker: Worker) -> None:
-        """Have a worker wait for its next batch, unless there are enough for slow answers."""
+    async def _make_idle(self, worker: Worker) -> None:
+        """Make a worker idle, unless there are enough for slow answers."""
         idle = self._idle[worker.gives_way]
-        if worker.gives_way and self._slow_ones + len(idle) > self._most_slow:
+        if worker.gives_way and self._slow_count + len(idle) > self._most_slow:
             await worker.end()
         else:
             idle.append(worker)
@@ -181,19 +181,19 @@ class Workers:
         await worker.end()
 
     @property
-    def _slow_ones(self) -> int:
-        """Slow answers that workers are at."""
+    def _slow_count(self) -> int:
+        """Number of slow answers in progress."""
         return sum(self._at_work.values())
 
     def _take_waiting(self) -> list[_Job]:
-        """All that nobody has begun with."""
+        """Remove and return all waiting jobs."""
         taken = [*self._waiting, *self._slow]
         self._waiting.clear()
         self._slow.clear()
         return taken
 
     async def _start(self, batch: Sequence[_Job], slow: bool) -> Worker | None:
-        """A new worker that is ready; without one, the batch has failed with the reason."""
+        """Start a worker; if that fails, fail the batch with the reason and return None."""
         try:
             worker = await Worker.start(self._folder, self._keys)
         except OSError as error:
@@ -219,7 +219,7 @@ class Workers:
         return None
 
     def _settle(self, reply: TaskDone | TaskFailed, *jobs: _Job) -> None:
-        """Give jobs this reply, or have them wait for another worker where that may help."""
+        """Give jobs this reply, or queue them again if another worker may help."""
         put_back = []
         for job in jobs:
             job.attempts += 1
@@ -227,107 +227,107 @@ class Workers:
                 put_back.append(job)
             else:
                 job.settle(reply)
-        self._put(*put_back)
+        self._enqueue(*put_back)
 
     async def _grade(self, worker: Worker, batch: Sequence[_Job]) -> bool:
-        """Have a batch graded. False: the worker is gone, and what it had not begun waits for another."""
+        """Grade a batch; False if the worker is lost, and the jobs that it had not begun are queued again."""
         await worker.send([job.task for job in batch])
         limit = self._grader.timeout + GRACE
         for number, job in enumerate(batch, start=1):
             reply, waited = None, 0.0
             rest = batch[number:]
             if not job.slow and limit > PATIENCE:
-                reply, waited = await self._soon(worker), PATIENCE
+                reply, waited = await self._reply_soon(worker), PATIENCE
                 if reply is None:
                     job.slow = True
-                    if not self._goes_on(worker, rest):
-                        self._put(*rest, job)
+                    if not self._may_continue(worker, rest):
+                        self._enqueue(*rest, job)
                         return False
                     rest = ()
             reply = reply or await self._reply(worker, limit - waited, waited)
             self._settle(reply, job)
             if isinstance(reply, TaskFailed) and reply.over:
-                self._put(*rest)
+                self._enqueue(*rest)
                 return False
             if job.slow:
                 break
         return True
 
-    def _goes_on(self, worker: Worker, rest: Sequence[_Job]) -> bool:
-        """Whether a worker stays at an answer that takes long; what waits behind it goes to others then."""
+    def _may_continue(self, worker: Worker, rest: Sequence[_Job]) -> bool:
+        """Whether a worker may continue with a slow answer; if so, the rest of its batch is queued for others."""
         only = self._count == 1 and not self._beside
-        if self._slow_ones >= self._most_slow or (only and (rest or self._waiting)):
+        if self._slow_count >= self._most_slow or (only and (rest or self._waiting)):
             return False
         task = asyncio.current_task()
         assert task is not None
         self._at_work[task] = True
         if self._beside:
             worker.give_way()
-        self._put(*rest)
+        self._enqueue(*rest)
         return True
 
     async def _reply(self, worker: Worker, limit: float, waited: float = 0.0) -> TaskDone | TaskFailed:
-        """The next reply, after so long in vain; a worker that does not give it within `limit` is killed."""
+        """Wait for the next reply after `waited` seconds; kill a worker that does not give it within `limit`."""
         try:
             return await worker.receive(limit)
         except WorkerHung:
             worker.kill()
             return TaskFailed(f"was silent for {waited + limit:g} s and was killed", over=True, again=True)
         except WorkerDead as error:
-            return self._dead(error)
+            return self._death_reason(error)
 
-    async def _soon(self, worker: Worker) -> TaskDone | TaskFailed | None:
-        """The next reply where it does not take long."""
+    async def _reply_soon(self, worker: Worker) -> TaskDone | TaskFailed | None:
+        """The next reply if it comes within `PATIENCE`; None otherwise."""
         try:
             return await worker.receive(PATIENCE, last=False)
         except WorkerHung:
             return None
         except WorkerDead as error:
-            return self._dead(error)
+            return self._death_reason(error)
 
-    def _dead(self, error: WorkerDead) -> TaskFailed:
+    def _death_reason(self, error: WorkerDead) -> TaskFailed:
         reason = took_longer(self._grader.timeout) if error.out_of_time else str(error)
         return TaskFailed(reason, over=True, again=not error.out_of_time)
 
 
 MOST_WORKERS = 4
 FEWEST_WORKERS = 2
-"""On a small machine, too, one answer that takes long must not hold up all others."""
+"""So that on a small machine, too, a slow answer does not hold up all others."""
 
 
 class Grading:
-    """Turns answers into categories; raises `GraderError` where it cannot. By itself it asks nobody."""
+    """Turns answers into grades, or raises `GraderError`. This base class asks no server."""
 
     lasting = False
-    """Some grades take requests."""
+    """Whether some grades take requests."""
     lost = NO_COST
-    """The most that the requests for the grade of any answer may cost."""
+    """The most that the requests for any grade may cost."""
     rubric: Rubric
     """Replaced once its thresholds are fitted."""
 
     @property
     def notices(self) -> Sequence[Notice]:
-        """Notices about the servers that are asked for grades, in the order of time."""
+        """Notices about the servers that are asked for grades, oldest first."""
         return ()
 
     def asks(self, question: Question) -> bool:
-        """Whether a grade of an answer to this question takes a request: the answer is stored before it is graded."""
+        """Whether grading an answer to this question takes a request, so that it is stored before it is graded."""
         return False
 
     def lost_with(self, answer: str, question: Question) -> Cost:
-        """The most that those for the grade of this answer may cost."""
+        """The most that the requests for the grade of this answer may cost."""
         return NO_COST
 
     def lost_vote(self, lost: Cost) -> Cost:
-        """The most that one of them may have cost whose reply did not come, where all may cost so much."""
+        """The most that one lost reply may have cost, if all requests for the grade may cost `lost`."""
         return NO_COST
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
-        """The grade of one answer; `again` is asked before a request whose reply was lost is repeated."""
+        """Grade an answer; `again` is called before a request with a lost reply is repeated."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Close every connection, and end the worker processes."""
+        """Close all connections and end the worker processes."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -338,12 +338,12 @@ class Grading:
 
 
 class GradingPool(Grading):
-    """Grades answers: the grader's signals and the answer's own, made into a category by the rubric."""
+    """Grades answers in worker processes; the rubric turns the grader's and the answer's signals into a category."""
 
     def __init__(
         self, grader: GraderOptions, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()
     ) -> None:
-        """`keys` are variables that worker processes do not get, besides all that are named like secrets."""
+        """`keys` are environment variables withheld from workers, besides those named like secrets."""
         self._grader = grader
         self.rubric = rubric
         count = grader.workers or _default_workers()
@@ -354,13 +354,13 @@ class GradingPool(Grading):
         return make_grade(answer, marks, self.rubric, question.id)
 
     async def marks(self, text: str, question: Question) -> Marks:
-        """What the grader finds in a text; `GraderError` says why it finds nothing."""
+        """The grader's marks for a text; raises `GraderError` if it gives none."""
         marks = self._quick(text, question)
         return marks if marks is not None else await self._workers.grade(text, question)
 
     @property
     def refused(self) -> str | None:
-        """Why the grader cannot start, whatever the answer; None: as far as is known, it can."""
+        """Why the grader cannot start, whatever the answer; None if no reason is known."""
         return self._workers.refused
 
     async def close(self) -> None:
@@ -371,21 +371,21 @@ class GradingPool(Grading):
             return self._grader.quick(text, question)
         except GraderError:
             raise
-        except Exception as error:  # a grader that fails is no wrong answer, whatever it failed with
+        except Exception as error:  # any failure of a grader is a grader error, not a wrong answer
             raise GraderError(f"the grader raised {type(error).__name__}: {error}") from error
 
 
 def make_grade(answer: Answer, marks: Marks, rubric: Rubric, question: str = "") -> Grade:
-    """The category of an answer, and the signals that led to it: all of the grader's, and the flags that are up."""
+    """Build the grade of an answer: its category, and the grader's signals with the answer's flags."""
     facts = answer_facts(answer)
     if not marks.signals.get("has_answer", True) and reads_as_refusal(answer.text):
         facts["refusal"] = True
     raised = {flag: True for flag in FLAGS if facts[flag]}
     signals = {**token_facts(answer.token_logprobs), **marks.signals}
-    found = categorised({**facts, **signals}, rubric, question)
+    found = apply_rubric({**facts, **signals}, rubric, question)
     return Grade(found.category, {**signals, **raised, **found.measured}, marks.extracted)
 
 
 def _default_workers() -> int:
-    """One per core but one, at least two and at most four."""
+    """One less than there are cores, but two to four."""
     return max(FEWEST_WORKERS, min(MOST_WORKERS, (os.cpu_count() or 2) - 1))

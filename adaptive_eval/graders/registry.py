@@ -1,4 +1,4 @@
-"""Every grader by its name, and the section of the configuration that is one of them."""
+"""All graders by name, and the type of the `grader` section of the configuration."""
 
 from typing import Annotated, Literal, get_args
 
@@ -17,9 +17,9 @@ from adaptive_eval.questions.types import Question
 
 
 class Logged(GraderOptions):
-    """The grades of imported logs, which no grader here is known to give: no new answer can be graded so.
+    """Stands for the unknown grader of imported logs, with which no new answer can be graded.
 
-    It stands in stored runs alone; who goes on with one chooses a grader that gives the same grades.
+    It occurs only in stored runs; to resume one, a grader must be chosen that gives the same grades.
     """
 
     reads_key = False
@@ -33,9 +33,9 @@ class Logged(GraderOptions):
 
 
 class AsTheyAre(GraderOptions):
-    """No answer is right or wrong: others are compared with them.
+    """Gives no grades, for the opponent's answers, with which others are compared.
 
-    It stands in the first part of a run alone, in which its opponent is asked.
+    It occurs only in the first part of a run, in which its opponent is asked.
     """
 
     reads_key = False
@@ -51,12 +51,12 @@ class AsTheyAre(GraderOptions):
 GraderConfig = Annotated[
     ByKey | Python | Judge | Verifier | Logged | AsTheyAre | InspectScores | ByBenchmark, Field(discriminator="kind")
 ]
-"""Any grader, by its `kind`: one that reads no answer key has its line here, all others in `ByKey`."""
+"""Any grader, selected by its `kind`; a new one that reads the answer key is added to `ByKey`, any other here."""
 STORED_ONLY = ("logged", "as_they_are", "inspect", "by_benchmark")
-"""The kinds that no file has to name, and no list offers: they stand in stored runs, or follow from benchmarks."""
+"""Kinds that users do not choose: they occur in stored runs, or follow from benchmarks."""
 GRADERS: dict[str, type[GraderOptions]] = {
     one.model_fields["kind"].default: one
     for one in get_args(get_args(GraderConfig)[0])
     if one.model_fields["kind"].default not in STORED_ONLY and not issubclass(one, AskedGrader)
 }
-"""The graders that read an answer by themselves; a judge and a verifier have to be asked."""
+"""The graders that users can choose and that ask no server."""

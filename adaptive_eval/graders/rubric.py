@@ -1,16 +1,16 @@
-"""Rubrics: categories and weights that are declared up front, and what puts a trial into each.
+"""Rubrics: categories that are declared up front, with their weights and conditions.
 
 rubric: binary                       # wrong 0, correct 1
 rubric: {name: format_aware, assume: {verifier_c: 0}}   # one of the paper's twelve schemata
 rubric:
-  categories:                        # your own: the first whose conditions all hold
+  categories:                        # your own: the first one whose conditions all hold
     - {name: cut_off, weight: 0, when: {truncated: true}}
     - {name: unboxed, weight: 0.5, when: {is_correct: true, has_box: false}}
     - {name: correct, weight: 1, when: {is_correct: true}}
     - {name: wrong, weight: 0}       # the one without conditions: everything else
 
-A number that a condition compares with may be a percentile, as in {completion_tokens: {at_most: p33}}. `fit` says what
-it is fitted on, before any category is given; a rubric that `lacks` it gives none.
+A condition may compare with a percentile, as in {completion_tokens: {at_most: p33}}. `fit` says on which trials it is
+fitted, before any category is given; a rubric that still `lacks` it gives none.
 """
 
 import operator
@@ -34,7 +34,7 @@ from scorio.categorical.variables import PERCENTILES, Percentile
 PercentileName = Annotated[str, Field(pattern=r"^p\d{1,2}(\.\d+)?$")]
 """p33 for the 33rd percentile."""
 TIMES = frozenset({"latency", "ttft", "judge_gpu_seconds", "judge_seconds"})
-"""Signals by which the same answers would not have the same categories."""
+"""Signals that differ between runs for the same answer, so that conditions may not use them."""
 
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -59,26 +59,26 @@ class SignalBounds(Section):
 
     @property
     def percentiles(self) -> Mapping[str, str]:
-        """The limits that are percentiles, by what they limit."""
+        """The limits that are percentiles, by comparison."""
         limits = {name: getattr(self, name) for name in COMPARISONS}
         return {name: limit for name, limit in limits.items() if isinstance(limit, str)}
 
-    def hold(self, value: SignalValue) -> bool:
-        """The value, as a number, is within all limits."""
+    def contains(self, value: SignalValue) -> bool:
+        """Whether a value, as a number, is within all limits."""
         number = float(value) if not isinstance(value, str) else float("nan")
         limits = ((compare, getattr(self, name)) for name, compare in COMPARISONS.items())
         return all(compare(number, limit) for compare, limit in limits if limit is not None)
 
 
 Weight = Annotated[float, Field(ge=-1e9, le=1e9)]
-"""Of numbers beyond these no variance is a number."""
+"""Beyond these limits variances would overflow."""
 
 
 class CategoryConfig(Section):
     """One level of a rubric."""
 
     name: str = Field(min_length=1)
-    """What reports call it."""
+    """Its name in reports."""
     weight: Weight
     """What an answer of this category is worth."""
     when: Mapping[str, bool | float | str | SignalBounds] = Field(default_factory=dict)
@@ -86,7 +86,7 @@ class CategoryConfig(Section):
 
     @field_validator("when")
     @classmethod
-    def _timeless(
+    def _check_timeless(
         cls, when: Mapping[str, bool | float | str | SignalBounds]
     ) -> Mapping[str, bool | float | str | SignalBounds]:
         if times := sorted(TIMES & when.keys()):
@@ -104,7 +104,7 @@ BINARY = (
 
 
 class EarlierThresholds(Section):
-    """A run that thresholds are taken from."""
+    """An earlier run from which thresholds are taken."""
 
     run: Path
     """The directory of the earlier run, from the current directory: what it has frozen itself, else what its opening
@@ -153,7 +153,7 @@ class RubricConfig(Section):
 
     @field_validator("weights")
     @classmethod
-    def _fit_the_schema(cls, weights: tuple[float, ...] | None, info: ValidationInfo) -> tuple[float, ...] | None:
+    def _check_weights(cls, weights: tuple[float, ...] | None, info: ValidationInfo) -> tuple[float, ...] | None:
         schema = SCHEMATA.get(info.data.get("name", ""))
         if weights is not None and schema is None:
             raise refuse("are only for the paper's schemata", "give each of your categories its own `weight`")
@@ -172,17 +172,17 @@ class RubricConfig(Section):
 
     @property
     def looks_at_lengths(self) -> bool:
-        """Some category looks at `length_ratio`."""
+        """Whether some category uses `length_ratio`."""
         return any(LENGTH_RATIO in category.when for category in self.categories)
 
     @property
     def unfitted(self) -> Mapping[str, Percentile]:
-        """The percentiles that are not given as numbers."""
+        """The percentiles for which the configuration gives no number."""
         return {name: rule for name, rule in self.percentiles.items() if name not in self.thresholds}
 
     @field_validator("thresholds", "assume")
     @classmethod
-    def _known_names(cls, values: Mapping[str, float], info: ValidationInfo) -> Mapping[str, float]:
+    def _check_names(cls, values: Mapping[str, float], info: ValidationInfo) -> Mapping[str, float]:
         own = _percentiles(info.data.get("categories", ()))
         known = {**PERCENTILES, **own} if info.field_name == "thresholds" else RANGES
         if unknown := sorted(values.keys() - known.keys()):
@@ -191,7 +191,7 @@ class RubricConfig(Section):
 
 
 def _percentiles(categories: tuple[CategoryConfig, ...]) -> dict[str, Percentile]:
-    """The percentiles that conditions compare with, by their names."""
+    """The percentiles that conditions compare with, by name."""
     return {
         percentile_name(signal, limit): Percentile(signal, float(limit[1:]))
         for category in categories
@@ -202,50 +202,50 @@ def _percentiles(categories: tuple[CategoryConfig, ...]) -> dict[str, Percentile
 
 
 def percentile_name(signal: str, limit: str) -> str:
-    """Name of the percentile of a signal, such as `completion_tokens p33`."""
+    """The name of a percentile of a signal, such as `completion_tokens p33`."""
     return f"{signal} {limit}"
 
 
 @dataclass(frozen=True)
 class DeclaredRubric:
-    """Categories with conditions: the first whose conditions all hold."""
+    """Categories with conditions, of which the first applies whose conditions all hold."""
 
     categories: tuple[CategoryConfig, ...]
     lacks: tuple[str, ...] = ()
-    """Thresholds that must be fitted before it can give a category."""
+    """Names of thresholds that must be fitted before it can give a category."""
     medians: Mapping[str, float] = field(default_factory=dict)
-    """Tokens of an answer to each question, where it looks at `length_ratio`."""
+    """Median tokens of an answer to each question, if it uses `length_ratio`."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Name of each category 0..C."""
+        """The names of categories 0..C."""
         return tuple(category.name for category in self.categories)
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """The value of each category: w."""
+        """The weights w of the categories."""
         return tuple(category.weight for category in self.categories)
 
     @property
     def needs(self) -> frozenset[str]:
-        """The signals that it looks at."""
+        """The signals that conditions use."""
         return frozenset(name for category in self.categories for name in category.when)
 
     def category(self, facts: Facts) -> int:
-        """The category of a trial; `GraderError` names a signal that is missing."""
+        """The category of a trial; raises `GraderError` naming a missing signal."""
         _require_fitted(self)
         rest = 0
         for number, category in enumerate(self.categories):
             if not category.when:
                 rest = number
-            elif all(_holds(wanted, _fact(facts, name)) for name, wanted in category.when.items()):
+            elif all(_fulfils(wanted, _fact(facts, name)) for name, wanted in category.when.items()):
                 return number
         return rest
 
 
-def _holds(wanted: bool | float | str | SignalBounds, value: SignalValue) -> bool:
+def _fulfils(wanted: bool | float | str | SignalBounds, value: SignalValue) -> bool:
     if isinstance(wanted, SignalBounds):
-        return wanted.hold(value)
+        return wanted.contains(value)
     if isinstance(wanted, str) or isinstance(value, str):
         return wanted == value
     return float(wanted) == float(value)
@@ -293,7 +293,7 @@ class SchemaRubric:
 
 @lru_cache(maxsize=4096)
 def _classified(name: str, thresholds: Thresholds, values: tuple[float, ...]) -> int:
-    """`classify` for one trial; most trials differ in yes and no only, and its arrays cost 0.2 ms."""
+    """`classify` for one trial, cached: it takes 0.2 ms, and most trials have one of few combinations of signals."""
     schema = SCHEMATA[name]
     signals = Signals(**{name: np.asarray(value) for name, value in zip(schema.signals, values, strict=True)})
     return int(classify(signals, schema, thresholds))
@@ -316,7 +316,7 @@ def _require_fitted(rubric: Rubric) -> None:
 
 
 def open_rubric(config: RubricConfig, frozen: FrozenThresholds = NOTHING_FROZEN) -> Rubric:
-    """The rubric that the configuration names, with what was fitted for it; it lacks what was not."""
+    """Create the rubric of a configuration, with the thresholds fitted so far."""
     known = {**frozen.values, **config.thresholds}
     if config.categories:
         lacks = [name for name in config.percentiles if name not in known]
@@ -332,7 +332,7 @@ def open_rubric(config: RubricConfig, frozen: FrozenThresholds = NOTHING_FROZEN)
 
 
 def _with_numbers(category: CategoryConfig, known: Mapping[str, float]) -> CategoryConfig:
-    """The category with a number for each percentile that is known."""
+    """Replace the percentiles of a category whose numbers are known."""
     when: dict[str, bool | float | str | SignalBounds] = dict(category.when)
     for signal, wanted in category.when.items():
         if isinstance(wanted, SignalBounds) and wanted.percentiles:
@@ -342,19 +342,19 @@ def _with_numbers(category: CategoryConfig, known: Mapping[str, float]) -> Categ
     return category.model_copy(update={"when": when})
 
 
-class Categorised(NamedTuple):
+class RubricResult(NamedTuple):
     """The category that a rubric gives to signals."""
 
     category: int | None
-    """None: it waits for thresholds."""
+    """None if it waits for thresholds."""
     measured: Facts
-    """Besides these signals, what goes by the thresholds."""
+    """Further signals, which depend on thresholds."""
 
 
-def categorised(facts: Facts, rubric: Rubric, question: str) -> Categorised:
-    """The category of an answer to a question; `GraderError` names a signal that is missing."""
+def apply_rubric(facts: Facts, rubric: Rubric, question: str) -> RubricResult:
+    """Apply a rubric to an answer; raises `GraderError` naming a missing signal."""
     if rubric.lacks:
-        return Categorised(None, {})
+        return RubricResult(None, {})
     whole = with_length_ratio(facts, question, rubric.medians)
     measured = {LENGTH_RATIO: whole[LENGTH_RATIO]} if rubric.medians and LENGTH_RATIO in whole else {}
-    return Categorised(rubric.category(whole), measured)
+    return RubricResult(rubric.category(whole), measured)

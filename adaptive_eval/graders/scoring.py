@@ -1,7 +1,7 @@
-"""Several criteria, each scored by itself: every level is worth something, and the weighted sum is the score (D.2).
+"""Grading by several criteria: every level has a worth, and the weighted sum is the score of an answer (D.2).
 
-The categories of such a rubric are the sums that there can be, so that what the criteria have in common within one
-answer stays together: the score of a model is the mean of the sums, and its interval that of the sum.
+The categories of such a rubric are the possible sums. So the correlation of the criteria within an answer is kept: the
+score of a model is the mean of the sums, and its interval accounts for their joint variation.
 """
 
 import math
@@ -12,8 +12,8 @@ from itertools import pairwise, product
 
 from pydantic import Field, field_validator
 
-from adaptive_eval.graders.ballots import REASONING, VERDICT, BallotField, Said
-from adaptive_eval.graders.judge_forms import JudgeForm, Voted
+from adaptive_eval.graders.ballots import REASONING, VERDICT, BallotField, Levels
+from adaptive_eval.graders.judge_forms import JudgeForm, VoteResult
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, SignalBounds
 from adaptive_eval.graders.transcript import grading_words
 from adaptive_eval.graders.types import ANSWER_SIGNALS, SignalValue
@@ -21,11 +21,11 @@ from adaptive_eval.sections import Section, refuse
 
 SCORE = "score"
 DIGITS = 9
-"""Of sums: those that differ by less are equal, in whatever order they were added up."""
+"""Digits of sums, which make them independent of the order of addition."""
 LEAST_WEIGHT, WORTH_DIGITS = 0.001, 5
-"""Levels that are worth less than this apart are worth the same."""
+"""Smallest weight, and the digits by which the worths of levels are compared."""
 MOST_SUMS = 64
-"""Categories that a rubric can be made of."""
+"""Largest number of categories of a rubric."""
 MOST_CRITERIA = 12
 TASK = "You grade one answer to a question. Each criterion is a matter of its own."
 _LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,39}")
@@ -47,14 +47,14 @@ class JudgeCriterion(Section):
 
     @field_validator("name")
     @classmethod
-    def _free(cls, name: str) -> str:
+    def _check_name(cls, name: str) -> str:
         if name in _TAKEN or name.startswith("judge_"):
             raise refuse(f"may not be {name}, which is the name of another signal", "choose another name")
         return name
 
     @field_validator("weight")
     @classmethod
-    def _counts(cls, weight: float) -> float:
+    def _check_weight(cls, weight: float) -> float:
         if not LEAST_WEIGHT <= abs(weight) < math.inf:
             raise refuse(
                 f"must be a number other than zero, {LEAST_WEIGHT:g} at least", "leave out what does not count"
@@ -63,7 +63,7 @@ class JudgeCriterion(Section):
 
     @field_validator("levels")
     @classmethod
-    def _differ(cls, levels: Mapping[str, float]) -> Mapping[str, float]:
+    def _check_levels(cls, levels: Mapping[str, float]) -> Mapping[str, float]:
         if len({round(worth, WORTH_DIGITS) for worth in levels.values()}) < 2 or not all(
             map(math.isfinite, levels.values())
         ):
@@ -77,12 +77,12 @@ class JudgeCriterion(Section):
 
     @property
     def in_order(self) -> tuple[str, ...]:
-        """The levels of the criterion, the one that is worth least first."""
+        """The levels of the criterion, in ascending order of worth."""
         return tuple(sorted(self.levels, key=lambda level: (self.levels[level], level)))
 
     @property
-    def with_levels(self) -> str:
-        """Name and levels, as a judge's transcript has them."""
+    def description(self) -> str:
+        """Name and levels, as in a judge's instructions."""
         return f"{self.name} ({', '.join(self.in_order)})"
 
 
@@ -102,70 +102,70 @@ class ByScores(JudgeForm):
 
     @property
     def own_rubric(self) -> RubricConfig | None:
-        return None if self.needs_rubric else rubric_of_sums(self.criteria)
+        return None if self.needs_rubric else score_rubric(self.criteria)
 
     @property
     def needs_rubric(self) -> bool:
         return len(sums(self.criteria)) > MOST_SUMS
 
     def task(self, criteria: str) -> str:
-        levels = [(one.with_levels, one.says) for one in self.criteria]
+        levels = [(one.description, one.says) for one in self.criteria]
         return grading_words(levels, criteria, "criteria, each with its levels,", TASK)
 
-    def voted(self, votes: Sequence[Sequence[Said]], wanted: int) -> Voted:
+    def voted(self, votes: Sequence[Sequence[Levels]], wanted: int) -> VoteResult:
         said = [replies[0] for replies in votes]
         fields = zip(self.ballot, zip(*said, strict=True), strict=True)
         chosen = tuple(middle(levels, one.levels) for one, levels in fields)
-        return Voted(chosen, sum(one == chosen for one in said) / wanted)
+        return VoteResult(chosen, sum(one == chosen for one in said) / wanted)
 
-    def signals_of(self, said: Said) -> dict[str, SignalValue]:
+    def signals_of(self, said: Levels) -> dict[str, SignalValue]:
         levels = dict(zip((one.name for one in self.criteria), said or ("",) * len(self.criteria), strict=True))
         score = combined(self.criteria, said) if said else least(self.criteria)
         return {**levels, SCORE: score, "has_answer": bool(said)}
 
 
-def combined(criteria: Sequence[JudgeCriterion], said: Said) -> float:
-    """sum of weight * worth over the criteria."""
+def combined(criteria: Sequence[JudgeCriterion], said: Levels) -> float:
+    """The sum of weight * worth over the criteria."""
     parts = (one.weight * one.levels[level] for one, level in zip(criteria, said, strict=True))
     return round(math.fsum(parts), DIGITS)
 
 
 def least(criteria: Sequence[JudgeCriterion]) -> float:
-    """The score of an answer that says nothing: the lowest that there is."""
+    """The lowest possible score, which an empty answer gets."""
     parts = (min(one.weight * worth for worth in one.levels.values()) for one in criteria)
     return round(math.fsum(parts), DIGITS)
 
 
 def sums(criteria: Sequence[JudgeCriterion]) -> list[float]:
-    """Every score that there can be, the lowest first; of more than `MOST_SUMS` only that they are too many."""
+    """Every possible score in ascending order; incomplete if there are more than `MOST_SUMS`."""
     found = [0.0]
     for one in criteria:
         worths = {one.weight * worth for worth in one.levels.values()}
-        found = _different(sorted(known + more for known, more in product(found, worths)))
+        found = _distinct_values(sorted(known + more for known, more in product(found, worths)))
         if len(found) > MOST_SUMS:
             break
     return [round(value, DIGITS) for value in found]
 
 
-def rubric_of_sums(criteria: Sequence[JudgeCriterion]) -> RubricConfig:
-    """A category for each score that there can be, worth that score."""
+def score_rubric(criteria: Sequence[JudgeCriterion]) -> RubricConfig:
+    """The rubric with a category for each possible score, whose weight is that score."""
     values = sums(criteria)
     categories = [
-        CategoryConfig(name=_written(value), weight=value, when={SCORE: SignalBounds(above=(below + value) / 2.0)})
+        CategoryConfig(name=_format_score(value), weight=value, when={SCORE: SignalBounds(above=(below + value) / 2.0)})
         for below, value in reversed(list(pairwise(values)))
     ]
-    return RubricConfig(categories=(*categories, CategoryConfig(name=_written(values[0]), weight=values[0])))
+    return RubricConfig(categories=(*categories, CategoryConfig(name=_format_score(values[0]), weight=values[0])))
 
 
-def _written(value: float) -> str:
+def _format_score(value: float) -> str:
     return f"{value:.{DIGITS}g}"
 
 
-def _different(values: Sequence[float]) -> list[float]:
-    """Sorted values without those that equal the one before but for rounding."""
+def _distinct_values(values: Sequence[float]) -> list[float]:
+    """Sorted values without those that equal the previous one up to rounding."""
     return [value for at, value in enumerate(values) if at == 0 or value - values[at - 1] > 10.0**-DIGITS]
 
 
 def middle(levels: Sequence[str], in_order: Sequence[str]) -> str:
-    """The middle one of several votes; of two in the middle the lower."""
+    """The median of several votes; the lower of two middle ones."""
     return sorted(levels, key=in_order.index)[(len(levels) - 1) // 2]

@@ -1,4 +1,4 @@
-"""The graders of a run of several benchmarks at work, where judges grade some of them."""
+"""Grading in a run with several benchmarks, some of which are graded by judges."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -14,7 +14,7 @@ from adaptive_eval.questions.types import Question
 
 
 class BenchmarksPool(Grading):
-    """Has each answer judged, or read, as the benchmark of its question wants it."""
+    """Grades each answer with the judge of its question's benchmark, or with the graders that ask no server."""
 
     lasting = True
 
@@ -26,7 +26,7 @@ class BenchmarksPool(Grading):
     def asks(self, question: Question) -> bool:
         return benchmark_named(question.id) in self._judges
 
-    def _of(self, question: Question) -> JudgePool | GradingPool:
+    def _pool_for(self, question: Question) -> JudgePool | GradingPool:
         return self._judges.get(benchmark_named(question.id), self._others)
 
     @property
@@ -43,14 +43,14 @@ class BenchmarksPool(Grading):
         return [*chain.from_iterable(one.notices for one in self._all)]
 
     def lost_with(self, answer: str, question: Question) -> Cost:
-        return self._of(question).lost_with(answer, question)
+        return self._pool_for(question).lost_with(answer, question)
 
     def lost_vote(self, lost: Cost) -> Cost:
         each = [one.lost_vote(lost) for one in self._judges.values()]
         return Cost(*(max(values) for values in zip(*each, strict=True)))
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
-        return await self._of(question).grade(answer, question, again)
+        return await self._pool_for(question).grade(answer, question, again)
 
     async def close(self) -> None:
         for one in self._all:

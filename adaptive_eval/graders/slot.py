@@ -1,8 +1,8 @@
-"""Label scores at a fixed answer slot: from the likeliest first tokens of a reply to probabilities of the labels.
+"""Computes probabilities of labels from the likeliest first tokens of a reply.
 
-A server gives the log-probabilities of the likeliest tokens alone. A label that is not among them is less likely than
-each that is, and than all that is left: that is its bound, and it counts as likely as that, never as impossible. What
-this leaves open in the calibrated probabilities is known, and where it is too much there is no grade.
+A server gives log-probabilities of only the likeliest tokens. A label that is not among them is at most as likely as
+the least likely of these, and as all remaining probability: it counts as likely as this bound. The resulting
+uncertainty of the calibrated probabilities is known, and if it is too large there is no grade.
 """
 
 import math
@@ -13,35 +13,35 @@ from typing import NamedTuple
 from adaptive_eval.errors import GraderError
 
 Slot = Sequence[tuple[str, float]]
-"""Tokens that could have stood first in a reply, with natural log-probabilities."""
+"""Candidates for the first token of a reply, with natural log-probabilities."""
 LEAST_SHARE = 0.1
-"""Of the probability at the slot that the labels must have together: else the reply is something else than a label."""
+"""Least total probability of the labels: with less, the reply is something else than a label."""
 MOST_OPEN = 0.05
-"""That a label out of sight may leave open in any probability."""
+"""Largest uncertainty of a probability that unseen labels may cause."""
 ABOVE_ZERO = 1e-3
-"""By which rounding may raise a log-probability, or a sum of probabilities above one."""
+"""How far rounding may raise a log-probability above zero, or a sum of probabilities above one."""
 NOTHING_LEFT = 1e-12
 IMPOSSIBLE = -1e4
 """Far below any log-probability of a token."""
 _SPACES = " \t\n▁Ġ"
-"""Around a label: as text, and as vocabularies write a space."""
+"""Whitespace around a label, including the spaces of tokenizer vocabularies."""
 
 
 class LabelScores(NamedTuple):
-    """The log-probability of each label; of those that are out of sight the bound."""
+    """The log-probability of each label, or its upper bound for `unseen` ones."""
 
     values: tuple[float, ...]
     unseen: frozenset[int] = frozenset()
 
     @property
     def share(self) -> float:
-        """Share of the probability at the slot that is on the labels in sight."""
+        """The total probability of the seen labels."""
         return sum(math.exp(value) for at, value in enumerate(self.values) if at not in self.unseen)
 
 
 def label_scores(slot: Slot, labels: Sequence[str]) -> LabelScores:
-    """Score of each label at a slot; raises `GraderError` if it holds no label, or no log-probabilities."""
-    shown = _different(slot)
+    """The scores of labels at a slot; raises `GraderError` if it has no label, or no log-probabilities."""
+    shown = _unique_tokens(slot)
     total = sum(math.exp(value) for value in shown.values())
     if not shown or max(shown.values()) > ABOVE_ZERO or total > 1.0 + ABOVE_ZERO * len(shown):
         raise GraderError("the server gives no log-probabilities at the answer slot")
@@ -51,14 +51,14 @@ def label_scores(slot: Slot, labels: Sequence[str]) -> LabelScores:
         likeliest = max(shown, key=lambda token: shown[token])
         raise GraderError(f"the verifier replied with none of {', '.join(labels)}, but with {likeliest!r:.40}")
     unseen = frozenset(at for at, ways in enumerate(found) if not ways)
-    return LabelScores(tuple(_added(ways) if ways else bound for ways in found), unseen)
+    return LabelScores(tuple(_log_sum(ways) if ways else bound for ways in found), unseen)
 
 
 def label_probabilities(
     scores: LabelScores, baseline: Sequence[float], temperature: float
 ) -> tuple[tuple[float, ...], float]:
-    """The calibrated probability of each label, and by how much any of them may be off for labels out of sight."""
-    from scorio.categorical.signals import calibrate_verifier  # with numpy, which the processes that grade do without
+    """The calibrated probability of each label, and their largest error because of unseen labels."""
+    from scorio.categorical.signals import calibrate_verifier  # loads numpy, which grading processes do not need
 
     def at(values: Sequence[float]) -> tuple[float, ...]:
         found = calibrate_verifier(list(values), list(baseline), temperature)
@@ -66,13 +66,13 @@ def label_probabilities(
 
     told = at(scores.values)
     ends = [(value, IMPOSSIBLE) if one in scores.unseen else (value,) for one, value in enumerate(scores.values)]
-    # each probability rises or falls with each score, so its extremes are among the corners
+    # each probability is monotonic in each score, so its extremes are among the corners
     corners = [at(corner) for corner in product(*ends)] if scores.unseen else [told]
     return told, max(max(each) - min(each) for each in zip(*corners, strict=True))
 
 
-def _different(slot: Slot) -> Mapping[str, float]:
-    """Each token once: what was drawn may come besides the likeliest, and be one of them."""
+def _unique_tokens(slot: Slot) -> Mapping[str, float]:
+    """The log-probability of each token, without duplicates: the sampled token may be listed twice."""
     shown: dict[str, float] = {}
     for token, value in slot:
         if math.isfinite(value):
@@ -80,7 +80,7 @@ def _different(slot: Slot) -> Mapping[str, float]:
     return shown
 
 
-def _added(values: Sequence[float]) -> float:
-    """The log of the probability of one or the other: a label may be written with a space and without."""
+def _log_sum(values: Sequence[float]) -> float:
+    """Add probabilities given as logarithms: a label may be written with a space and without."""
     most = max(values)
     return most + math.log(sum(math.exp(value - most) for value in values))

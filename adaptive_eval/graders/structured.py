@@ -1,4 +1,4 @@
-"""The grader of JSON answers: one field, or the whole, against the answer key."""
+"""The grader of JSON answers, which compares a field or the whole with the answer key."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from adaptive_eval.questions.types import Question
 
 FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 MAX_FAILED = 20
-"""Opening brackets that begin no JSON, after which the search for it ends."""
+"""Number of opening brackets without JSON after which the search ends."""
 _NONE = object()
 
 
@@ -33,14 +33,14 @@ class Json(GraderOptions):
         return super().gives | {"valid_json"}
 
     def right_answers(self, question: Question) -> tuple[str, ...]:
-        """The key, or its text, at its place in an object or a list."""
+        """The key, parsed or as text, at its path in a document."""
         key = _parsed(question.answer)
         values = [question.answer] if key is _NONE else [key, question.answer]
-        return tuple(json.dumps(_around(value, self.field)) for value in values)
+        return tuple(json.dumps(_document_with(value, self.field)) for value in values)
 
     def grade(self, text: str, question: Question) -> Marks:
         document = _document(final_text(text))
-        value = _at(document, self.field)
+        value = _value_at(document, self.field)
         if value is _NONE:
             return marks(False, None, valid_json=document is not _NONE)
         return marks(_equal(value, _parsed(question.answer), question.answer), as_text(value), valid_json=True)
@@ -51,7 +51,7 @@ def _document(text: str) -> Any:
         value = _parsed(candidate)
         if value is not _NONE:
             return value
-    found = deque(_inside(text), maxlen=1)
+    found = deque(_embedded_values(text), maxlen=1)
     return found[0] if found else _NONE
 
 
@@ -62,8 +62,8 @@ def _parsed(text: str) -> Any:
         return _NONE
 
 
-def _inside(text: str) -> Iterator[Any]:
-    """Every object and list within the text that is not part of another."""
+def _embedded_values(text: str) -> Iterator[Any]:
+    """Every top-level JSON object and list within a text."""
     decoder, failed = json.JSONDecoder(), 0
     opening = re.compile(r"[{\[]")
     match = opening.search(text)
@@ -77,7 +77,7 @@ def _inside(text: str) -> Iterator[Any]:
         match = opening.search(text, end)
 
 
-def _at(document: Any, path: str) -> Any:
+def _value_at(document: Any, path: str) -> Any:
     value = document
     for part in path.split(".") if path else ():
         if isinstance(value, dict) and part in value:
@@ -89,8 +89,8 @@ def _at(document: Any, path: str) -> Any:
     return value
 
 
-def _around(value: Any, path: str) -> Any:
-    """The document that has a value at a path."""
+def _document_with(value: Any, path: str) -> Any:
+    """A document with a value at a path."""
     for part in reversed(path.split(".") if path else ()):
         value = {part: value}
     return value
@@ -101,7 +101,7 @@ def _equal(value: Any, key: Any, written_key: str) -> bool:
         return as_text(value).strip() == written_key.strip() or (key is not _NONE and _scalars_equal(value, key))
     try:
         return key is not _NONE and _canonical(value) == _canonical(key)
-    except RecursionError:  # deeper than the key, which was parsed and written without trouble
+    except RecursionError:  # too deep to be equal to the key, which could be handled
         return False
 
 
@@ -112,9 +112,9 @@ def _scalars_equal(value: Any, key: Any) -> bool:
 
 def _canonical(value: Any) -> str:
     """JSON with sorted keys, where 1.0 is written 1."""
-    plain = json.loads(json.dumps(value), parse_float=lambda digits: _whole(float(digits)))
+    plain = json.loads(json.dumps(value), parse_float=lambda digits: _as_integer(float(digits)))
     return json.dumps(plain, sort_keys=True)
 
 
-def _whole(number: float) -> float | int:
+def _as_integer(number: float) -> float | int:
     return int(number) if number.is_integer() and abs(number) < 2**53 else number

@@ -13,7 +13,7 @@ from adaptive_eval.sections import refuse
 
 
 def plain_text(text: str, ignore_case: bool) -> str:
-    """The text in Unicode's composed form (NFC), with single spaces, and without case where that is ignored."""
+    """The text in Unicode's composed form (NFC), with single spaces, and case-folded if case is ignored."""
     composed = " ".join(unicodedata.normalize("NFC", text).split())
     return composed.casefold() if ignore_case else composed
 
@@ -50,21 +50,21 @@ class Contains(GraderOptions):
         start = said.find(key)
         while start >= 0:
             end = start + len(key)
-            if not self.whole_words or not (_joined(said, start) or _joined(said, end)):
+            if not self.whole_words or not (_is_within_word(said, start) or _is_within_word(said, end)):
                 return True
             start = said.find(key, start + 1)
         return False
 
 
-def _joined(text: str, cut: int) -> bool:
-    """A word goes on across this place in the text."""
+def _is_within_word(text: str, cut: int) -> bool:
+    """Whether a word continues across this position of a text."""
     return 0 < cut < len(text) and text[cut - 1].isalnum() and text[cut].isalnum()
 
 
 class Regex(GraderOptions):
-    """Correct: what a pattern takes out of the answer is the answer key.
+    """Correct: what a pattern extracts from the answer is the answer key.
 
-    It always runs in a worker: no one can tell beforehand which pattern takes years on which text.
+    It always runs in a worker, since a pattern may take forever on some text.
     """
 
     kind: Literal["regex"] = "regex"
@@ -77,7 +77,7 @@ class Regex(GraderOptions):
 
     @field_validator("pattern")
     @classmethod
-    def _compiles(cls, pattern: str) -> str:
+    def _check_pattern(cls, pattern: str) -> str:
         try:
             re.compile(pattern)
         except re.error as error:
@@ -91,7 +91,7 @@ class Regex(GraderOptions):
 
     @property
     def knows_right_answers(self) -> bool:
-        """The pattern may want a form that nobody else knows."""
+        """False: the pattern may require a form of answer that is not known here."""
         return False
 
     def right_answers(self, question: Question) -> tuple[str, ...]:
@@ -101,14 +101,14 @@ class Regex(GraderOptions):
         expression = re.compile(self.pattern, re.IGNORECASE if self.ignore_case else 0)
         final = final_text(text)
         found = expression.search(final) if self.take == "first" else last_match(expression, final)
-        said = _group(found) if found is not None else None
+        said = _matched_answer(found) if found is not None else None
         correct = said is not None and plain_text(said, self.ignore_case) == plain_text(
             question.answer, self.ignore_case
         )
         return marks(correct, said)
 
 
-def _group(match: re.Match[str]) -> str | None:
+def _matched_answer(match: re.Match[str]) -> str | None:
     if "answer" in match.re.groupindex:
         taken: str | None = match["answer"]
         return taken

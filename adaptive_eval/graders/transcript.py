@@ -1,9 +1,8 @@
-"""What who grades is sent: the text of the model that is graded can speak for nobody else.
+"""Requests to judges and verifiers, in which a graded text cannot pass for instructions.
 
-Question, reference and answers stand between marks with a number that is drawn from all of them, and that none of them
-contains, so no answer can end its own. What a chat template would take for a turn of someone else is broken, and
-characters that nobody sees or that change the direction of writing are spelt out. How a verdict is read is in
-`ballots`.
+Question, reference and answers stand between marks with a number that is derived from all of them and occurs in none,
+so that no answer can close its own mark. Control tokens of chat templates are broken up, and characters that are
+invisible or change the direction of writing are spelt out. Verdicts are parsed in `ballots`.
 """
 
 import re
@@ -23,13 +22,13 @@ _TURNS = re.compile(
     r"\[(?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS|/INST)\])",
     re.IGNORECASE,
 )
-"""Where the control tokens of the usual chat templates begin or end."""
+"""Beginnings and ends of the control tokens of common chat templates."""
 _KEPT = "\n\t"
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A request to a judge or a verifier, and the number of its marks."""
+    """A request to a judge or a verifier, with the number of its marks."""
 
     system: str
     user: str
@@ -37,28 +36,28 @@ class Transcript:
 
     @property
     def prompt(self) -> Prompt:
-        """The transcript as it is sent."""
+        """The transcript as a prompt."""
         return Prompt(messages=(Message("system", self.system), Message("user", self.user)))
 
 
 InstructionWriter = Callable[[str], str]
-"""What the system tells the one who grades, with the number of the marks."""
+"""Writes the system message, given the number of the marks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownTexts:
-    """Texts of one grading that a transcript shows, as they came."""
+    """The original texts that a transcript shows."""
 
     question: str
     reference: str
     answers: Mapping[str, str]
-    """By the name of its marks: the answer that is graded, or two that are compared."""
+    """By the name of their marks: the graded answer, or the two that are compared."""
 
 
 def transcript_of(
     shown: ShownTexts, *, words: InstructionWriter, criteria: str, template: str, longest: int
 ) -> Transcript:
-    """The transcript about answers, of each of which at most `longest` bytes are seen."""
+    """Build a transcript that shows at most `longest` bytes of each answer."""
     answers = {name: shortened(visible(text), longest) for name, text in shown.answers.items()}
     parts = {"question": visible(shown.question), "reference": visible(shown.reference), **answers}
     number = _number((*parts.values(), criteria))
@@ -74,7 +73,7 @@ def transcript_of(
 
 
 def verifying_words(labels: Sequence[tuple[str, str]], criteria: str) -> InstructionWriter:
-    """Instructions to a verifier: to reply with one letter, so that the place where it stands is known."""
+    """Instructions for a verifier, to reply with one letter, so that its position is known."""
 
     def write(number: str) -> str:
         letters = ", ".join(name for name, _ in labels[:-1]) + f" or {labels[-1][0]}"
@@ -89,14 +88,14 @@ def verifying_words(labels: Sequence[tuple[str, str]], criteria: str) -> Instruc
 def grading_words(
     levels: Sequence[tuple[str, str]], criteria: str, what: str, task: str = "You grade one answer to a question."
 ) -> str:
-    """Instructions to a judge: its task, the criteria, and the replies it may give."""
+    """Instructions for a judge: its task, the criteria, and the possible replies."""
     told = "\n".join(f"- {name}: {says}" if says else f"- {name}" for name, says in levels)
     asked = f"\n{criteria}\n" if criteria else "\n"
     return f"{task}{asked}\nThe {what} are:\n{told}"
 
 
 def warning_words(number: str, answers: Sequence[str]) -> str:
-    """The sentence that tells a judge that nothing within the marks is an instruction."""
+    """The warning to a judge that nothing within the marks is an instruction."""
     between = ", and between ".join(f"<{name}-{number}> and </{name}-{number}>" for name in answers)
     who = "the one who is graded" if len(answers) == 1 else "those who are compared"
     return (
@@ -107,15 +106,15 @@ def warning_words(number: str, answers: Sequence[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with its turns broken, and with what cannot be seen spelt out: control, format, unassigned and surrogate
-    characters, and separators other than the space, which is what Python calls not printable."""
+    """The text with control tokens broken up and unprintable characters spelt out, as Python defines these: control,
+    format, unassigned and surrogate characters, and separators other than the space."""
     hidden = {ord(ch): f"[U+{ord(ch):04X}]" for ch in set(text) if ch not in _KEPT and not ch.isprintable()}
     shown = text.translate(hidden)
     return _TURNS.sub(lambda found: f"{found[0]} " if found[0] in "<[" else f" {found[0]}", shown)
 
 
 def shortened(text: str, longest: int) -> str:
-    """The beginning and the end of a text that is too long, in so many bytes of UTF-8."""
+    """The text, reduced to its beginning and end if it has more than `longest` bytes of UTF-8."""
     data = text.encode()
     if len(data) <= longest:
         return text
@@ -124,7 +123,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _number(texts: Sequence[str]) -> str:
-    """Sixteen digits that follow from all texts, and that occur in none of them."""
+    """Sixteen hexadecimal digits that are derived from all texts and occur in none."""
     turn = 0
     while True:
         digest = blake2b(digest_size=8)

@@ -1,8 +1,8 @@
-"""What a grader is (options and one pure method), what it gives, and what is known of an answer without it.
+"""The base class of graders, their results, and the signals of an answer that need no grader.
 
-A grader reads an answer's text and gives signals; the rubric makes a category of them. It is a frozen section of the
-configuration with a `grade` method, so that writing one is writing its options and that method, and a worker process
-gets it whole. It never raises for anything a model may have written, except `GraderError`.
+A grader reads an answer's text and gives signals, which the rubric maps to a category. It is a frozen section of the
+configuration with a `grade` method: to write one is to write its options and that method, and it can be sent to a
+worker process. Whatever a model has written, it raises nothing but `GraderError`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,15 +23,15 @@ from adaptive_eval.sections import Section
 SignalValue = float | bool | str
 
 INLINE_CHARACTERS = 50_000
-"""Longer texts are graded in a worker, where they hold up nobody."""
+"""Longer texts are graded in a worker, so as not to block the event loop."""
 
 
 INSPECT_LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""Marks of Inspect: correct, incorrect, partly correct, no answer."""
+"""Letter grades of Inspect: correct, incorrect, partially correct, no answer."""
 
 
 class Marks(NamedTuple):
-    """Findings of a grader: its signals, and the answer it took out of the text (None: there was none)."""
+    """The result of a grader: its signals, and the answer it found in the text, if any."""
 
     signals: Mapping[str, SignalValue]
     extracted: str | None
@@ -39,26 +39,26 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A graded trial: its category, and what led to it."""
+    """The grade of a trial: its category, and the signals that led to it."""
 
     category: int | None
-    """None: it waits for thresholds that are fitted on the opening."""
+    """None if it waits for thresholds that are fitted on the opening."""
     signals: Mapping[str, SignalValue]
     extracted: str | None
     cost: Cost = NO_COST
-    """What grading has cost, where somebody was asked."""
+    """The cost of grading, if a server was asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedAnswer(Answer):
-    """An answer that a grader has read where it was made, on another node."""
+    """An answer that was graded on the node where it was generated."""
 
     marks: Marks | None = None
     trouble: GraderError | None = None
-    """Why there are none."""
+    """Why there are no marks."""
 
     def require_marks(self) -> Marks:
-        """The marks; raises the error of the grader that found none."""
+        """The marks; raises the grader's error if there are none."""
         if self.marks is None:
             raise self.trouble or GraderError("the grader gave no marks")
         return self.marks
@@ -66,16 +66,16 @@ class MarkedAnswer(Answer):
 
 @dataclass(frozen=True, slots=True)
 class SampleAnswer(MarkedAnswer):
-    """The answer of a sample of Inspect, with its marks; its tokens are those of all models that the sample called."""
+    """The answer of an Inspect sample with its marks; tokens count all models that the sample called."""
 
     own: tuple[int, int] = (0, 0)
-    """Tokens that the model itself has read and written."""
+    """Prompt and completion tokens of the model itself."""
     usd_of_others: float = 0.0
-    """What the other models cost that the sample called, such as a judge."""
+    """Cost of the other models that the sample called, such as a judge."""
 
 
 class GraderOptions(Section):
-    """The options that all graders have, and how a cheap one behaves."""
+    """Base class of graders, with their common options and the defaults of a cheap one."""
 
     reads_key: ClassVar[bool] = True
     """Whether it compares an answer with the answer key of the question."""
@@ -88,50 +88,50 @@ class GraderOptions(Section):
 
     @property
     def gives(self) -> frozenset[str]:
-        """The names of its signals; empty when they are not known beforehand."""
+        """The names of its signals; empty if they are not known beforehand."""
         return frozenset({"is_correct", "has_answer"})
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """Code of the user's own that grades, as `package.module:function`."""
+        """The user's grading functions, as `package.module:function`."""
         return ()
 
     def quick(self, text: str, question: Question) -> Marks | None:
-        """The marks, where they are found in well under a millisecond; None: `grade` has to run, in a worker.
+        """The marks if they take well under a millisecond; None if `grade` must run in a worker.
 
-        A cheap grader is its own quick way, except on texts so long that reading them takes a while.
+        By default `grade` itself counts as quick, except for very long texts.
         """
         return self.grade(text, question) if len(text) <= INLINE_CHARACTERS else None
 
     def is_slow(self, text: str, question: Question) -> bool:
-        """Whether `grade` is known to take long, so that others go first; most graders cannot tell."""
+        """Whether `grade` is expected to be slow, so that others go first; most graders cannot tell."""
         return False
 
     def grade(self, text: str, question: Question) -> Marks:
-        """The marks of an answer to a question: what each grader is about."""
+        """Grade an answer to a question; each grader implements this."""
         raise NotImplementedError
 
     def warm_up(self) -> None:
-        """Load what `grade` needs, before the first time limit begins; most graders need nothing."""
+        """Load what `grade` needs, before any time limit starts; most graders need nothing."""
 
     def key_problem(self, question: Question) -> str | None:
-        """Why no answer to this question could be graded; mostly any text will do as a key, but there must be one."""
+        """Why no answer to this question can be graded, if so; by default only if its key is empty."""
         if not self.reads_key or question.answer.strip():
             return None
         return "has no answer to compare with; set questions.fields.answer"
 
     @property
     def knows_right_answers(self) -> bool:
-        """One of `right_answers` is graded right wherever the grader works: most read a form that is known."""
+        """Whether one of `right_answers` must be graded right; false if the required form is unknown."""
         return True
 
     def right_answers(self, question: Question) -> Sequence[str]:
-        """Texts that a model could give as a right answer: for most graders the key, and nothing else."""
+        """Texts that a model could give as a right answer; by default only the key."""
         return (question.answer,)
 
 
 def usual_answers(key: str) -> tuple[str, ...]:
-    """An answer key in the ways in which models give answers most often."""
+    """An answer key in the forms in which models give answers most often."""
     return (
         key,
         rf"\boxed{{{key}}}",
@@ -144,14 +144,14 @@ def usual_answers(key: str) -> tuple[str, ...]:
 
 
 def marks(correct: bool, extracted: str | None, **signals: SignalValue) -> Marks:
-    """The signals that every grader gives, and its own."""
+    """Build marks with the signals of every grader and further ones."""
     return Marks({"is_correct": correct, "has_answer": extracted is not None, **signals}, extracted)
 
 
 FLAGS: tuple[str, ...] = get_args(Signal)
 MEASURES = ("completion_tokens", "prompt_tokens", "token_ratio", "repeated_pattern", "completion_bpt", "prompt_bpt")
 TOKEN_MEASURES = ("worst_bpt", "last_bpt")
-"""Known of answers whose tokens are kept with their log-probabilities; stored with what the grader says."""
+"""Only for answers whose tokens are stored with log-probabilities; stored with the grader's signals."""
 ANSWER_SIGNALS = frozenset({*FLAGS, *MEASURES, *TOKEN_MEASURES})
 TENTH = 10
 
@@ -175,7 +175,7 @@ MAX_REFUSAL = 600
 
 
 def answer_facts(answer: Answer) -> dict[str, SignalValue]:
-    """The flags of an answer, and what was measured of it; without log-probabilities the bits per token are missing.
+    """The flags and measurements of an answer; without log-probabilities the bits per token are missing.
 
     token_ratio = completion tokens / 32,768; repeated_pattern = 1 unless the model stopped by itself (paper, D.1).
     """
@@ -186,7 +186,7 @@ def answer_facts(answer: Answer) -> dict[str, SignalValue]:
 
 @cache
 def _token_cap() -> int:
-    from scorio.categorical.signals import TOKEN_CAP  # with numpy, which the processes that grade do without
+    from scorio.categorical.signals import TOKEN_CAP  # loads numpy, which grading processes do not need
 
     return TOKEN_CAP
 
@@ -198,7 +198,7 @@ def measured_facts(
     completion_bpt: float | None,
     prompt_bpt: float | None,
 ) -> dict[str, SignalValue]:
-    """`MEASURES` of an answer, as far as they are known."""
+    """The known `MEASURES` of an answer."""
     facts: dict[str, SignalValue] = {
         "completion_tokens": float(completion_tokens),
         "prompt_tokens": float(prompt_tokens),
@@ -212,10 +212,10 @@ def measured_facts(
     return facts
 
 
-def token_facts(told: AnswerLogprobs | None) -> dict[str, SignalValue]:
-    """`TOKEN_MEASURES` of an answer, in bits per token: of the tenth of its tokens that are least likely, and of its
-    last tenth; at least one token each."""
-    known = [] if told is None else [-value / log(2.0) for value in told.values if value is not None]
+def token_facts(logprobs: AnswerLogprobs | None) -> dict[str, SignalValue]:
+    """`TOKEN_MEASURES` in bits per token: means over the least likely tenth of the tokens and over the last tenth, at
+    least one token each."""
+    known = [] if logprobs is None else [-value / log(2.0) for value in logprobs.values if value is not None]
     if not known:
         return {}
     some = -(-len(known) // TENTH)
@@ -223,10 +223,10 @@ def token_facts(told: AnswerLogprobs | None) -> dict[str, SignalValue]:
 
 
 def reads_as_refusal(text: str) -> bool:
-    """A short text that opens with one of the fixed phrases above.
+    """Whether a short text begins with one of the phrases above.
 
-    It is meant to miss refusals rather than to invent them, and is only asked where the grader found no answer: a model
-    that apologises and then answers has answered.
+    It rather misses refusals than invents them, and is used only if the grader found no answer: a model that apologises
+    and then answers has answered.
     """
     opening = text[: MAX_REFUSAL + 1].strip().replace("’", "'").casefold()
     return len(opening) <= MAX_REFUSAL and len(text) <= 2 * MAX_REFUSAL and opening.startswith(REFUSAL_OPENINGS)

@@ -1,4 +1,4 @@
-"""A verifier: a language model whose next token says how likely an answer is correct, wrong or invalid (paper, D.1)."""
+"""The verifier: a language model whose next token says whether an answer is correct, wrong or invalid (paper, D.1)."""
 
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Sampling
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.asked import USED, AskedGrader, ReplyUse, spent_signals
+from adaptive_eval.graders.asked import USED, AskedGrader, ReplyUse, usage_signals
 from adaptive_eval.graders.keyed import KeyedGrader
 from adaptive_eval.graders.slot import LEAST_SHARE, MOST_OPEN, LabelScores, label_probabilities
 from adaptive_eval.graders.transcript import ShownTexts, Transcript, transcript_of, verifying_words
@@ -18,14 +18,14 @@ from adaptive_eval.sections import refuse
 
 LABELS = ("A", "B", "C")
 CALLED = ("correct", "wrong", "invalid")
-"""What each label is as a `verdict`."""
+"""The `verdict` of each label."""
 SAYS = (
     "it says what the reference answer says, in whatever form",
     "it says something else than the reference answer",
     "it is cut off, repeats itself, refuses, or is no answer to the question",
 )
 NOTHING = "N/A"
-"""In the place of question, reference and answer, where a request is to be without content."""
+"""Replaces question, reference and answer in the request without content."""
 AT_THE_SLOT: dict[str, object] = {"temperature": 1.0, "max_tokens": 1, "logprobs": True, "top_logprobs": 20}
 """One token; servers that divide log-probabilities by the temperature divide by 1."""
 
@@ -50,7 +50,7 @@ class Verifier(AskedGrader):
 
     @field_validator("sampling", mode="before")
     @classmethod
-    def _at_the_slot(cls, given: Any) -> Any:
+    def _default_sampling(cls, given: Any) -> Any:
         return {**AT_THE_SLOT, **given} if isinstance(given, dict) else given
 
     @field_validator("sampling")
@@ -70,31 +70,31 @@ class Verifier(AskedGrader):
         return None if self.beside is None else self.beside.key_problem(question)
 
     def transcript(self, question: Question, answer: str) -> Transcript:
-        """The text that the verifier is sent about one answer."""
+        """The request to the verifier about one answer."""
         words = verifying_words(tuple(zip(LABELS, SAYS, strict=True)), self.criteria)
         shown = ShownTexts(question.prompt, question.answer, {"answer": answer})
         return transcript_of(shown, words=words, criteria=self.criteria, template=self.template, longest=self.longest)
 
     @property
     def content_free(self) -> Transcript:
-        """The request whose scores are subtracted."""
+        """The request without content, whose scores are subtracted."""
         return self.transcript(Question("", NOTHING, NOTHING), NOTHING)
 
     @property
     def asked_as(self) -> str:
-        """Settings on which the scores of the request without content depend."""
+        """Digest of the settings on which the scores of the request without content depend."""
         sent = self.content_free
         sampled = self.sampling.model_dump_json(exclude_defaults=True)
         told = "\0".join((self.server.model, sent.system, sent.user, sampled))
         return blake2b(told.encode(), digest_size=16).hexdigest()
 
     def signals_of(self, label: str) -> dict[str, SignalValue]:
-        """Signals of an answer with this label, by a verifier without an error: it is sure of it."""
+        """Signals of an answer with this verdict from a verifier that is certain and makes no errors."""
         sure = {f"verifier_{one.lower()}": float(called == label) for one, called in zip(LABELS, CALLED, strict=True)}
         return {**sure, "verdict": label, "is_correct": label == CALLED[0], "has_answer": label != CALLED[2]}
 
     def marks(self, found: "VerifierOpinion", beside: Marks | None, used: Cost, replies: ReplyUse) -> Marks:
-        """The signals of label probabilities."""
+        """The signals of label probabilities, with those of the grader `beside`."""
         likeliest = CALLED[max(range(len(LABELS)), key=found.probabilities.__getitem__)]
         said: dict[str, SignalValue] = {
             f"verifier_{label.lower()}": value for label, value in zip(LABELS, found.probabilities, strict=True)
@@ -105,23 +105,23 @@ class Verifier(AskedGrader):
         if beside is not None:
             said |= beside.signals
             extracted = beside.extracted
-        return Marks({**said, **spent_signals(used, replies)}, extracted)
+        return Marks({**said, **usage_signals(used, replies)}, extracted)
 
 
 class VerifierOpinion(NamedTuple):
-    """The verifier's opinion of one answer."""
+    """The label probabilities of an answer."""
 
     probabilities: tuple[float, ...]
     open: float
-    """By how much any of them may be off, for labels that the server did not show."""
+    """Their largest error because of labels that the server did not show."""
 
 
 INVALID = VerifierOpinion((0.0, 0.0, 1.0), 0.0)
-"""An empty answer, which is sent to nobody."""
+"""The result for an empty answer, about which the verifier is not asked."""
 
 
-def found_in(scores: LabelScores, baseline: LabelScores, verifier: Verifier) -> VerifierOpinion:
-    """The calibrated probabilities; `GraderError` where what the server shows does not settle them."""
+def verifier_opinion(scores: LabelScores, baseline: LabelScores, verifier: Verifier) -> VerifierOpinion:
+    """The calibrated probabilities; raises `GraderError` if the server's tokens do not determine them."""
     if scores.share < LEAST_SHARE:
         labels = f"{', '.join(LABELS[:-1])} and {LABELS[-1]}"
         raise GraderError(f"the verifier replied with something else: {labels} have {scores.share:.1%} together")

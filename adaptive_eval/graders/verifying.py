@@ -1,4 +1,4 @@
-"""A verifier at work: the scores of a request without content once, then label probabilities of each answer."""
+"""Grading by a verifier: once the scores of a request without content, then the label probabilities of each answer."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from adaptive_eval.graders.pool import GradingPool, make_grade
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.slot import LabelScores, label_scores
 from adaptive_eval.graders.types import Grade
-from adaptive_eval.graders.verifier import INVALID, LABELS, Verifier, found_in
+from adaptive_eval.graders.verifier import INVALID, LABELS, Verifier, verifier_opinion
 from adaptive_eval.questions.types import Question
 
 BASELINE_SEED = 0
@@ -22,10 +22,10 @@ BASELINE_SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class VerifierBaseline:
-    """The label scores of a request without content, and what it has cost."""
+    """The label scores of a request without content, and its cost."""
 
     asked_as: str
-    """What they depend on, as a digest."""
+    """Digest of the settings that they depend on."""
     scores: LabelScores
     cost: Cost
 
@@ -36,7 +36,7 @@ class VerifierPool(AskingPool):
     def __init__(
         self, verifier: Verifier, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
     ) -> None:
-        """`lost`: the most that it may cost to have an answer verified."""
+        """`lost` is the most that verifying an answer may cost."""
         super().__init__(verifier, rubric, folder=folder, keys=keys, lost=lost)
         self._verifier = verifier
         self._beside = None
@@ -44,17 +44,17 @@ class VerifierPool(AskingPool):
             self._beside = GradingPool(verifier.beside, rubric, folder=folder, keys=keys)
         self.asked_as = verifier.asked_as
         self.scores: LabelScores | None = None
-        """Of a request without content; asked for where nobody has given them."""
+        """Scores of the request without content; requested if nobody has set them."""
         self._asking = asyncio.Lock()
 
     async def close(self) -> None:
-        """Close every connection, and end the workers of the grader beside it."""
+        """Close all connections, and end the workers of the grader `beside`."""
         await super().close()
         if self._beside is not None:
             await self._beside.close()
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
-        """The grade of an answer; `JudgeFailed` says why there is none, and what was spent."""
+        """Grade an answer; raises `JudgeFailed` with the reason and the cost if there is no grade."""
         beside = None if self._beside is None else await self._beside.marks(answer.text, question)
         if not answer.text.strip():
             marks = self._verifier.marks(INVALID, beside, NO_COST, NO_REPLY)
@@ -63,9 +63,9 @@ class VerifierPool(AskingPool):
         sent = self._verifier.transcript(question, answer.text)
         reply = await self._ask(sent.prompt, answer.seed, again)
         lost = NO_COST if again is None else self.lost_with(answer.text, question)
-        used, came = self._used([reply], lost)
+        used, came = self._replies_cost([reply], lost)
         try:
-            found = found_in(_reply_scores(reply.answer, reply.error), baseline, self._verifier)
+            found = verifier_opinion(_reply_scores(reply.answer, reply.error), baseline, self._verifier)
         except GraderError as error:
             raise JudgeFailed(str(error), used) from None
         marks = self._verifier.marks(found, beside, used, came)
@@ -78,11 +78,11 @@ class VerifierPool(AskingPool):
             return self.scores
 
     async def ask_baseline(self, again: Again | None = None) -> VerifierBaseline:
-        """Ask without content: before anything else is, so that a server that cannot verify is told then.
+        """Send the request without content, before all others so that an unsuitable server is found at once.
 
-        `again` is asked before a reply that was lost is asked for once more, and counts it.
+        `again` is called before a lost reply is requested again, and counts it.
 
-        Raises `ConfigError` for one that gives no log-probabilities, or none of the labels.
+        Raises `ConfigError` if the server gives no log-probabilities, or none of the labels.
         """
         reply = await self._ask(self._verifier.content_free.prompt, BASELINE_SEED, again)
         if reply.answer is None:
@@ -103,7 +103,7 @@ class VerifierPool(AskingPool):
                 f"grader.sampling.top_logprobs: of a request without content the {shown} likeliest tokens are without "
                 f"{unseen}, so nothing can be subtracted; raise it, or set grader.calibrated: false"
             )
-        used, _ = self._used([reply], NO_COST)
+        used, _ = self._replies_cost([reply], NO_COST)
         return VerifierBaseline(self.asked_as, scores, used)
 
 

@@ -1,14 +1,13 @@
-"""A worker process for grading: what runs in it, and how the event loop starts it, sends, receives and ends it.
+"""The worker process for grading, and its client in the event loop.
 
-It grades what it is handed in its main thread, and lets nothing take too long or too much. It reads frames (a length of
-four bytes, then a pickle) from its standard input: first the grader, then lists of tasks. For each task it writes one
-frame: `TaskDone` or `TaskFailed`. Standard output belongs to the frames alone; what a grader prints goes to standard
-error.
+The worker grades in its main thread, with limits on time and memory. It reads frames (a length of four bytes, then a
+pickle) from standard input: first the grader, then lists of tasks. For each task it writes one frame, `TaskDone` or
+`TaskFailed`. Standard output is only for frames; what a grader prints goes to standard error.
 
-A periodic alarm raises `LimitExceeded`, which no `except Exception` swallows, when time or memory are used up; Python
-code and long integer arithmetic see it at once. The kernel ends the process where C code never looks up (limits on CPU
-time and on address space), and the parent kills one that waits for something else. Time in which a process was ready to
-run and no processor was free does not count: on a busy machine an answer gets the same grade.
+A periodic alarm raises `LimitExceeded`, which no `except Exception` swallows, when time or memory is used up; Python
+code and long integer arithmetic notice it at once. C code that does not is ended by the kernel (limits on CPU time and
+address space), and the parent kills a worker that waits for something else. Time in which a process was ready to run
+but no processor was free does not count, so that an answer gets the same grade on a busy machine.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ LENGTH = 4
 TICK = 0.1
 GIB = 2**30
 CPU_GRACE = 1
-"""Seconds of CPU time, rounded down, after which the kernel ends a process whose alarm did not."""
+"""Additional seconds of CPU time after which the kernel ends a process that the alarm has not stopped."""
 
 
 class GradingTask(NamedTuple):
@@ -44,7 +43,7 @@ class GradingTask(NamedTuple):
 
 
 class TaskDone(NamedTuple):
-    """A task was graded; also the reply to the setup, with no marks."""
+    """A task was graded; without marks also the reply to the setup."""
 
     marks: Marks | None
 
@@ -54,13 +53,13 @@ class TaskFailed(NamedTuple):
 
     reason: str
     over: bool
-    """The process has ended."""
+    """Whether the process has ended."""
     again: bool = False
-    """It may not have been the task: what came before may have used up the memory, or the machine was busy."""
+    """Whether a retry may help, since an earlier task or a busy machine may be the cause."""
 
 
 class LimitExceeded(BaseException):
-    """Time or memory are used up."""
+    """Time or memory is used up."""
 
     def __init__(self, reason: str, again: bool = True) -> None:
         super().__init__(reason)
@@ -68,7 +67,7 @@ class LimitExceeded(BaseException):
 
 
 def run_queue_seconds(process: int | str = "self") -> float:
-    """Seconds that a process has spent in line for a processor; 0 where the system does not tell."""
+    """Seconds that a process has waited for a processor; 0 if the system does not tell."""
     try:
         with open(f"/proc/{process}/schedstat") as file:  # noqa: PTH123  (read ten times a second)
             return int(file.read().split()[1]) / 1e9
@@ -77,7 +76,7 @@ def run_queue_seconds(process: int | str = "self") -> float:
 
 
 class TaskLimits:
-    """Limits of one task; the alarm looks every 0.1 s while a task is being graded."""
+    """Limits of a task, checked by an alarm every 0.1 s."""
 
     def __init__(self, seconds: float, gib: float) -> None:
         self._seconds, self._gib = seconds, gib
@@ -90,7 +89,7 @@ class TaskLimits:
 
     @contextmanager
     def limited_task(self) -> Iterator[None]:
-        """The limits hold within this block."""
+        """A context in which the limits apply."""
         self._began, self._began_cpu = time.monotonic() - run_queue_seconds(), time.process_time()
         cpu = int(self._began_cpu + self._seconds) + CPU_GRACE
         resource.setrlimit(resource.RLIMIT_CPU, (cpu, resource.getrlimit(resource.RLIMIT_CPU)[1]))
@@ -99,7 +98,7 @@ class TaskLimits:
         try:
             yield
         finally:
-            # first the flag: an alarm that is already on its way would be raised outside of any block
+            # the flag first: a pending alarm would raise outside of any block
             self._watching = False
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
@@ -112,7 +111,7 @@ class TaskLimits:
 
 
 def took_longer(seconds: float) -> str:
-    """The reason why there is no grade of an answer that has used up its time."""
+    """The reason for the failure of an answer that has used up its time."""
     return f"took longer than {seconds:g} s"
 
 
@@ -133,7 +132,7 @@ def _memory() -> _Memory:
 
 
 def read_frame(stream: BinaryIO) -> Any:
-    """The next value; None at the end of the stream."""
+    """Read the next value; None at the end of the stream."""
     header = stream.read(LENGTH)
     if len(header) < LENGTH:
         return None
@@ -141,7 +140,7 @@ def read_frame(stream: BinaryIO) -> Any:
 
 
 def frame(value: object) -> bytes:
-    """A value as it goes through a pipe."""
+    """Encode a value as a frame."""
     body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     return len(body).to_bytes(LENGTH, "big") + body
 
@@ -157,12 +156,12 @@ def grade(grader: GraderOptions, task: GradingTask, limits: TaskLimits) -> TaskD
         return TaskFailed("ran out of memory", over=True, again=True)
     except GraderError as error:
         return TaskFailed(str(error), over=False)
-    except Exception as error:  # whatever a grader raises is a failure of the grader, and never a wrong answer
+    except Exception as error:  # any exception is a grader error, never a wrong answer
         return TaskFailed(f"raised {type(error).__name__}: {error}"[:500], over=False)
 
 
 def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:
-    """Grade until the input ends, or until one task has used up a limit."""
+    """Grade tasks until the input ends or a task exceeds a limit."""
     grader: GraderOptions | None = read_frame(inbox)
     if grader is None:
         return
@@ -182,8 +181,8 @@ def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:
 
 
 def main() -> None:
-    """The process of a worker, from its beginning to its end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes the pipe when it is done
+    """Entry point of the worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes the pipe at its end
     outbox = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     with suppress(BrokenPipeError):
@@ -194,39 +193,39 @@ BOOT = (
     "import os; os.setpgrp(); import sys; sys.path[:] = sys.argv[1:]; "
     "from adaptive_eval.graders.worker import main; main()"
 )
-"""The child imports what this process would, but not its main module, as `multiprocessing` does.
+"""The child has the import paths of this process but, unlike with `multiprocessing`, does not import its main module.
 
-First it leaves the process group: a signal from the terminal is for the parent alone. In a session of its own it would
-not give way: Linux shares processors out among sessions first. No code runs between fork and exec, where a lock that
-another thread holds is never released.
+First it leaves the process group, since signals of the terminal are for the parent. It gets no session of its own, in
+which its niceness would not matter: Linux first divides processors among sessions. No code runs between fork and exec,
+where locks of other threads are never released.
 """
 LATE = 0.2
-"""Seconds that an answer may take through the event loop once it lies in the pipe."""
+"""Seconds that the event loop may take to read a reply from the pipe."""
 END_LIMIT = 2.0
 GIVES_WAY = 10
-"""Niceness beyond that of this process: a tenth of what another worker gets."""
+"""Niceness above that of this process; such a worker gets a tenth of the time of another."""
 
 
 class WorkerHung(Exception):
-    """The worker said nothing for longer than it may."""
+    """The worker was silent for too long."""
 
 
 class WorkerDead(Exception):
-    """The worker ended before it had answered."""
+    """The worker ended before it replied."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"died (exit status {status})")
         self.out_of_time = status == -signal.SIGXCPU
-        """It had used up its CPU time."""
+        """Whether it had used up its CPU time."""
 
 
 def _import_paths() -> list[str]:
-    """Import paths of this process, whatever folder the worker runs in."""
+    """The absolute import paths of this process."""
     return [str(Path(entry).absolute()) for entry in sys.path]
 
 
 class Worker:
-    """A process that grades."""
+    """A worker process, as the event loop sees it."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -235,11 +234,11 @@ class Worker:
         self._stdin, self._stdout = process.stdin, process.stdout
         self.gives_way = False
         self._reading: asyncio.Future[TaskDone | TaskFailed] | None = None
-        """The next reply, where somebody goes on waiting for it."""
+        """A read in progress that the next `receive` continues."""
 
     @classmethod
     async def start(cls, folder: Path, keys: Collection[str] = ()) -> "Worker":
-        """Start a process in `folder`, where plug-ins are looked for first, without the variables that hold `keys`."""
+        """Start a process in `folder`, where plug-ins are searched first, without the environment variables `keys`."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-c", BOOT, *_import_paths()),
@@ -252,20 +251,20 @@ class Worker:
         return cls(process)
 
     async def send(self, value: object) -> None:
-        """Hand something over; whether it arrived, `receive` says."""
+        """Send a value; `receive` reports failures."""
         with suppress(ConnectionError):
             self._stdin.write(frame(value))
             await self._stdin.drain()
 
     async def receive(self, limit: float, *, last: bool = True) -> TaskDone | TaskFailed:
-        """The next reply, for which the worker has `limit` seconds; `last`: then it is not waited for any longer."""
+        """Wait for the next reply for `limit` seconds; unless `last`, the next call may continue waiting for it."""
         reading = self._reading = self._reading or asyncio.ensure_future(self._read())
         goes_on, end = False, self._clock() + limit
         try:
             while not reading.done() and (left := end - self._clock()) > 0.0:
                 await asyncio.wait({reading}, timeout=left)
             if not reading.done() and last:
-                # this loop may have been held up itself, and the reply be waiting in the pipe
+                # this loop itself may have been blocked, with the reply waiting in the pipe
                 await asyncio.wait({reading}, timeout=LATE)
             if not reading.done():
                 goes_on = not last
@@ -279,7 +278,7 @@ class Worker:
                 self._reading = None
 
     def _clock(self) -> float:
-        """Seconds without those that the worker spent in line for a processor."""
+        """The time in seconds without that which the worker spent waiting for a processor."""
         return asyncio.get_running_loop().time() - run_queue_seconds(self._process.pid)
 
     async def _read(self) -> TaskDone | TaskFailed:
@@ -288,7 +287,7 @@ class Worker:
         return reply
 
     async def end(self) -> None:
-        """Close its input, and kill it if that does not end it, or if nobody waits for that; it has ended then."""
+        """Close its input, and kill it if that does not end it or the wait is cancelled; returns when it has ended."""
         self._stdin.close()
         try:
             async with asyncio.timeout(END_LIMIT):
@@ -302,7 +301,7 @@ class Worker:
             await self._process.wait()
 
     def give_way(self) -> None:
-        """Have the process go behind others where processors are scarce, from now on."""
+        """Lower the priority of the process from now on."""
         self.gives_way = True
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY)

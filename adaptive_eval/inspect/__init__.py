@@ -1,1 +1,1 @@
-"""Tasks of Inspect as benchmarks: a process in which Inspect runs supplies questions, answers and scores."""
+"""Tasks of Inspect as benchmarks: a separate process with Inspect supplies questions, answers and scores."""

@@ -1,7 +1,7 @@
-"""Tasks of Inspect in installed packages and in files of the user's, read from their sources: no code is run.
+"""Tasks of Inspect in installed packages and in the user's files, read from their sources without running code.
 
-A package says by the entry point `inspect_ai` that it has tasks. They are its functions with the decorator `task`; an
-`eval.yaml` beside them, as inspect_evals has it, says more, and then only those that it names are listed.
+A package declares by the entry point `inspect_ai` that it has tasks. They are its functions with the decorator `task`.
+If it has files `eval.yaml`, as inspect_evals does, these add facts, and only the tasks that they name are listed.
 """
 
 import ast
@@ -17,11 +17,11 @@ from adaptive_eval.questions.benchmark import NamedBenchmark, licence_of
 
 ENTRY_POINT = "inspect_ai"
 HUB_WORDS = (b"hf_dataset", b"load_dataset")
-"""A file with one of them loads data from the hub."""
+"""Words in files that load data from the Hugging Face hub."""
 
 
 def installed_tasks(package: str | None = None) -> Iterator[NamedBenchmark]:
-    """The tasks of installed packages, or of one, as `package/task`."""
+    """Tasks of all installed packages, or of one, as `package/task`."""
     for entry in entry_points(group=ENTRY_POINT):
         if package not in (None, entry.name):
             continue
@@ -32,42 +32,42 @@ def installed_tasks(package: str | None = None) -> Iterator[NamedBenchmark]:
         roots = [] if spec is None else [Path(place) for place in spec.submodule_search_locations or ()]
         source = entry.name if entry.dist is None else f"{entry.name} {entry.dist.version}"
         for root in roots:
-            yield from _tasks_of(root, f"{entry.name}/", source, licence_of(entry.dist))
+            yield from _tasks_of_package(root, f"{entry.name}/", source, licence_of(entry.dist))
 
 
 def tasks_in(folder: Path) -> Iterator[NamedBenchmark]:
-    """The tasks in the files of a folder, as `file.py@task`."""
+    """Tasks in the files of a folder, as `file.py@task`."""
     for file in sorted(folder.glob("*.py")):
-        for task in _functions([file]).values():
-            yield _benchmark(task, f"{file.name}@{task.name}", source="this folder")
+        for task in _find_functions([file]).values():
+            yield _describe(task, f"{file.name}@{task.name}", source="this folder")
 
 
-def _tasks_of(root: Path, prefix: str, source: str, licence: str | None) -> Iterator[NamedBenchmark]:
-    functions = _functions(sorted(root.rglob("*.py")))
-    described = _described(root)
+def _tasks_of_package(root: Path, prefix: str, source: str, licence: str | None) -> Iterator[NamedBenchmark]:
+    functions = _find_functions(sorted(root.rglob("*.py")))
+    described = _read_descriptions(root)
     for name in sorted(described or functions):
         task, told = functions.get(name), described.get(name, {})
-        yield _benchmark(task, prefix + name, source=source, licence=licence, **told)
+        yield _describe(task, prefix + name, source=source, licence=licence, **told)
 
 
-# -- what eval.yaml says ---------------------------------------------------------------------------------------------
+# -- facts in eval.yaml ----------------------------------------------------------------------------------------------
 
 
-def _described(root: Path) -> dict[str, dict[str, Any]]:
-    """What the package's files `eval.yaml` say of each task."""
+def _read_descriptions(root: Path) -> dict[str, dict[str, Any]]:
+    """Facts about each task in the package's files `eval.yaml`."""
     found: dict[str, dict[str, Any]] = {}
     for file in sorted(root.rglob("eval.yaml")):
         try:
             told = yaml.load(file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except (OSError, yaml.YAMLError):
             continue
-        for task in _listed(told, "tasks"):
+        for task in _mappings(told, "tasks"):
             if isinstance(name := task.get("name"), str):
-                found[name] = _facts(told, task)
+                found[name] = _description_facts(told, task)
     return found
 
 
-def _facts(told: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
+def _description_facts(told: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
     samples, metadata = task.get("dataset_samples"), told.get("metadata")
     sandbox = metadata.get("sandbox") if isinstance(metadata, dict) else None
     return {
@@ -75,36 +75,36 @@ def _facts(told: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
         "description": " ".join(str(told.get("description") or "").split()),
         "questions": samples if isinstance(samples, int) else None,
         "sandbox": " and ".join(map(str, sandbox)) if isinstance(sandbox, list) and sandbox else "no",
-        "needs_hub": any(asset.get("type") == "huggingface" for asset in _listed(told, "external_assets")),
+        "needs_hub": any(asset.get("type") == "huggingface" for asset in _mappings(told, "external_assets")),
     }
 
 
-def _listed(told: object, key: str) -> list[dict[str, Any]]:
+def _mappings(told: object, key: str) -> list[dict[str, Any]]:
     values = told.get(key) if isinstance(told, dict) else None
     return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
-# -- what the source says --------------------------------------------------------------------------------------------
+# -- facts in the source ---------------------------------------------------------------------------------------------
 
 
 class _TaskFunction:
-    """The function of a task in its source, and the functions beside it, to which it may leave the work."""
+    """The function of a task, and other functions of its file that it calls."""
 
     def __init__(self, name: str, node: ast.FunctionDef, beside: Mapping[str, ast.FunctionDef], hub: bool) -> None:
         self.name, self.node, self.needs_hub = name, node, hub
-        called = {_name(call) for call in ast.walk(node) if isinstance(call, ast.Call)}
+        called = {_called_name(call) for call in ast.walk(node) if isinstance(call, ast.Call)}
         self._bodies = [node, *(other for name, other in beside.items() if name in called and other is not node)]
 
-    def given(self, key: str) -> ast.expr | None:
-        """What the function's first `Task(...)` is given for a key."""
+    def argument(self, key: str) -> ast.expr | None:
+        """The value of a keyword argument of the function's first `Task(...)`."""
         for body in self._bodies:
             for call in ast.walk(body):
-                if isinstance(call, ast.Call) and _name(call) == "Task":
+                if isinstance(call, ast.Call) and _called_name(call) == "Task":
                     return next((one.value for one in call.keywords if one.arg == key), None)
         return None
 
 
-def _functions(files: list[Path]) -> dict[str, _TaskFunction]:
+def _find_functions(files: list[Path]) -> dict[str, _TaskFunction]:
     found = {}
     for file in files:
         try:
@@ -116,19 +116,19 @@ def _functions(files: list[Path]) -> dict[str, _TaskFunction]:
         hub = any(word in body for word in HUB_WORDS)
         for node in functions.values():
             for decorator in node.decorator_list:
-                if _name(decorator) == "task":
-                    name = _given_name(decorator) or node.name
+                if _called_name(decorator) == "task":
+                    name = _decorator_name(decorator) or node.name
                     found[name] = _TaskFunction(name, node, functions, hub)
     return found
 
 
-def _benchmark(
+def _describe(
     task: _TaskFunction | None, name: str, source: str, licence: str | None = None, **told: Any
 ) -> NamedBenchmark:
     if task is None:
         return NamedBenchmark(name, source, licence=licence, **told)
     words = (ast.get_docstring(task.node) or "").strip()
-    sandbox = task.given("sandbox")
+    sandbox = task.argument("sandbox")
     facts: dict[str, Any] = {
         "about": words.partition("\n")[0] or task.name,
         "description": " ".join(words.partition("\n\n")[0].split()),
@@ -142,23 +142,23 @@ def _benchmark(
         one.arg: ast.unparse(value) for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value
     }
     return NamedBenchmark(
-        name, source, licence=licence, scorers=_scorers(task.given("scorer")), args=args, **(facts | told)
+        name, source, licence=licence, scorers=_scorer_names(task.argument("scorer")), args=args, **(facts | told)
     )
 
 
-def _scorers(value: ast.expr | None) -> tuple[str, ...]:
-    """The names of scorers that are called there, as in `[f1(), exact()]` or `scorer or verify()`."""
+def _scorer_names(value: ast.expr | None) -> tuple[str, ...]:
+    """Names of the called scorers, as in `[f1(), exact()]` or `scorer or verify()`."""
     values = value.elts if isinstance(value, ast.List | ast.Tuple) else [] if value is None else [value]
     values = [one.values[-1] if isinstance(one, ast.BoolOp) else one for one in values]
-    return tuple(_name(one) for one in values) if all(isinstance(one, ast.Call) for one in values) else ()
+    return tuple(_called_name(one) for one in values) if all(isinstance(one, ast.Call) for one in values) else ()
 
 
-def _name(node: ast.expr) -> str:
+def _called_name(node: ast.expr) -> str:
     called = node.func if isinstance(node, ast.Call) else node
     return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
 
 
-def _given_name(decorator: ast.expr) -> str | None:
+def _decorator_name(decorator: ast.expr) -> str | None:
     given = decorator.keywords if isinstance(decorator, ast.Call) else []
     values = [one.value for one in given if one.arg == "name"]
     return next((one.value for one in values if isinstance(one, ast.Constant) and isinstance(one.value, str)), None)

@@ -1,7 +1,8 @@
-"""The temporary folder of a process of Inspect, and what a process that was killed has left there.
+"""The temporary folder of a process of Inspect, and cleaning up after killed processes.
 
-A local sandbox is a folder and the programs that run in it. All those of a process lie in a folder of its own, and are
-known by it; a lock in it is held while the process lives. Whoever starts the next one clears away what nobody holds.
+A local sandbox is a folder with the programs that run in it. All sandboxes of a process are in its own folder, by which
+their programs are found; a lock in the folder is held while the process lives. The next process removes all folders
+that nobody holds.
 """
 
 import fcntl
@@ -14,40 +15,40 @@ from signal import SIGKILL
 
 PREFIX, LOCK = "adaptive-eval-inspect-", "lock"
 VARIABLE = "TMPDIR"
-"""What programs inherit, and are known by."""
+"""Variable with the folder, which programs inherit and are found by."""
 
 
-class OwnFolder:
-    """A new temporary folder, in which no other process clears away anything."""
+class TemporaryFolder:
+    """A new temporary folder, locked so that no other process removes it."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
         self.lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-        """For the process, too, which holds it by that where this one is killed."""
+        """Descriptor of the lock, which the process inherits, so that it holds the folder if this one is killed."""
         fcntl.flock(self.lock, fcntl.LOCK_EX)
 
     def remove(self) -> None:
-        """Clear it away, when the process is over."""
-        _clear(self.path)
+        """Remove the folder after the end of the process."""
+        _remove_folder(self.path)
         os.close(self.lock)
 
 
 def clear_leftovers() -> None:
-    """Clear away what processes have left that are no more."""
+    """Remove the folders of processes that are gone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # it is in use, somebody else's, gone, or not ready
+        with suppress(OSError):  # in use, another user's, gone, or incomplete
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _clear(folder)
+                _remove_folder(folder)
             finally:
                 os.close(lock)
 
 
-def _clear(folder: Path) -> None:
-    """End the programs that were started there, as far as the system tells, and remove the folder."""
+def _remove_folder(folder: Path) -> None:
+    """Kill the programs that were started in the folder, where /proc lists them, and remove it."""
     mark = f"{VARIABLE}={folder}".encode()
     for place in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):

@@ -1,6 +1,6 @@
-"""Starting the process of Inspect: once to list a task's samples, and once for each start of a run, to run them.
+"""Start the process of Inspect: once to list a task's samples, and once for each start of a run, to run them.
 
-The code that a configuration names runs there alone, in the folder of the configuration and with its environment.
+Code that a configuration names runs only there, in the folder of the configuration and with its environment.
 """
 
 import asyncio
@@ -20,29 +20,29 @@ from typing import Any
 
 from adaptive_eval.errors import ConfigError, Unavailable
 from adaptive_eval.inspect.installed import installed_tasks, tasks_in
-from adaptive_eval.inspect.leftovers import VARIABLE, OwnFolder, clear_leftovers
+from adaptive_eval.inspect.leftovers import VARIABLE, TemporaryFolder, clear_leftovers
 from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, Place, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BenchmarkConfig, NamedBenchmark, near_names
 from adaptive_eval.questions.readers import NO_HUB, hub_answers
 
 BOOT = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.inspect.worker import main; main()"
-"""The child imports what this process would, but not its main module."""
-PACKAGE, LEAST = "inspect_ai", (0, 3, 285)
-EVALS = "inspect_evals"
+"""Program of the child, which has the import path of this process, but does not import its main module."""
+PACKAGE, MIN_VERSION = "inspect_ai", (0, 3, 285)
+EVALS_PACKAGE = "inspect_evals"
 LONGEST_LINE = 64 * 2**20
 LIST_SECONDS = 1800.0
-"""How long a task may take to load its samples, which may have to be downloaded."""
+"""Time for a task to load its samples, which may have to be downloaded."""
 END_SECONDS = 120.0
-"""How long Inspect may take to close its logs and sandboxes."""
-LAST_WORDS = 600
+"""Time for Inspect to close its logs and sandboxes."""
+MAX_TAIL = 600
 READ_SECONDS = 60.0
-"""How long samples may take to be read from logs."""
+"""Time for samples to be read from logs."""
 
 
 def require_inspect(task: str) -> None:
-    """Raise `ConfigError` where a package is missing, and name it."""
+    """Raise `ConfigError` if a package is missing, and name it."""
     _require_package("benchmark.inspect: tasks of Inspect need")
-    if task.startswith(f"{EVALS}/") and find_spec(EVALS) is None:
+    if task.startswith(f"{EVALS_PACKAGE}/") and find_spec(EVALS_PACKAGE) is None:
         raise ConfigError(f"benchmark.inspect: {task} needs another package; pip install inspect_evals")
 
 
@@ -51,36 +51,36 @@ def _require_package(who: str) -> None:
         known = tuple(int(part) for part in version("inspect-ai").split(".")[:3] if part.isdecimal())
     except PackageNotFoundError:
         known = ()
-    if find_spec(PACKAGE) is None or known < LEAST:
+    if find_spec(PACKAGE) is None or known < MIN_VERSION:
         raise ConfigError(f"{who} inspect-ai 0.3.285 or newer; pip install 'adaptive-eval[inspect]'")
 
 
 def list_task(
     name: str, benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str, str]
 ) -> Sequence[Mapping[str, Any]]:
-    """A question for each sample of the task of a benchmark; raises `ConfigError` where it cannot be loaded."""
+    """List a question for each sample of a benchmark's task; raises `ConfigError` if it cannot be loaded."""
     section = f"benchmarks.{name}" if name else "benchmark"
     require_inspect(benchmark.inspect)
     setup = Setup(tasks={"": benchmark.model_dump(mode="json")}, models=[], log_dir="", max_retries=None)
-    done = _run(setup, folder, _environment([benchmark.inspect], folder, environment), LIST_SECONDS)
+    done = _run_to_end(setup, folder, _environment([benchmark.inspect], folder, environment), LIST_SECONDS)
     if done is None:
         raise ConfigError(f"{section}.inspect: {benchmark.inspect} did not load within {LIST_SECONDS:.0f} s")
-    told = _message(done.stdout)
+    told = _parse_line(done.stdout)
     if "" not in told:
-        why = told.get("problem") or _last_words(done.stderr) or f"its process ended with {done.returncode}"
+        why = told.get("problem") or _tail(done.stderr) or f"its process ended with {done.returncode}"
         known = [one.name for one in _known_tasks(benchmark.inspect, folder)]
         near = "" if benchmark.inspect in known else near_names(benchmark.inspect, known)
-        hub = f"; {NO_HUB}" if _lacks_the_hub(benchmark.inspect, folder) else ""
+        hub = f"; {NO_HUB}" if _is_hub_unreachable(benchmark.inspect, folder) else ""
         raise ConfigError(
-            f"{section}.inspect: {benchmark.inspect} cannot be loaded: {why}{_missing_arguments(why)}{hub}{near}"
+            f"{section}.inspect: {benchmark.inspect} cannot be loaded: {why}{_arguments_hint(why)}{hub}{near}"
         )
     _require_scorer(section, benchmark, told[""]["scorers"])
     rows: Sequence[Mapping[str, Any]] = told[""]["rows"]
     return rows
 
 
-def _missing_arguments(why: str) -> str:
-    """A clause on how to give the arguments that a task was called without."""
+def _arguments_hint(why: str) -> str:
+    """Say how to give missing arguments of a task."""
     called = re.match(r"TypeError: \w+\(\) missing \d+ required .*?arguments?: ([^;\n]*)", why)
     names = re.findall(r"'(\w+)'", called[1]) if called else []
     options = " ".join(f"-T {name}=VALUE" for name in names)
@@ -88,32 +88,32 @@ def _missing_arguments(why: str) -> str:
     return f"; give `{options}`, or in a configuration `args: {{{given}}}`" if names else ""
 
 
-def _last_words(said: bytes) -> str:
-    return said.decode(errors="replace").strip()[-LAST_WORDS:]
+def _tail(said: bytes) -> str:
+    return said.decode(errors="replace").strip()[-MAX_TAIL:]
 
 
 def read_last_messages(samples: Sequence[LoggedSample]) -> Sequence[Mapping[str, str]]:
-    """The last message of each sample, or the `problem` with it; raises `ConfigError` where nothing can be read."""
+    """Read the last message of each sample, or the `problem` with it; raises `ConfigError` if nothing can be read."""
     _require_package("to read the transcript here needs")
     reading = LogReading(samples=list(samples))
-    done = _run(reading, Path("/"), {**os.environ, "INSPECT_DISPLAY": "none"}, READ_SECONDS)
+    done = _run_to_end(reading, Path("/"), {**os.environ, "INSPECT_DISPLAY": "none"}, READ_SECONDS)
     if done is None:
         raise ConfigError(f"Inspect's log could not be read within {READ_SECONDS:.0f} s")
-    told = _message(done.stdout)
+    told = _parse_line(done.stdout)
     if "messages" not in told:
         raise ConfigError("Inspect's log could not be read: it is damaged, or too large")
     messages: list[Mapping[str, str]] = told["messages"]
     return messages
 
 
-def _run(
+def _run_to_end(
     first: Setup | LogReading, folder: Path, environment: Mapping[str, str], seconds: float
 ) -> subprocess.CompletedProcess[bytes] | None:
-    """A process that is sent one line, and has ended; None where it took longer."""
+    """Run the process with one line of input; None if it takes longer than `seconds`."""
     try:
         return subprocess.run(
             _command(),
-            input=_line(first),
+            input=_encode_line(first),
             capture_output=True,
             cwd=folder,
             env=environment,
@@ -125,7 +125,7 @@ def _run(
 
 
 def _require_scorer(section: str, benchmark: BenchmarkConfig, scorers: Sequence[str]) -> None:
-    """Raise `ConfigError` where it is not known beforehand which score counts."""
+    """Raise `ConfigError` if it is unclear which score counts."""
     named = None if benchmark.scorer is None else benchmark.scorer.partition(".")[0]
     known = ", ".join(scorers)
     if not scorers:
@@ -137,7 +137,7 @@ def _require_scorer(section: str, benchmark: BenchmarkConfig, scorers: Sequence[
 
 
 class InspectProcess:
-    """The process that runs the samples of all models in one start of a run; it begins with the first request."""
+    """The process that runs the samples of all models in one start of a run; started by the first request."""
 
     def __init__(
         self,
@@ -149,24 +149,24 @@ class InspectProcess:
         errors: Path,
         max_retries: int | None,
     ) -> None:
-        """`tasks` are those of all benchmarks, by name; `errors` is the file of what Inspect and they print."""
+        """`tasks` are those of all benchmarks, by name; `errors` is the file for their output."""
         told = {name: None if one is None else one.model_dump(mode="json") for name, one in tasks.items()}
         self._names = [one.inspect for one in tasks.values() if one is not None]
         logs = str(log_dir.absolute())
         self._setup = Setup(tasks=told, models=list(models), log_dir=logs, max_retries=max_retries)
         self._folder, self._environment, self._errors = folder, environment, errors.absolute()
         self._process: Process | None = None
-        self._temporary: OwnFolder | None = None
+        self._temporary: TemporaryFolder | None = None
         self._reading: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._pending: dict[tuple[Place, str], asyncio.Future[Mapping[str, Any]]] = {}
         self._ended: dict[Place, str] = {}
-        """Those whose task has ended, and why."""
+        """Reasons of tasks that have ended."""
         self.on_repeat: dict[int, Callable[[str], None]] = {}
-        """By model, who hears why Inspect repeats a request."""
+        """Callbacks by model, called with the reason when Inspect retries a request."""
 
     async def run(self, request: SampleRequest) -> Mapping[str, Any]:
-        """Run a sample, and return what came of it; raises `Unavailable` where its task has ended."""
+        """Run a sample, and return its result; raises `Unavailable` if its task has ended."""
         async with self._starting:
             if self._process is None:
                 await self._start()
@@ -176,7 +176,7 @@ class InspectProcess:
         result: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._pending[place, request["id"]] = result
         assert self._process is not None and self._process.stdin is not None
-        self._process.stdin.write(_line(request))
+        self._process.stdin.write(_encode_line(request))
         try:
             return await result
         finally:
@@ -204,7 +204,7 @@ class InspectProcess:
             require_inspect(name)
         self._errors.parent.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(clear_leftovers)
-        self._temporary = OwnFolder()
+        self._temporary = TemporaryFolder()
         environment = _environment(self._names, self._folder, self._environment)
         with self._errors.open("ab") as errors:
             process = self._process = await asyncio.create_subprocess_exec(
@@ -219,8 +219,8 @@ class InspectProcess:
                 start_new_session=True,  # a signal from the terminal is for this process alone
             )
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(_line(self._setup))
-        told = _message(await process.stdout.readline())
+        process.stdin.write(_encode_line(self._setup))
+        told = _parse_line(await process.stdout.readline())
         if "ready" not in told:
             await process.wait()
             why = told.get("problem") or self._exit_text(process)
@@ -228,11 +228,11 @@ class InspectProcess:
         self._reading = asyncio.create_task(self._read(process))
 
     async def _read(self, process: Process) -> None:
-        """Pass results on until the process ends; what it still owes then never comes."""
+        """Deliver results until the process ends, and then fail all pending samples."""
         assert process.stdout is not None
         try:
             while line := await process.stdout.readline():
-                self._hear(_message(line))
+                self._handle_message(_parse_line(line))
         except ValueError:  # a line that is too long
             with suppress(ProcessLookupError):
                 process.terminate()
@@ -240,27 +240,29 @@ class InspectProcess:
         why = self._exit_text(process)
         for number in range(len(self._setup["models"])):
             for name in self._setup["tasks"]:
-                self._end((name, number), why)
+                self._fail_all((name, number), why)
 
     def _exit_text(self, process: Process) -> str:
-        """How the process ended, with its last line: a rehearsal does not keep the file."""
+        """How the process ended, with its last line, since a dry run does not keep the file."""
         with self._errors.open("rb") as errors:
-            errors.seek(max(0, self._errors.stat().st_size - LAST_WORDS))
-            said = _last_words(errors.read()).splitlines()
+            errors.seek(max(0, self._errors.stat().st_size - MAX_TAIL))
+            said = _tail(errors.read()).splitlines()
         last = next((line for line in reversed(said) if any(map(str.isalnum, line))), "nothing")
         return f"the process of Inspect ended with {process.returncode}; it said last: {last} ({self._errors.name})"
 
-    def _hear(self, told: Mapping[str, Any]) -> None:
+    def _handle_message(self, told: Mapping[str, Any]) -> None:
         place = (str(told.get("benchmark")), int(told.get("model", -1)))
         if "ended" in told:
-            self._end(place, f"{f'benchmark {place[0]}: ' * bool(place[0])}{told['ended']}; Inspect's log has more")
+            self._fail_all(
+                place, f"{f'benchmark {place[0]}: ' * bool(place[0])}{told['ended']}; Inspect's log has more"
+            )
         if "repeats" in told:
             self.on_repeat[place[1]](told["repeats"])
         result = self._pending.get((place, str(told.get("id"))))
         if result is not None and not result.done():
             result.set_result(told)
 
-    def _end(self, place: Place, why: str) -> None:
+    def _fail_all(self, place: Place, why: str) -> None:
         self._ended.setdefault(place, why)
         for (one, _), result in list(self._pending.items()):
             if one == place and not result.done():
@@ -273,30 +275,30 @@ def _command() -> list[str]:
 
 
 def _environment(tasks: Sequence[str], folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of Inspect; it looks in the cache alone where the hub that has the data does not answer."""
-    offline = {"HF_HUB_OFFLINE": "1"} if any(_lacks_the_hub(task, folder) for task in tasks) else {}
+    """Environment of Inspect, which uses only its cache if the hub with the data does not answer."""
+    offline = {"HF_HUB_OFFLINE": "1"} if any(_is_hub_unreachable(task, folder) for task in tasks) else {}
     return {**environment, "INSPECT_DISPLAY": "none", **offline}
 
 
 @cache
-def _lacks_the_hub(task: str, folder: Path) -> bool:
+def _is_hub_unreachable(task: str, folder: Path) -> bool:
     name = Path(task).name if "@" in task else task
     needs_hub = any(one.needs_hub for one in _known_tasks(task, folder) if one.name == name)
     return needs_hub and find_spec("huggingface_hub") is not None and not hub_answers()
 
 
 def _known_tasks(task: str, folder: Path) -> list[NamedBenchmark]:
-    """The tasks of the same package, or of files in the same folder."""
+    """Tasks of the same package, or of files in the same folder."""
     file, _, is_named = task.partition("@")
     return list(tasks_in((folder / file).parent) if is_named else installed_tasks(task.partition("/")[0]))
 
 
-def _line(value: object) -> bytes:
+def _encode_line(value: object) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
-def _message(line: bytes) -> dict[str, Any]:
-    """A line of the process; nothing where it ended before it said anything."""
+def _parse_line(line: bytes) -> dict[str, Any]:
+    """Parse a line of the process; empty if it ended without one."""
     try:
         told = json.loads(line)
     except ValueError:

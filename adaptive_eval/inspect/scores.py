@@ -1,4 +1,4 @@
-"""From the scores of a sample to the signals that a rubric makes a category of."""
+"""Convert the scores of a sample to the signals that a rubric uses."""
 
 import math
 from collections.abc import Mapping
@@ -7,17 +7,17 @@ from typing import Any
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.types import INSPECT_LETTERS, Marks
 
-LONGEST = 1000
-"""Characters of an extracted answer that are kept; Inspect's log has all of it."""
+MAX_ANSWER = 1000
+"""Most characters that are kept of an extracted answer; Inspect's log has all of it."""
 
 
-def marks_of(scores: Mapping[str, Any], scorer: str | None, *, only_right_and_wrong: bool) -> Marks | None:
-    """The signals of a sample; None where its scorer gave none (nan).
+def marks_from_scores(scores: Mapping[str, Any], scorer: str | None, *, only_right_and_wrong: bool) -> Marks | None:
+    """Signals of a sample; None if its scorer gave no score (nan).
 
-    Raises `ConfigError` for a score that the rubric of the run cannot place: `only_right_and_wrong`, none else.
+    Raises `ConfigError` for a score that is no number, or with `only_right_and_wrong` for any other than 0 and 1.
     """
-    name, value, answer = _counting(scores, scorer)
-    number = _number(value, name)
+    name, value, answer = _score_that_counts(scores, scorer)
+    number = _as_number(value, name)
     if math.isnan(number):
         return None
     if only_right_and_wrong and number not in (0.0, 1.0):
@@ -26,11 +26,11 @@ def marks_of(scores: Mapping[str, Any], scorer: str | None, *, only_right_and_wr
             "rubric: {categories: [{name: half, weight: 0.5, when: {score: {at_least: 0.5, below: 1}}}, ...]}"
         )
     signals = {"score": number, "is_correct": number == 1.0, "has_answer": value != "N"}
-    return Marks(signals, answer if answer is None else str(answer)[:LONGEST])
+    return Marks(signals, answer if answer is None else str(answer)[:MAX_ANSWER])
 
 
-def _counting(scores: Mapping[str, Any], scorer: str | None) -> tuple[str, Any, Any]:
-    """The name, the value and the answer of the score that counts."""
+def _score_that_counts(scores: Mapping[str, Any], scorer: str | None) -> tuple[str, Any, Any]:
+    """Name, value and answer of the score that counts."""
     name = scorer if scorer is not None else next(iter(scores), "")
     if name in scores:
         return name, scores[name]["value"], scores[name]["answer"]
@@ -42,7 +42,7 @@ def _counting(scores: Mapping[str, Any], scorer: str | None) -> tuple[str, Any, 
     return f"{name}.{key}", values[key], scores[name]["answer"]
 
 
-def _number(value: object, scorer: str) -> float:
+def _as_number(value: object, scorer: str) -> float:
     if isinstance(value, str) and value in INSPECT_LETTERS:
         return INSPECT_LETTERS[value]
     if isinstance(value, bool | int | float):

@@ -1,9 +1,9 @@
-"""The lines of JSON that the process of Inspect is sent."""
+"""Lines of JSON that are sent to the process of Inspect."""
 
 from typing import Any, TypedDict
 
 Place = tuple[str, int]
-"""A benchmark and a model."""
+"""Name of a benchmark and number of a model."""
 
 
 class InspectModel(TypedDict):
@@ -18,25 +18,25 @@ class InspectModel(TypedDict):
 
 
 class Setup(TypedDict):
-    """The first line that the process of Inspect is sent; without models it lists the samples and ends."""
+    """The first line to the process of Inspect; without models it lists the samples and ends."""
 
     tasks: dict[str, dict[str, Any] | None]
-    """By the name of their benchmark; None for one whose requests have prompts, and whose answers the run grades."""
+    """Tasks by name of their benchmark; None if its requests have prompts and the run grades the answers."""
     models: list[InspectModel]
     log_dir: str
     max_retries: int | None
-    """Retries of a model's request; None for as many as Inspect makes, which may wait for hours."""
+    """Most retries of a request to a model; None for Inspect's default, which may wait for hours."""
 
 
 class SampleRequest(TypedDict):
-    """One sample to be run."""
+    """Request to run one sample."""
 
     benchmark: str
     model: int
     sample: str
-    """Its id in the task."""
+    """Id of the sample in the task."""
     prompt: list[dict[str, str]]
-    """Messages, where the benchmark has no task."""
+    """Messages, if the benchmark has no task."""
     id: str
     seed: int
 
@@ -49,6 +49,6 @@ class LoggedSample(TypedDict):
 
 
 class LogReading(TypedDict):
-    """In place of `Setup`: the process reads these samples from their logs, and ends."""
+    """Sent instead of `Setup`: the process reads these samples from their logs, and ends."""
 
     samples: list[LoggedSample]

@@ -1,7 +1,7 @@
-"""The process of Inspect: it lists the samples of a task, runs those that it is asked for, or reads some from logs.
+"""The process of Inspect: it lists the samples of a task, runs requested ones, or reads some from logs.
 
-It speaks in lines of JSON: requests come by the standard input, results leave by what was the standard output. When its
-input ends, which a kill of the run brings too, the evaluation ends, and Inspect closes its logs and sandboxes.
+It speaks lines of JSON: requests arrive on standard input, results leave on the original standard output. When its
+input ends, also because the run was killed, the evaluation ends, and Inspect closes its logs and sandboxes.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from io import FileIO
@@ -25,9 +25,10 @@ from inspect_ai._util.error import PrerequisiteError
 from inspect_ai._util.log_layout import eval_log_name
 from inspect_ai._util.registry import registry_find, registry_info, registry_unqualified_name
 from inspect_ai.dataset import Sample
+from inspect_ai.event import Event, ModelEvent
 from inspect_ai.hooks import BeforeModelGenerate, Hooks, ModelRetry, TaskStart, hooks
 from inspect_ai.log import EvalSample, read_eval_log_sample
-from inspect_ai.model import ChatMessage, ChatMessageAssistant, GenerateConfig, Model, ModelUsage, get_model
+from inspect_ai.model import ChatMessage, ChatMessageAssistant, GenerateConfig, Model, get_model
 from inspect_ai.scorer import Scorer
 from inspect_ai.scorer._scorer import scorer_metrics
 from inspect_ai.solver import SolverSpec, generate
@@ -36,27 +37,28 @@ from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 from pydantic import TypeAdapter
 from rich.markup import render
 
+from adaptive_eval.endpoints.answers import estimated_tokens
 from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, Place, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, near_names
 
-LONGEST = 1_000_000
-"""Characters of an answer that are passed on; the log has all of it."""
+MAX_TEXT = 1_000_000
+"""Most characters of an answer that are passed on; the log has all of it."""
 REQUEST_LIMIT = 2**20
-REASON = 300
-MOST_MEMORY = 8 * 2**30
-"""Bytes of address space for who reads logs, which may be anybody's."""
+MAX_REASON = 300
+MAX_MEMORY = 8 * 2**30
+"""Limit of address space in bytes for reading logs, which are untrusted."""
 PROBE_SECONDS = 3.0
-"""How long a host of data may take to accept a connection."""
+"""Time for a host with data to accept a connection."""
 LOG_BUFFER = 10
-"""Samples that Inspect writes into its log at once; it goes by how many are known beforehand, and here none is."""
+"""Samples per write to Inspect's log; its default depends on the number known beforehand, which is 0 here."""
 
 
 # -- the task ------------------------------------------------------------------------------------------------------
 
 
 def load_task(task: Mapping[str, Any]) -> Task:
-    """The one task that the configuration names; raises `ValueError`."""
-    with unreachable_hosts_refused():
+    """Load the one task that the configuration names; raises `ValueError`."""
+    with refuse_unreachable_hosts():
         found = load_tasks([task["inspect"]], dict(task["args"]))
     if len(found) != 1:
         names = ", ".join(one.name for one in found) or "none"
@@ -80,10 +82,10 @@ def require_sandbox(kind: str) -> None:
 
 
 @contextmanager
-def unreachable_hosts_refused() -> Iterator[None]:
-    """Raise `RuntimeError` where a host that did not answer is asked again: libraries retry other errors for long.
+def refuse_unreachable_hosts() -> Iterator[None]:
+    """Raise `RuntimeError` when a host that did not answer is asked again: libraries retry other errors for long.
 
-    Not for this machine, where a server may be starting, nor for the Hugging Face hub, which has a cache for that.
+    This excludes this machine, where a server may be starting, and the Hugging Face hub, which has its own cache.
     """
     look_up, silent = socket.getaddrinfo, dict[str, OSError]()
     hub = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
@@ -109,7 +111,7 @@ def unreachable_hosts_refused() -> Iterator[None]:
 
 
 def samples_by_id(task: Task) -> dict[str, Sample]:
-    """The samples, by ids as Inspect gives them: numbers from 1 on where a data set has none."""
+    """Samples by id; as in Inspect, samples without ids are numbered from 1."""
     found: dict[str, Sample] = {}
     for number, sample in enumerate(task.dataset, start=1):
         name = str(number if sample.id is None else sample.id)
@@ -119,20 +121,20 @@ def samples_by_id(task: Task) -> dict[str, Sample]:
     return found
 
 
-def listed(task: Task) -> dict[str, Any]:
-    """The samples as rows of questions, and the names of the scorers."""
-    rows = [{**_plain(sample.metadata or {}), **row(name, sample)} for name, sample in samples_by_id(task).items()]
-    return {"rows": rows, "scorers": [name for scorer in task.scorer or () for name in scores_of(scorer)]}
+def list_samples(task: Task) -> dict[str, Any]:
+    """List the samples as rows of questions, and the names of the scores."""
+    rows = [{**_plain(sample.metadata or {}), **as_row(name, sample)} for name, sample in samples_by_id(task).items()]
+    return {"rows": rows, "scorers": [name for scorer in task.scorer or () for name in score_names(scorer)]}
 
 
-def scores_of(scorer: Scorer) -> list[str]:
-    """The name of a scorer, or with each key where it says that it gives several values."""
+def score_names(scorer: Scorer) -> list[str]:
+    """Names of a scorer's scores: its own name, or one for each key if it declares several values."""
     name, metrics = registry_unqualified_name(scorer), scorer_metrics(scorer)
     return [f"{name}.{key}" for key in metrics] if isinstance(metrics, dict) and "*" not in "".join(metrics) else [name]
 
 
-def row(name: str, sample: Sample) -> dict[str, Any]:
-    """A sample as a question."""
+def as_row(name: str, sample: Sample) -> dict[str, Any]:
+    """Convert a sample to a question."""
     asked = (
         sample.input
         if isinstance(sample.input, str)
@@ -156,20 +158,20 @@ def _plain(value: Any) -> Any:
 
 
 class RequestedSamples(SampleSource):
-    """The samples of one model: each exists because the run has asked for it."""
+    """Supplies the samples of one model that the run has requested."""
 
     def __init__(self, place: Place, model: Model, samples: Mapping[str, Sample]) -> None:
         self._place, self._model, self._samples = place, str(model), samples
         self._waiting: list[Sample] = []
         self._idle: asyncio.Future[None] | None = None
         self._context: Context | None = None
-        """The context of the running task, in which samples are added to it."""
+        """Context of the running task, in which samples have to be added to it."""
         self._ending = False
         self.seeds: dict[str, int] = {}
         self.log = ""
 
     def ask(self, request: SampleRequest) -> None:
-        """Have a sample run."""
+        """Add a sample to the task."""
         if request["prompt"]:
             sample = Sample(input=_messages.validate_python(request["prompt"]))
         else:
@@ -183,13 +185,13 @@ class RequestedSamples(SampleSource):
         self._wake()
 
     def end(self) -> None:
-        """Have the task end when nothing is in flight."""
+        """Let the task end when no sample is in flight."""
         self._ending = True
         self._wake()
 
     @property
     def in_flight(self) -> int:
-        """Samples that were asked for and have no result."""
+        """Number of requested samples without a result."""
         return len(self.seeds)
 
     async def next_samples(self) -> list[Sample] | None:
@@ -204,7 +206,7 @@ class RequestedSamples(SampleSource):
 
     async def sample_complete(self, sample: EvalSample) -> None:
         self.seeds.pop(str(sample.id), None)
-        self.tell(log=self.log, **result(sample, self._model))
+        self.tell(log=self.log, **sample_result(sample, self._model))
 
     async def sample_abandoned(self, sample: Sample, epoch: int) -> None:
         self.seeds.pop(str(sample.id), None)
@@ -213,10 +215,10 @@ class RequestedSamples(SampleSource):
     def tell(self, **told: Any) -> None:
         """Send a line about this model in this benchmark."""
         benchmark, model = self._place
-        say({"benchmark": benchmark, "model": model, **told})
+        send_line({"benchmark": benchmark, "model": model, **told})
 
     def _tell_end(self, feeder: asyncio.Task[Any]) -> None:
-        """Tell why no more samples are taken; Inspect's hooks do not hear of a task that fails."""
+        """Report why the task has ended, since Inspect has no hook for tasks that fail."""
         error = None if feeder.cancelled() else feeder.exception()
         self.tell(ended="its task ended" if error is None else error_text(error))
 
@@ -226,11 +228,15 @@ class RequestedSamples(SampleSource):
             self._idle = None
 
 
-def result(sample: EvalSample, own: str) -> dict[str, Any]:
-    """What came of a sample; one with an error has no scores, whatever its log says."""
-    usage = {name: _usage(one) for name, one in sample.model_usage.items()}
+def sample_result(sample: EvalSample, own: str) -> dict[str, Any]:
+    """Result of a sample; one with an error has no scores, even if its log has some."""
+    usage: dict[str, list[Any]] = {  # tokens read, tokens written, and USD where Inspect knows them
+        name: [max(one.total_tokens - one.output_tokens, 0), one.output_tokens, one.total_cost]
+        for name, one in sample.model_usage.items()
+    }
     told: dict[str, Any] = {
         "id": str(sample.id),
+        "no_usage": _add_unsaid(usage, sample.events),
         "own": usage.pop(own, [0, 0, None])[:2],
         "others": usage,
         "seconds": sample.total_time or 0.0,
@@ -242,15 +248,28 @@ def result(sample: EvalSample, own: str) -> dict[str, Any]:
     return {
         **told,
         "scores": scores,
-        "text": sample.output.completion[:LONGEST],
+        "text": sample.output.completion[:MAX_TEXT],
         "stop": None if sample.output.empty else sample.output.stop_reason,
         "limit": None if sample.limit is None else sample.limit.type,
     }
 
 
-def _usage(usage: ModelUsage) -> list[Any]:
-    """Tokens read, tokens written, and USD where Inspect knows them."""
-    return [max(usage.total_tokens - usage.output_tokens, 0), usage.output_tokens, usage.total_cost]
+def _add_unsaid(usage: dict[str, list[Any]], events: Sequence[Event]) -> bool:
+    """Add an estimate for each reply whose provider says no usage; returns whether there is one."""
+    replies = [one for one in events if isinstance(one, ModelEvent) and one.output.choices and one.cache != "read"]
+    unsaid = [one for one in replies if one.output.usage is None]
+    for one in unsaid:
+        tokens = usage.setdefault(one.model, [0, 0, None])
+        tokens[0] += sum(_tokens(message) for message in one.input)
+        tokens[1] += sum(_tokens(choice.message) for choice in one.output.choices)
+    return bool(unsaid)
+
+
+def _tokens(message: ChatMessage) -> int:
+    """An estimate by the text of a message, its reasoning and its calls of tools."""
+    parts = [message.text, *(getattr(part, "reasoning", "") for part in message.content)]
+    parts += [json.dumps(call.arguments) for call in getattr(message, "tool_calls", None) or ()]
+    return estimated_tokens(sum(len(part.encode("utf-8", "replace")) for part in parts))
 
 
 SOURCES: dict[Place, RequestedSamples] = {}
@@ -259,7 +278,7 @@ _messages = TypeAdapter(list[ChatMessage])
 
 @hooks(name="adaptive_eval_trials", description="Gives each sample the seed of its trial.")
 class TrialHooks(Hooks):
-    """What a run has to know and to set while samples run."""
+    """Sets the seeds of samples, and reports logs and retries."""
 
     def __init__(self) -> None:
         self._sources: dict[str, RequestedSamples] = {}
@@ -282,13 +301,13 @@ class TrialHooks(Hooks):
 
 
 async def run_samples(setup: Setup) -> None:
-    """Run what is asked for, until the input ends."""
+    """Run requested samples until the input ends."""
     tasks = [
-        _prepared_task(name, task, number, model)
+        _prepare_task(name, task, number, model)
         for name, task in setup["tasks"].items()
         for number, model in enumerate(setup["models"])
     ]
-    say({"ready": True})
+    send_line({"ready": True})
     evaluation = asyncio.create_task(
         eval_async(
             tasks,
@@ -316,8 +335,8 @@ async def run_samples(setup: Setup) -> None:
         await evaluation
 
 
-def _prepared_task(benchmark: str, task: Mapping[str, Any] | None, number: int, model: InspectModel) -> Task:
-    """The task of one model, whose samples are those that are asked for; loaded anew, since a task may keep state."""
+def _prepare_task(benchmark: str, task: Mapping[str, Any] | None, number: int, model: InspectModel) -> Task:
+    """Prepare the task of one model with its requested samples; loaded anew, since a task may have state."""
     loaded = Task(name=benchmark, solver=generate()) if task is None else load_task(task)
     config = GenerateConfig(**{"adaptive_connections": model["slots"], **model["config"]})
     asked = get_model(model["inspect"], config=config, memoize=False, **model["args"])
@@ -338,7 +357,7 @@ def _prepared_task(benchmark: str, task: Mapping[str, Any] | None, number: int, 
 
 
 async def _read_requests() -> None:
-    """Pass requests on until the input ends."""
+    """Read requests until the input ends."""
     reader = asyncio.StreamReader(limit=REQUEST_LIMIT)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -351,22 +370,22 @@ async def _read_requests() -> None:
 
 
 def last_message(sample: LoggedSample) -> dict[str, str]:
-    """Who said the last message of a sample, and what; or what is wrong with its log."""
+    """Role and text of the last message of a sample, or the problem with its log."""
     try:
         messages = read_eval_log_sample(sample["log"], sample["id"], resolve_attachments=True).messages
-    except Exception as error:  # whatever Inspect makes of a log that may be anybody's
-        return {"problem": f"{type(error).__name__}: {error}"[:REASON]}
+    except Exception as error:  # Inspect may raise anything for an untrusted log
+        return {"problem": f"{type(error).__name__}: {error}"[:MAX_REASON]}
     if not messages:
         return {"problem": "it has no messages"}
     last, told = messages[-1], [_content_text(messages[-1])]
     for call in (last.tool_calls or ()) if isinstance(last, ChatMessageAssistant) else ():
         told.append(f"[calls {call.function} with {json.dumps(call.arguments, default=str)}]")
-    return {"role": last.role, "text": "\n".join(filter(None, told))[:LONGEST]}
+    return {"role": last.role, "text": "\n".join(filter(None, told))[:MAX_TEXT]}
 
 
 def read_logs(reading: LogReading) -> dict[str, Any]:
-    """The last message of each sample."""
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    """Read the last message of each sample."""
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     return {"messages": [last_message(sample) for sample in reading["samples"]]}
 
 
@@ -374,20 +393,20 @@ def read_logs(reading: LogReading) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Do what the first line of the input says; what a task prints goes to the standard error."""
+    """Carry out the first line of input; output of tasks goes to standard error."""
     global _out
     _out = os.dup(1)
     os.dup2(2, 1)
     told: Any = json.loads(FileIO(0, closefd=False).readline())
     try:
         if "samples" in told:
-            say(read_logs(told))
+            send_line(read_logs(told))
         elif told["models"]:
             asyncio.run(run_samples(told))
         else:
-            say({name: listed(load_task(task)) for name, task in told["tasks"].items()})
-    except Exception as error:  # the task is the user's: whatever it raises is for its author to read
-        say({"problem": error_text(error)})
+            send_line({name: list_samples(load_task(task)) for name, task in told["tasks"].items()})
+    except Exception as error:  # the user's task may raise anything
+        send_line({"problem": error_text(error)})
         raise
 
 
@@ -395,14 +414,14 @@ _out = -1
 
 
 def error_text(error: BaseException) -> str:
-    """An exception and its cause for people."""
+    """Describe an exception and its cause."""
     causes = [error] if error.__cause__ is None else [error, error.__cause__]
     said = (render(str(one.message)) if isinstance(one, PrerequisiteError) else one for one in causes)  # with markup
     return "; ".join(f"{type(one).__name__}: {text}" for one, text in zip(causes, said, strict=True))
 
 
-def say(message: Mapping[str, Any]) -> None:
-    """Send a line to the run, unless it is gone."""
+def send_line(message: Mapping[str, Any]) -> None:
+    """Send a line to the run, unless the run is gone."""
     with suppress(BrokenPipeError):
         body = (json.dumps(message) + "\n").encode()
         while body:

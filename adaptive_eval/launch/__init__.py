@@ -1,9 +1,9 @@
 """Model servers that a run starts, waits for and stops.
 
-command_of(launch, ...)        what is started for a model: pure
+command_of(launch, ...)        the command of a model's server: pure
 ServerProcess, keeper          a process group that never outlives the run
 LaunchedServer                 one model's server: ready, started again when it dies, stopped
 ServedEndpoint                 a model over all places where its servers come and go
 Host                           models that share a GPU, one at a time
-ExclusivePlaces                which GPUs a run has for itself, among all runs on this machine
+ExclusivePlaces                places, such as GPUs, that one run has at a time among all on this machine
 """

@@ -1,6 +1,6 @@
-"""What is started for a model: a pure function of its `launch` section, the name it is served under, and the port.
+"""The command of a model's server: a pure function of its `launch` section, its served name, and the port.
 
-Whether its program is there, and which ports are free on this machine, is found out here, too.
+Checks for its program and for free ports on this machine are here too.
 """
 
 import json
@@ -18,7 +18,7 @@ from adaptive_eval.launch.types import HOST, FlagValue, LaunchConfig, Scalar, sp
 
 
 def missing_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str | None:
-    """The problem if the server would not find its program; None if it would."""
+    """The problem if the server's program would not be found; None if it would."""
     program = command[0]
     if os.sep in program:
         found = shutil.which(folder / program)
@@ -30,23 +30,23 @@ def missing_program(command: Sequence[str], environment: Mapping[str, str], fold
 
 
 NO_VARIABLES: Mapping[str, str] = {}
-SLEEPS = {"VLLM_SERVER_DEV_MODE": "1"}
-"""Without it vLLM does not answer /sleep and /wake_up."""
+SLEEP_VARIABLES = {"VLLM_SERVER_DEV_MODE": "1"}
+"""Variables without which vLLM does not answer /sleep and /wake_up."""
 VLLM_FLAGS: Mapping[str, FlagValue] = {"generation-config": "vllm"}
-"""vLLM would else take what the run leaves unsaid, such as top_k, from a file of the model, which no result shows."""
+"""Otherwise vLLM takes settings that the run omits, such as top_k, from a file of the model, which no result shows."""
 PLACEHOLDER = re.compile(r"\{(port|host|model|place)\}")
 
 
 def command_of(launch: LaunchConfig, served: str, port: str = "PORT", place: str = "PLACE") -> tuple[str, ...]:
-    """The command that starts the server, as words; by default as it is shown."""
+    """The words of the command that starts the server; by default with placeholders for port and place."""
     words = launch.words
     if words is not None:
-        return tuple(_filled(word, served, port, place) for word in words)
+        return tuple(_fill_in(word, served, port, place) for word in words)
     flags: dict[str, FlagValue] = {"served-model-name": served, "host": HOST, "port": port, **VLLM_FLAGS}
     if launch.sleep:
         flags["enable-sleep-mode"] = True
     flags |= {spelled_flag(name): value for name, value in launch.flags.items()}
-    return ("vllm", "serve", launch.model or served, *(word for flag in flags.items() for word in _flag(*flag)))
+    return ("vllm", "serve", launch.model or served, *(word for flag in flags.items() for word in _flag_words(*flag)))
 
 
 def environment_of(
@@ -58,17 +58,17 @@ def environment_of(
     placed: Mapping[str, str] = NO_VARIABLES,
 ) -> Mapping[str, str]:
     """Environment of the server; `placed` are the variables of every server of a pool."""
-    own = {**(SLEEPS if launch.sleep and launch.words is None else {}), **placed, **launch.env}
-    return {**environment, **{name: _filled(str(value), served, port, place) for name, value in own.items()}}
+    own = {**(SLEEP_VARIABLES if launch.sleep and launch.words is None else {}), **placed, **launch.env}
+    return {**environment, **{name: _fill_in(str(value), served, port, place) for name, value in own.items()}}
 
 
-def _filled(text: str, served: str, port: str, place: str) -> str:
+def _fill_in(text: str, served: str, port: str, place: str) -> str:
     values = {"port": port, "host": HOST, "model": served, "place": place}
     return PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
-def _flag(name: str, value: FlagValue) -> Iterator[str]:
-    """The words of one flag: `--name`, `--no-name`, `--name value ...`, or nothing."""
+def _flag_words(name: str, value: FlagValue) -> Iterator[str]:
+    """Words of one flag: `--name`, `--no-name`, `--name value ...`, or nothing."""
     if value is None:
         return
     if isinstance(value, bool):
@@ -76,30 +76,30 @@ def _flag(name: str, value: FlagValue) -> Iterator[str]:
         return
     yield f"--{name}"
     if isinstance(value, tuple):
-        yield from map(_word, value)
+        yield from map(_as_word, value)
     else:
-        yield json.dumps(value) if isinstance(value, Mapping) else _word(value)
+        yield json.dumps(value) if isinstance(value, Mapping) else _as_word(value)
 
 
-def _word(value: Scalar) -> str:
+def _as_word(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-RANGE = range(20_000, 30_000)
-"""Below those that systems give to outgoing connections: a server may bind its port minutes after it was chosen."""
-TRIES = 1000
+PORT_RANGE = range(20_000, 30_000)
+"""Below the ports of outgoing connections, since a server may bind its port minutes after it was chosen."""
+MAX_TRIES = 1000
 
 
 def free_ports() -> Iterator[int]:
-    """Different ports that nothing listens on, at random; no other run here is given one until this is closed.
+    """Random distinct ports that nothing listens on, reserved among runs on this machine until the generator is closed.
 
-    Many a server listens only when its model is loaded: two that are started at the same port meanwhile would both be
-    ready with the first of them, and it would answer for both.
+    Many servers listen only once their model is loaded: if two were started at the same port meanwhile, both would seem
+    ready with the first of them, which would answer for both.
     """
     reserved = ReservedPorts()
     try:
-        yield from (port for port in random.sample(RANGE, TRIES) if is_free(port) and reserved.take(port))
-        raise LaunchFailed(f"no free port was found among {TRIES} between {RANGE[0]} and {RANGE[-1]}")
+        yield from (port for port in random.sample(PORT_RANGE, MAX_TRIES) if is_free(port) and reserved.take(port))
+        raise LaunchFailed(f"no free port was found among {MAX_TRIES} between {PORT_RANGE[0]} and {PORT_RANGE[-1]}")
     finally:
         reserved.release()
 

@@ -1,9 +1,9 @@
 """The endpoint of a model whose servers come and go, at one place or at several.
 
 While a server is up it has an endpoint of its own, which is closed when the server has ended. A request goes to the
-server that is up and has the fewest, and waits where none is. What was in flight when a server ended is asked again,
-with the same seeds, as soon as one is up: one that is started again may take longer than the patience that servers of
-others get. Where that patience has ended with a server that still runs, it hangs, and is started again, too.
+server with the fewest requests, and waits if none is up. Requests in flight when a server ended are repeated, with the
+same seeds, as soon as one is up, since a restart may take longer than the time-outs for other people's servers. If a
+request times out at a server that still runs, the server hangs, and is restarted too.
 """
 
 import asyncio
@@ -16,43 +16,43 @@ from adaptive_eval.errors import LaunchFailed, NotAskedAgain, Unavailable
 
 
 class ServerGone(Exception):
-    """A server has ended, or is out of reach: what it was asked is to be asked again."""
+    """A server has ended, or cannot be reached; its requests have to be repeated."""
 
 
 class ServedPlace:
-    """A place where a model's server comes and goes: whether it is up, and what it is asked."""
+    """A place where a model's server comes and goes, with its state and its requests."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.changed: Callable[[], None] = lambda: None
-        """Called when a server is up, and when it is known that there will be none."""
+        """Called when a server is up, and when it is certain that none will be."""
         self.has_answered: Callable[[], bool] = lambda: False
         """Whether the model has answered a request of the run, here or elsewhere."""
         self.endpoint: Endpoint | None = None
-        """That of the server, while it is up."""
+        """The server's endpoint, while it is up."""
         self.gone: str | None = None
-        """Why no server comes up here by itself."""
+        """Why no server comes up here by itself; None if one may."""
         self.expected = False
-        """A server is up, or will be again by itself."""
+        """Whether a server is up, or will come up again by itself."""
         self.retired = False
-        """Nothing new is to go to the server if the model has another one; it answers what it has."""
+        """Whether new requests should go to another server of the model; requests in flight are still answered."""
         self.begun = False
-        """A server was up here."""
+        """Whether a server was ever up here."""
         self.in_flight = 0
         self.answers = 0
-        """That have come from here."""
+        """Number of answers that came from here."""
         self.silence: asyncio.Future[str]
-        """Done when the server that is up has not answered for longer than it may, and why that is thought."""
+        """Done, with the reason, when the current server hangs."""
         self._ended: asyncio.Event
-        """Set when the server that is up has ended."""
+        """Set when the current server has ended."""
         self._blocks: set[EndableBlock] = set()
-        """The requests in flight."""
+        """Requests in flight."""
         self._before: list[EndpointStats] = []
-        """The traffic of the servers before, in one."""
+        """Summed traffic of earlier servers; empty, or one entry."""
 
     def begin(self, endpoint: Endpoint) -> None:
-        """The server is up."""
-        if self.gone is not None:  # else it comes back for the answers that it owes
+        """Register a server that is up."""
+        if self.gone is not None:  # else it was restarted and finishes its requests
             self.retired = False
         self.endpoint, self.gone, self.expected, self.begun = endpoint, None, True, True
         self.silence = asyncio.get_running_loop().create_future()
@@ -60,7 +60,7 @@ class ServedPlace:
         self.changed()
 
     def leave(self, *, comes_back: bool) -> Endpoint | None:
-        """The server is away: what is in flight is asked again. Gives the endpoint, to be closed."""
+        """Unregister the server: requests in flight are repeated. Returns its endpoint, which has to be closed."""
         ended, self.endpoint = self.endpoint, None
         if ended is not None:
             self.expected = comes_back
@@ -73,29 +73,29 @@ class ServedPlace:
         return ended
 
     async def end(self) -> None:
-        """The server is away, and comes back by itself unless it is given up."""
+        """Unregister the server, which comes back by itself unless it is given up."""
         if (ended := self.leave(comes_back=True)) is not None:
             await ended.close()
 
     def give_up(self, reason: str) -> None:
-        """The server does not come back by itself: nobody is sent here any more."""
+        """Record that the server does not come back by itself: no more requests are sent here."""
         self.gone, self.expected = reason, False
         self.changed()
 
     @property
     def up(self) -> bool:
-        """Whether the server can be asked now."""
+        """Whether the server can take requests now."""
         return self.endpoint is not None and self.gone is None
 
     @property
     def traffic(self) -> list[EndpointStats]:
-        """The traffic so far, to be summed; no replica while the server is away."""
+        """Traffic so far, to be summed; without replicas while no server is up."""
         return self._before if self.endpoint is None else [*self._before, self.endpoint.stats]
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer] | None:
-        """Sample while the server is up: None where it hung, and has ended; raises `ServerGone` where it ends before.
+        """Sample while the server is up; None if it hung and was ended, `ServerGone` if it ended before.
 
-        Raises `LaunchFailed` where it says itself that it is not started again.
+        Raises `LaunchFailed` if the endpoint reports that the server will not be restarted.
         """
         endpoint, ended, silence = self.endpoint, self._ended, self.silence
         assert endpoint is not None
@@ -138,26 +138,26 @@ class ServedEndpoint:
 
     def __init__(self, places: Sequence[ServedPlace] = ()) -> None:
         self.answered_before = False
-        """The model has answered at an earlier start of the run."""
+        """Whether the model has answered at an earlier start of the run."""
         self.places: list[ServedPlace] = []
         self._up: list[ServedPlace] = []
-        """Those where a server is up: each request looks at them."""
+        """Places where a server is up, kept since each request needs them."""
         self._changed = asyncio.Event()
         self._lost = 0
         """Answers that were in flight when a server ended."""
         self.waiting = 0
-        """Requests that no server has."""
+        """Requests that wait for a server."""
         for place in places:
             self.add(place)
 
     def add(self, place: ServedPlace) -> None:
-        """One more place."""
-        place.changed, place.has_answered = self._tell, lambda: self.has_answered
+        """Add a place."""
+        place.changed, place.has_answered = self._notify, lambda: self.has_answered
         self.places.append(place)
-        self._tell()
+        self._notify()
 
     def expect_none(self) -> None:
-        """No server comes back by itself where it is away."""
+        """Record that no server that is away comes back by itself."""
         for place in self.places:
             place.expected = place.endpoint is not None
 
@@ -192,7 +192,7 @@ class ServedEndpoint:
 
     @property
     def stats(self) -> EndpointStats:
-        """The traffic at all places."""
+        """Traffic at all places."""
         together = summed_stats([one for place in self.places for one in place.traffic])
         return replace(together, lost=together.lost + self._lost)
 
@@ -202,7 +202,7 @@ class ServedEndpoint:
         return self.answered_before or self.stats.completion_tokens > 0
 
     async def _least_busy(self) -> ServedPlace:
-        """The place that has the fewest requests, as soon as one is up; raises `LaunchFailed` where none will be."""
+        """Wait for a server, and return the place with fewest requests; raises `LaunchFailed` if none will be up."""
         self.waiting += 1
         try:
             while not self._up:
@@ -214,8 +214,8 @@ class ServedEndpoint:
             self.waiting -= 1
         return min(self._up, key=lambda place: (place.retired, place.in_flight))
 
-    def _tell(self) -> None:
-        """Wake everyone who waits for a change."""
+    def _notify(self) -> None:
+        """Wake everyone who waits for a server."""
         self._up = [place for place in self.places if place.up]
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

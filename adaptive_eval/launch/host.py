@@ -1,12 +1,12 @@
-"""Where servers run: a place of its own for each, or one that several models share, one at a time.
+"""Where servers run: each at a place of its own, or several models at one place, one at a time.
 
-A place, such as a GPU, belongs to one at a time among all runs of a user on this machine. A run takes a place when it
-first serves a model there, and keeps it until its last server there has ended: between two of its models nobody else
-comes in, for that would cost both runs a swap at every turn. A run that uses several takes them in the order of their
-names, and each only when it has those before it; so no two runs wait for each other.
+A place, such as a GPU, belongs to one run at a time among all runs of a user on this machine. A run takes a place when
+it first serves a model there, and keeps it until its last server there has ended: if another run came in between two
+models, both would pay for a swap at every turn. A run that uses several places takes them in the order of their names,
+so no two runs wait for each other.
 
-A place is a locked file (`reserving`). The keeper of a server holds the lock as well: where a run is killed, the place
-is free when its server has ended.
+A place is a locked file (`reserving`). The keeper of a server holds the lock as well: if a run is killed, the place
+becomes free when its server has ended.
 """
 
 import asyncio
@@ -26,40 +26,40 @@ POLL_SECONDS = 0.5
 
 
 class ExclusivePlaces:
-    """The places of one run, by the words that name them."""
+    """The places of one run, by name."""
 
     def __init__(self, words: Iterable[str], run: str, *, patient: bool = True) -> None:
         self._words = sorted(set(words))
         self._run = run
         self._patient = patient
-        """Wait for a place that another run has, instead of failing."""
+        """Whether to wait for a place that another run has, instead of failing."""
         self._locks: dict[str, FileLock] = {}
         self._turns = {word: asyncio.Lock() for word in self._words}
 
     async def take(self, word: str, tell: Callable[[str, str], None]) -> int:
-        """Have this place; gives the descriptor that holds it. Raises `LaunchFailed`.
+        """Take this place, and return the descriptor of its lock. Raises `LaunchFailed`.
 
-        `tell` hears of a place that has to be waited for, and of who has it, as often as that changes.
+        `tell` is called with a place that is waited for and its holder, whenever the holder changes.
         """
         for before in self._words[: self._words.index(word) + 1]:
             async with self._turns[before]:
                 if before not in self._locks:
-                    self._locks[before] = await self._take_word(before, tell)
+                    self._locks[before] = await self._take_one(before, tell)
         return self._locks[word].descriptor
 
     def release(self) -> None:
-        """Let go of every place."""
+        """Release all places."""
         for lock in self._locks.values():
             lock.release()
         self._locks.clear()
 
-    async def _take_word(self, word: str, tell: Callable[[str, str], None]) -> FileLock:
+    async def _take_one(self, word: str, tell: Callable[[str, str], None]) -> FileLock:
         path, told = reservation_file(word), None
         while True:
             try:
                 return FileLock.take(path, run=self._run)
             except BlockingIOError:
-                holder = _holder_text(path)
+                holder = _describe_holder(path)
             except OSError as error:
                 raise LaunchFailed(
                     f"cannot reserve {word} ({path}: {error.strerror}); set TMPDIR to a folder of yours"
@@ -72,51 +72,51 @@ class ExclusivePlaces:
             await asyncio.sleep(POLL_SECONDS)
 
 
-def holder_of_place(word: str) -> str | None:
-    """The run that has a place now; None where it is free. Raises `LaunchFailed`."""
+def find_holder(word: str) -> str | None:
+    """Describe the run that has a place now; None if it is free. Raises `LaunchFailed`."""
     path = reservation_file(word)
-    return _holder_text(path) if is_locked(path) else None
+    return _describe_holder(path) if is_locked(path) else None
 
 
-def _holder_text(path: Path) -> str:
-    """Description of the run that holds a place."""
+def _describe_holder(path: Path) -> str:
+    """Describe the run that holds a place."""
     holder = holder_of(path)
     return (
         f"the run {holder.get('run')} (process {holder['pid']}, since {holder['since']})" if holder else "another run"
     )
 
 
-WAITED_SECONDS = 0.1
-"""A place that is free is had in less."""
+MIN_REPORTED_WAIT = 0.1
+"""Shortest wait that is reported; a free place takes less."""
 
 
-class _HeldPlace(NamedTuple):
-    """A place that this run has."""
+class _AcquiredPlace(NamedTuple):
+    """A place that this run has taken."""
 
     by: Sequence[int] = ()
-    """The descriptor that holds it."""
+    """Descriptor of its lock."""
     waited: float | None = None
-    """Seconds until it was had, where another run had it, or one that is taken before it."""
+    """Seconds waited for it, or for an earlier place; None if it was free."""
 
 
 class Host(ServerHost):
-    """Serves one of its models at a time, or two while the last answers of one still come; models are named by their
+    """Serves one of its models at a time, or two while the last answers of one are still in flight. Models go by their
     numbers in the run."""
 
     has_place = True
-    """This machine does not go away."""
+    """Always: this machine does not go away."""
     keeps_place = True
-    """No other run gets it before this one ends."""
+    """Always: no other run gets the place before this one ends."""
 
     def __init__(self, place: str | None, servers: Mapping[int, LaunchedServer], places: ExclusivePlaces) -> None:
         self.servers = servers
         self.own = place is None and len(servers) == 1
         self._place = place
-        """What the models share, such as gpu0; None for a model with a place of its own."""
+        """Name of the place that the models share, such as gpu0; None for a model with a place of its own."""
         self._places = places
         self._loaded: LaunchedServer | None = None
-        self._left: set[asyncio.Task[None]] = set()
-        """Servers that are still being stopped, though who has begun that was cancelled."""
+        self._stopping: set[asyncio.Task[None]] = set()
+        """Servers that are still being stopped after the stopping task was cancelled."""
 
     @property
     def models(self) -> Sequence[int]:
@@ -128,18 +128,18 @@ class Host(ServerHost):
         return self._loaded is not None
 
     async def acquire(self, model: int, tell: OnEvent, lost: OnLost) -> None:
-        """Return at once: the machine is there, and a place is taken when a model is served."""
+        """Return at once: the machine is always there, and `load` takes the place."""
 
     async def load(self, model: int, tell: OnEvent) -> None:
-        """Serve this model, in place of the one before; raises `LaunchFailed`."""
+        """Serve a model instead of the previous one; raises `LaunchFailed`."""
         server = self.servers[model]
-        held = await self._take(tell)
-        await asyncio.gather(*self._left)  # they may have the memory that the next one needs
+        held = await self._take_place(tell)
+        await asyncio.gather(*self._stopping)  # the next one may need their memory
         before, self._loaded = self._loaded, None
         if before is not None:
             await self._vacate(before, tell)
         tell(server.launching(held.waited))
-        began = time.monotonic()  # the one before has held the place until now
+        began = time.monotonic()  # until now the previous model held the place
         try:
             await server.start(tell, held.by)
         except LaunchFailed:
@@ -157,19 +157,19 @@ class Host(ServerHost):
         self.servers[model].served.retired = True
 
     def idle(self, model: int) -> bool:
-        """Whether no answer of its server is awaited here."""
+        """Whether its server has no requests in flight."""
         return not self.servers[model].served.in_flight
 
     def leave(self, model: int, tell: OnEvent) -> Coroutine[Any, Any, None]:
-        """Have the server of a retired model stopped, or asleep; from now on nobody is sent to it any more."""
+        """Stop the server of a retired model, or put it to sleep; it gets no more requests."""
         self.servers[model].served.give_up("its server was stopped")
         return self._vacate(self.servers[model], tell)
 
     async def release(self, model: int, tell: OnEvent) -> None:
-        """Stop the server of this model, where it is up."""
+        """Stop the server of this model, if it is up."""
         if self._loaded is self.servers[model]:
             self._loaded = None
-            await self._let_end(self.servers[model].stop())
+            await self._finish(self.servers[model].stop())
             tell(ServerReleased(self.servers[model].spec.model, self._place))
 
     async def rest(self, model: int, tell: OnEvent) -> None:
@@ -181,35 +181,35 @@ class Host(ServerHost):
         self.servers[model].served.give_up(str(error))
 
     async def unload(self, *, at_once: bool = False) -> None:
-        """Serve nothing, and stop what sleeps."""
+        """Stop all servers, also those asleep."""
         self._loaded = None
-        await asyncio.gather(*self._left, *(server.stop(at_once=at_once) for server in self.servers.values()))
+        await asyncio.gather(*self._stopping, *(server.stop(at_once=at_once) for server in self.servers.values()))
 
     def kill(self) -> None:
-        """Make what is being stopped end at once."""
+        """Kill all servers that are being stopped."""
         for server in self.servers.values():
             server.kill()
 
     async def _vacate(self, server: LaunchedServer, tell: OnEvent) -> None:
-        """Have its place for another one, or for nobody."""
-        await self._let_end(server.make_room())
+        """Free the place of a server."""
+        await self._finish(server.make_room())
         tell(ServerReleased(server.spec.model, self._place))
 
-    async def _let_end(self, stopping: Coroutine[Any, Any, None]) -> None:
-        """Wait until a server has ended; who is cancelled meanwhile leaves it the time that servers have for that."""
+    async def _finish(self, stopping: Coroutine[Any, Any, None]) -> None:
+        """Wait until a server has ended; if cancelled, it still gets its time to end."""
         ending = asyncio.create_task(stopping)
         try:
             await asyncio.shield(ending)
         except asyncio.CancelledError:
-            self._left.add(ending)
-            ending.add_done_callback(self._left.discard)
+            self._stopping.add(ending)
+            ending.add_done_callback(self._stopping.discard)
             raise
 
-    async def _take(self, tell: OnEvent) -> _HeldPlace:
-        """Have the place."""
+    async def _take_place(self, tell: OnEvent) -> _AcquiredPlace:
+        """Take the shared place, if there is one."""
         if self._place is None:
-            return _HeldPlace()
+            return _AcquiredPlace()
         began = time.monotonic()
         descriptor = await self._places.take(self._place, lambda place, holder: tell(PlaceAwaited(place, holder)))
         waited = time.monotonic() - began
-        return _HeldPlace((descriptor,), waited if waited >= WAITED_SECONDS else None)
+        return _AcquiredPlace((descriptor,), waited if waited >= MIN_REPORTED_WAIT else None)

@@ -1,16 +1,15 @@
-"""Keeps one server: starts it in a process group of its own, and ends all of it when it is time to.
+"""Keeps one server: starts it in its own process group, and ends all its processes in the end.
 
     python keeper.py GRACE COMMAND [ARGUMENT ...]
 
-It is time to when standard input ends, which it does when whoever holds its other end has ended, be it by SIGKILL; and
-when the server itself has ended. All of it gets SIGTERM, GRACE seconds to comply, and then SIGKILL; a byte on
-standard input means SIGKILL at once. Standard output tells, a line each: `pid N`, then `exit N`, `signal N`, or
-`error TEXT` where the command cannot be started. The server's own output goes to standard error.
+The end comes when standard input is closed, which it is when the process at its other end has ended, even by SIGKILL,
+or when the server itself has ended. All processes get SIGTERM, GRACE seconds to comply, and then SIGKILL; a byte on
+standard input means SIGKILL at once. Standard output has one line each: `pid N`, then `exit N` or `signal N`; or
+`error TEXT` if the command cannot be started. The server's own output goes to standard error.
 
-All of it is the process group, and on Linux also whatever the server has put into groups and sessions of their own:
-what loses its parent becomes the keeper's child, so that nothing that descends from the server escapes. There the
-keeper also ends when its parent does, and the server when the keeper does. It runs in an interpreter without site
-packages, in 20 ms.
+All processes are those of the group, and on Linux also descendants in groups and sessions of their own: orphans become
+children of the keeper, so no descendant escapes. There the keeper also ends when its parent does, and the server when
+the keeper does. It starts in 20 ms, in an interpreter without site packages.
 """
 
 import ctypes
@@ -24,31 +23,31 @@ from contextlib import suppress
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-AFTERWARDS = 2.0
-"""Seconds that what a server leaves behind when it ends by itself has to follow it."""
+LEFTOVER_SECONDS = 2.0
+"""Grace for the remaining processes of a server that has ended by itself."""
 KILL_SECONDS = 10.0
-"""A process that was killed may take a while to give its memory back."""
+"""Wait for killed processes, which may take a while to free their memory."""
 POLL_SECONDS = 0.05
 STDIN = 0
 
 
 def main(grace: float, command: list[str]) -> None:
-    """Keep a server until it is time to end it."""
+    """Keep a server until its end."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    alarm = _alarm()
+    alarm = _signal_pipe()
     try:
-        server = _start(command)
+        server = _start_server(command)
     except (OSError, subprocess.SubprocessError) as error:
         _tell(f"error {error}")
         return
     _tell(f"pid {server.pid}")
-    family = _Family(server)
+    family = _ProcessTree(server)
     family.end(_wait(family, alarm, grace))
 
 
-def _alarm() -> int:
-    """A file that can be read when a signal has come."""
+def _signal_pipe() -> int:
+    """Make a pipe that becomes readable on a signal, and return its end to read."""
     alarm, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
@@ -57,8 +56,8 @@ def _alarm() -> int:
     return alarm
 
 
-def _wait(family: "_Family", alarm: int, grace: float) -> float:
-    """Wait until it is time to end all of it; gives the seconds of grace."""
+def _wait(family: "_ProcessTree", alarm: int, grace: float) -> float:
+    """Wait for the end, and return the seconds of grace."""
     while family.status is None:
         ready, _, _ = select.select([STDIN, alarm], [], [])
         if STDIN in ready:
@@ -67,33 +66,33 @@ def _wait(family: "_Family", alarm: int, grace: float) -> float:
             return grace
         family.reap()
     _tell_end(family.status)
-    return AFTERWARDS
+    return LEFTOVER_SECONDS
 
 
-class _Family:
-    """The processes of a server."""
+class _ProcessTree:
+    """All processes of a server."""
 
     def __init__(self, server: "subprocess.Popen[bytes]") -> None:
-        self._server = server  # kept: one that is dropped takes its exit status with it
+        self._server = server  # kept, since a collected `Popen` reaps its process
         self._leader = server.pid
         self.status: int | None = None
-        """How the server itself ended, as `waitpid` tells it."""
+        """Exit status of the server itself, as from `waitpid`; None while it runs."""
 
     def reap(self) -> None:
-        """Take leave of every process that has ended."""
+        """Reap all processes that have ended."""
         with suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 if found[0] == self._leader:
                     self.status = found[1]
 
     def end(self, grace: float) -> None:
-        """End every process, and wait until all are gone: the next server needs their memory."""
-        if grace and self._signal(signal.SIGTERM) and self._gone_within(grace, 0):
+        """End all processes and wait until they are gone, since the next server needs their memory."""
+        if grace and self._signal(signal.SIGTERM) and self._wait_until_gone(grace, 0):
             return
-        self._gone_within(KILL_SECONDS, signal.SIGKILL)
+        self._wait_until_gone(KILL_SECONDS, signal.SIGKILL)
 
-    def _gone_within(self, seconds: float, number: int) -> bool:
-        """Whether all are gone after this time; until then they get this signal again and again, as they may fork."""
+    def _wait_until_gone(self, seconds: float, number: int) -> bool:
+        """Wait until all are gone, and say whether they are; the signal is repeated, since processes may fork."""
         deadline = time.monotonic() + seconds
         while self._signal(number):
             if time.monotonic() >= deadline:
@@ -102,10 +101,10 @@ class _Family:
         return True
 
     def _signal(self, number: int) -> bool:
-        """Whether there was a process to get the signal."""
+        """Signal all processes, and say whether there were any."""
         self.reap()
         found = self._signal_group(number)
-        for pid in _outside(self._leader):
+        for pid in _descendants_outside(self._leader):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
                 found = True
@@ -116,13 +115,13 @@ class _Family:
             os.killpg(self._leader, number)
         except ProcessLookupError:
             return False
-        except PermissionError:  # macOS says so of processes that have ended and were not waited for
+        except PermissionError:  # macOS reports this for zombies
             return self.status is None
         return True
 
 
-def _outside(group: int) -> list[int]:
-    """The descendants of this process that are not in the group; none where the system does not tell."""
+def _descendants_outside(group: int) -> list[int]:
+    """Descendants of this process outside the group; empty if the system does not list them."""
     children: dict[int, list[int]] = {}
     groups: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat") if sys.platform == "linux" else ():
@@ -131,18 +130,18 @@ def _outside(group: int) -> list[int]:
             parent, groups[pid] = map(int, after_the_name.split()[1:3])
             children.setdefault(parent, []).append(pid)
     found = list(children.get(os.getpid(), ()))
-    for pid in found:  # it grows meanwhile
+    for pid in found:  # grows in the loop
         found += children.get(pid, ())
     return [pid for pid in found if groups[pid] != group]
 
 
-def _start(command: list[str]) -> "subprocess.Popen[bytes]":
-    """The server's process, the leader of a group of its own."""
+def _start_server(command: list[str]) -> "subprocess.Popen[bytes]":
+    """Start the server as the leader of its own process group."""
     nothing = subprocess.DEVNULL
-    return subprocess.Popen(command, stdin=nothing, stdout=sys.stderr, process_group=0, preexec_fn=_die_with_the_keeper)
+    return subprocess.Popen(command, stdin=nothing, stdout=sys.stderr, process_group=0, preexec_fn=_die_with_keeper)
 
 
-def _die_with_the_keeper() -> None:
+def _die_with_keeper() -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -157,7 +156,7 @@ def _tell_end(status: int) -> None:
 
 
 def _tell(line: str) -> None:
-    with suppress(OSError):  # nobody hears it any more
+    with suppress(OSError):  # the reader is gone
         os.write(1, f"{line}\n".encode())
 
 

@@ -1,6 +1,6 @@
 """One server as a process group that never outlives the run, through its keeper.
 
-What it prints goes to a file of its own, whose last lines are told when it fails.
+Its output goes to a log file, whose last lines are reported when it fails.
 """
 
 import asyncio
@@ -35,36 +35,36 @@ class ServerLog:
         self._start = 0
 
     def begin(self, line: str) -> None:
-        """Note that the server is started, with one line of ours."""
+        """Mark a start of the server with a line of ours."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
             file.write(f"--- {line}\n".encode(errors="replace"))
             self._start = file.tell()
 
     def last_lines(self) -> tuple[str, ...]:
-        """Last lines that the server printed since it was started, safe for a terminal and without secrets."""
+        """Last lines that the server has printed since its start, safe for a terminal and without secrets."""
         try:
             with self.path.open("rb") as file:
                 end = file.seek(0, os.SEEK_END)
                 begin = file.seek(max(self._start, end - LAST_BYTES))
                 text = file.read().decode(errors="replace")
-        except OSError:  # there is no file where none could be made
+        except OSError:  # the file could not be created
             return ()
         if begin > self._start:
-            text = text[LONGEST_SECRET:]  # it may begin in the middle of a secret, which nothing would recognise
+            text = text[LONGEST_SECRET:]  # a secret that is cut off would not be recognised
         lines = (CONTROL.sub(" ", ESCAPES.sub("", line)).rstrip() for line in re.split(r"\r?\n|\r", text))
         return tuple(redacted(line, self._secrets)[:LONGEST_LINE] for line in lines if line.strip())[-LAST_LINES:]
 
 
 class ServerProcess:
-    """A server that was started, until it has ended."""
+    """The process group of a started server."""
 
     def __init__(self, keeper: asyncio.subprocess.Process, pid: int) -> None:
         self.pid = pid
-        """Of the server, and of its process group."""
+        """Id of the server's process, and of its group."""
         self._keeper = keeper
         self.ended = asyncio.create_task(self._wait())
-        """How the server ended, such as "exited with status 1", once it has."""
+        """Done with how the server ended, such as "exited with status 1"."""
 
     @classmethod
     async def start(
@@ -76,9 +76,9 @@ class ServerProcess:
         log: Path,
         holds: Sequence[int] = (),
     ) -> Self:
-        """Start a command in `folder`; what it prints is appended to `log`. Raises `LaunchFailed`.
+        """Start a command in `folder`, with its output appended to `log`. Raises `LaunchFailed`.
 
-        The keeper keeps the descriptors `holds` open until the server has ended, however this process ends.
+        The keeper holds the descriptors `holds` open until the server has ended, however this process ends.
         """
         try:
             with log.open("ab") as output:
@@ -95,7 +95,7 @@ class ServerProcess:
         except OSError as error:
             raise LaunchFailed(f"cannot be started: {error}") from error
         try:
-            word, _, rest = (await _line(started)).partition(" ")
+            word, _, rest = (await _read_line(started)).partition(" ")
         except asyncio.CancelledError:
             _close_stdin(started, at_once=True)
             await started.wait()
@@ -106,7 +106,7 @@ class ServerProcess:
         return cls(started, int(rest))
 
     async def stop(self, *, at_once: bool = False) -> None:
-        """End the server and everything it has started; gives back when all of it is gone."""
+        """End the server and everything that it has started, and wait until all is gone."""
         if at_once:
             self.kill()
         _close_stdin(self._keeper)
@@ -117,13 +117,13 @@ class ServerProcess:
             raise
 
     def kill(self) -> None:
-        """SIGKILL to the whole group, now."""
+        """Send SIGKILL to the whole group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         _close_stdin(self._keeper, at_once=True)
 
     async def _wait(self) -> str:
-        told = (await _line(self._keeper)).split()
+        told = (await _read_line(self._keeper)).split()
         match told:
             case ["exit", "0"]:
                 return "exited with status 0 (a command must run as long as its server does)"
@@ -132,19 +132,19 @@ class ServerProcess:
             case ["signal", number]:
                 return f"was killed by {_signal_name(int(number))}"
             case _:
-                if await self._keeper.wait():  # it was killed itself, and has ended nothing
+                if await self._keeper.wait():  # the keeper was killed before it ended the server
                     self.kill()
                 return "was stopped"
 
 
-async def _line(process: asyncio.subprocess.Process) -> str:
-    """The next line that a keeper tells; empty when it has ended."""
+async def _read_line(process: asyncio.subprocess.Process) -> str:
+    """Read the next line of a keeper; empty if it has ended."""
     assert process.stdout is not None
     return (await process.stdout.readline()).decode(errors="replace").rstrip("\n")
 
 
 def _close_stdin(process: asyncio.subprocess.Process, *, at_once: bool = False) -> None:
-    """Close the keeper's standard input, which it takes as the end of its parent."""
+    """Close the keeper's standard input, which makes it end the server."""
     assert process.stdin is not None
     if at_once and not process.stdin.is_closing():
         process.stdin.write(b"!")

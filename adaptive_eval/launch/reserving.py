@@ -1,7 +1,7 @@
-"""What runs on one machine must not have at the same time: places, and ports where a server is to listen.
+"""Reserve what only one run on a machine may have: places, and ports for servers.
 
-A place is a locked file in a folder that only its user can write; a port, which users share, is the UDP port of the
-same number, which no server of models listens at.
+A place is reserved by a locked file in a folder that only its user can write. A port, which users share, is reserved by
+binding the UDP port of the same number, which model servers do not use.
 """
 
 import errno
@@ -17,38 +17,38 @@ from adaptive_eval.launch.types import HOST
 
 
 class ReservedPorts:
-    """The ports of one run, or of one site: nobody else on this machine is given one until they are let go."""
+    """Ports reserved for one run or site among all on this machine, until they are released."""
 
     def __init__(self) -> None:
         self._descriptors: list[int] = []
-        """Of sockets: whoever forgets to let go of them does so when the ports are collected, without a warning."""
+        """Detached from their sockets, which would warn if they were collected without `release`."""
 
     def take(self, port: int) -> bool:
-        """Whether nobody has the port, who is to have it from now on."""
+        """Reserve a port; False if somebody has it."""
         held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             held.bind((HOST, port))
-        except OSError as error:  # any other than that says nothing of the port: it is chosen at random
+        except OSError as error:  # other errors say nothing about the port, which was chosen at random
             held.close()
             return error.errno != errno.EADDRINUSE
         self._descriptors.append(held.detach())
         return True
 
     def release(self) -> None:
-        """Let go of all of them."""
+        """Release all ports."""
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors.clear()
 
 
 def reservation_file(word: str) -> Path:
-    """The file of what is called so; other machines that see the same folder have files of their own."""
+    """Path of a place's file; machines that share the folder have different files."""
     digest = blake2b(f"{socket.gethostname()}\0{word}".encode(), digest_size=16).hexdigest()
-    return _folder() / f"{digest}.lock"
+    return _private_folder() / f"{digest}.lock"
 
 
-def _folder() -> Path:
-    """A folder where nobody else can hold a place, or say who does; raises `LaunchFailed` where there is none."""
+def _private_folder() -> Path:
+    """A folder where only this user can reserve places; raises `LaunchFailed` if there is none."""
     folder = Path(tempfile.gettempdir()) / f"adaptive-eval-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

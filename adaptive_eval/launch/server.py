@@ -1,4 +1,4 @@
-"""The server of one model: started, waited for, started again when it dies, and stopped."""
+"""The server of one model: started, awaited, restarted when it dies, and stopped."""
 
 import asyncio
 import shlex
@@ -25,22 +25,22 @@ POLL_SECONDS = 0.25
 PROBE_SECONDS = 10.0
 VERSION_SECONDS = 10.0
 SLEEP_SECONDS = 120.0
-"""A server that takes longer to fall asleep, or to wake up, is stopped, and started when its turn comes."""
-ABOUT = (("/version", "version"), ("/props", "build_info"))
-"""Where vLLM and llama-server tell their versions."""
+"""Timeout to fall asleep or wake up; a slower server is stopped, and started when its turn comes."""
+VERSION_PATHS = (("/version", "version"), ("/props", "build_info"))
+"""Paths and fields with the versions of vLLM and llama-server."""
 LONGEST_VERSION = 100
-MOST_BYTES = 2**20
-"""Of an answer that may have a version in it, such as llama-server's with a whole chat template."""
+MAX_BYTES = 2**20
+"""Limit for a response with a version; llama-server's has a whole chat template."""
 
 
 async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", seconds: float) -> None:
-    """Wait until GET `path` says 200; raises `LaunchFailed` when the server ends before, or takes too long."""
+    """Wait until GET `path` returns 200; raises `LaunchFailed` if the server ends before, or takes too long."""
     said = "it did not answer"
     try:
         async with asyncio.timeout(seconds), _client(root) as client:
             while not ended.done():
                 with suppress(httpx2.HTTPError):
-                    # whatever else it answers is not read: it might have no end
+                    # the body is not read, since it might be endless
                     async with client.stream("GET", path) as answer:
                         status = answer.status_code
                     if status == 200:
@@ -56,11 +56,11 @@ async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", s
     raise LaunchFailed(f"{ended.result()} before it was ready")
 
 
-async def version_of(root: str, secrets: Sequence[str] = ()) -> str | None:
-    """The version that the server reports, without these secrets; None if it reports none."""
-    with suppress(TimeoutError):  # a path that is unknown to a server may give anything, even a stream without end
+async def read_version(root: str, secrets: Sequence[str] = ()) -> str | None:
+    """Read the version that the server reports, without these secrets; None if it reports none."""
+    with suppress(TimeoutError):  # a server may send anything for an unknown path, even an endless stream
         async with asyncio.timeout(VERSION_SECONDS), _client(root) as client:
-            for path, key in ABOUT:
+            for path, key in VERSION_PATHS:
                 with suppress(httpx2.HTTPError, ValueError):
                     told = orjson.loads(await _read_beginning(client, path))
                     if isinstance(told, dict) and isinstance(told.get(key), str):
@@ -69,37 +69,36 @@ async def version_of(root: str, secrets: Sequence[str] = ()) -> str | None:
 
 
 async def _read_beginning(client: httpx2.AsyncClient, path: str) -> bytes:
-    """Beginning of the server's response."""
+    """Read the beginning of the server's response."""
     found = b""
     async with client.stream("GET", path) as answer:
         async for part in answer.aiter_raw():
             found += part
-            if len(found) > MOST_BYTES:
+            if len(found) > MAX_BYTES:
                 break
     return found
 
 
 def _client(root: str) -> httpx2.AsyncClient:
     plain = {"Accept-Encoding": "identity"}
-    # plain HTTP to this machine: to read the certificates that it has would take longer than all else
+    # plain HTTP to this machine: loading certificates would take longer than everything else
     return httpx2.AsyncClient(base_url=root, timeout=PROBE_SECONDS, trust_env=False, verify=False, headers=plain)
 
 
 RESTARTS = 3
-"""A server that has died so often since the run was started, and dies again, is given up; so is one that was up and
-does not come up again."""
+"""Restarts of a server in one start of the run, after deaths or failed restarts, before it is given up."""
 
-PORTS = 5
-"""So many ports are tried where other programs take them, one after the other, before the server can have them."""
+MAX_PORTS = 5
+"""Ports tried, one after the other, if other programs take them before the server does."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """The process to start for a model at a port, and how to know that it is ready."""
+    """Process to start for a model at a port, and its health check."""
 
     model: str
     port: int
-    """Where it is to listen on this machine."""
+    """Port of this machine to listen on."""
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
     folder: Path
@@ -107,15 +106,15 @@ class ServerSpec:
     health: str
     timeout: float
     place: str | None = None
-    """Where it runs, if others run there, too, at other times."""
+    """The place that it shares with others, if any."""
     sleeps: bool = False
-    """It can be put to sleep while others have its place."""
+    """Whether it can be put to sleep while others have its place."""
     overlaps: bool = False
-    """It fits beside another one that does so."""
+    """Whether it fits beside another one that overlaps too."""
     alternatives: bool = False
-    """There are other places where the model may be served."""
+    """Whether there are other places where the model may be served."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """What the server knows, and must not be repeated where it fails."""
+    """Secrets of the server, which error messages must not repeat."""
 
     @property
     def root(self) -> str:
@@ -124,14 +123,14 @@ class ServerSpec:
 
     @property
     def shown(self) -> str:
-        """The command as a shell would read it."""
+        """The command quoted for a shell."""
         return shlex.join(self.command)
 
 
 class LaunchedServer:
     """One model's server at one place.
 
-    Its port is the next of `ports`, and the one after it wherever another program has begun to listen there.
+    Its port is the next of `ports`, or a later one if another program has begun to listen there.
     """
 
     def __init__(
@@ -152,37 +151,37 @@ class LaunchedServer:
         self._asleep = False
 
     async def start(self, tell: OnEvent, holds: Sequence[int] = ()) -> None:
-        """Start it and wait until it is ready; raises `LaunchFailed`. From then on it is started again when it dies.
+        """Start it and wait until it is ready; raises `LaunchFailed`. From then on it is restarted when it dies.
 
         The descriptors `holds` stay open until it has ended.
         """
         self._holds = holds
         try:
-            process = await self._woken() or await self._bring_up()
+            process = await self._wake_up() or await self._bring_up()
         except LaunchFailed as error:
-            if not self._was_up:  # what has never worked is a mistake, and would fail again
+            if not self._was_up:  # it never worked, so a restart would fail again
                 raise
             process = await self._restart(str(error), tell)
         self._watch = asyncio.create_task(self._keep_up(process, tell))
         self._watch.add_done_callback(self._on_watch_end)
 
     async def make_room(self) -> None:
-        """Leave the place to another model: asleep, where it can sleep, else stopped."""
+        """Leave the place to another model: put it to sleep if it can sleep, else stop it."""
         if self.spec.sleeps:
-            process = await self._leave("its server was put to sleep")
+            process = await self._withdraw("its server was put to sleep")
             self._asleep = process is not None and await self._post("/sleep?level=1")
         if not self._asleep:
             await self.stop()
 
     async def stop(self, *, at_once: bool = False) -> None:
-        """End it, with all that it has started; nothing happens where it is not up."""
-        process = await self._leave("its server was stopped")
+        """Stop it, with everything that it has started, if it is up."""
+        process = await self._withdraw("its server was stopped")
         if process is not None:
             await process.stop(at_once=at_once)
             self._process, self._asleep = None, False
 
-    async def _leave(self, why: str) -> ServerProcess | None:
-        """Ask nothing more, and do not start it again; gives its process, where it is up."""
+    async def _withdraw(self, why: str) -> ServerProcess | None:
+        """Send no more requests, and do not restart it; returns its process, if it is up."""
         process = self._process
         try:
             if self._watch is not None:
@@ -196,8 +195,8 @@ class LaunchedServer:
             raise
         return self._process
 
-    async def _woken(self) -> ServerProcess | None:
-        """The server's process, awake again; None where it does not sleep, or did not wake up and was stopped."""
+    async def _wake_up(self) -> ServerProcess | None:
+        """Wake it up, and return its process; None if it was not asleep, or did not wake up and was stopped."""
         process, asleep, self._asleep = self._process, self._asleep, False
         if process is None or not asleep:
             return None
@@ -211,7 +210,7 @@ class LaunchedServer:
         return None
 
     async def _post(self, path: str) -> bool:
-        """POST to the server; whether it answered 200."""
+        """POST to the server, and say whether it answered 200."""
         with suppress(TimeoutError, httpx2.HTTPError):
             async with (
                 asyncio.timeout(SLEEP_SECONDS),
@@ -222,21 +221,20 @@ class LaunchedServer:
         return False
 
     def kill(self) -> None:
-        """End it at once where it is being stopped."""
+        """Kill it."""
         if self._process is not None:
             self._process.kill()
 
     async def _bring_up(self) -> ServerProcess:
-        """Start it where nobody else listens; raises `LaunchFailed`.
+        """Start it at a port where nobody else listens; raises `LaunchFailed`.
 
-        Between the choice of a port and the moment when the server has it another program may take it, and would then
-        be taken for the server.
+        Before the server listens at its port, another program may take it, and would be mistaken for the server.
         """
-        for left in reversed(range(PORTS)):
+        for left in reversed(range(MAX_PORTS)):
             if not is_free(self.spec.port):
                 self.spec = self._spec_at(next(self._ports))
             try:
-                process = await self._started()
+                process = await self._start_process()
             except LaunchFailed:
                 if not left or is_free(self.spec.port):
                     raise
@@ -246,8 +244,8 @@ class LaunchedServer:
         self.served.begin(self._open(self.spec.root))
         return process
 
-    async def _started(self) -> ServerProcess:
-        """The server's process, when it is ready; raises `LaunchFailed`, and then it is gone."""
+    async def _start_process(self) -> ServerProcess:
+        """Start the process and wait until it is ready; on `LaunchFailed` it is gone."""
         spec, process = self.spec, None
         try:
             self._log.begin(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {spec.shown}")
@@ -257,7 +255,7 @@ class LaunchedServer:
             await wait_until_ready(spec.root, spec.health, process.ended, spec.timeout)
             if spec.alternatives:
                 await self._require_served()
-            self.version = await version_of(spec.root, spec.secrets)
+            self.version = await read_version(spec.root, spec.secrets)
         except BaseException as error:
             if process is not None:
                 await process.stop(at_once=True)
@@ -267,7 +265,7 @@ class LaunchedServer:
         return process
 
     async def _require_served(self) -> None:
-        """Raise `LaunchFailed` if the server refuses requests: it may lack the model, and another place may not."""
+        """Raise `LaunchFailed` if the server refuses requests: it may lack the model, and another place may have it."""
         endpoint = self._open(self.spec.root)
         try:
             for replica in (await endpoint.check()).replicas:
@@ -280,20 +278,20 @@ class LaunchedServer:
         while True:
             reason = self._with_last_lines(await self._wait_for_end(process))
             await self.served.end()
-            await process.stop()  # what it has left behind may hold the memory that the next one needs
+            await process.stop()  # remaining processes may hold memory that the next one needs
             self._process = None
             began = time.monotonic()
             process = await self._restart(reason, tell)
             tell(self.launched(time.monotonic() - began))
 
     async def _wait_for_end(self, process: ServerProcess) -> str:
-        """Description of how the server has ended, or why it has to."""
+        """Wait until the server has ended or hangs, and describe that."""
         silence = self.served.silence
         await asyncio.wait([process.ended, silence], return_when=asyncio.FIRST_COMPLETED)
         return process.ended.result() if process.ended.done() else f"does not answer any more: {silence.result()}"
 
     async def _restart(self, reason: str, tell: OnEvent) -> ServerProcess:
-        """Start a server that has been up again; raises `LaunchFailed` when that has been tried often enough."""
+        """Restart a server that was up; raises `LaunchFailed` after `RESTARTS` attempts."""
         while self._deaths < RESTARTS:
             self._deaths += 1
             tell(ServerDied(self.spec.model, reason, self._deaths, RESTARTS, self.spec.place))
@@ -305,7 +303,7 @@ class LaunchedServer:
         raise LaunchFailed("\n".join([f"{first}, after it was started again {RESTARTS} times", *lines]))
 
     def launching(self, waited: float | None) -> ServerLaunching:
-        """Event of a server that is started."""
+        """Event of a server that is starting."""
         spec = self.spec
         return ServerLaunching(spec.model, spec.command, self.version, str(spec.log), spec.place, waited)
 
@@ -315,12 +313,12 @@ class LaunchedServer:
         return ServerLaunched(spec.model, spec.command, self.version, str(spec.log), spec.place, seconds)
 
     def _with_last_lines(self, what: str) -> str:
-        """The given message, with the last lines of the server's log."""
+        """Add the last lines of the server's log to a message."""
         lines = (f"  {line}" for line in self._log.last_lines())
         return "\n".join([f"its server {what} (log: {self.spec.log})", *lines])
 
     def _on_watch_end(self, task: asyncio.Task[None]) -> None:
-        """Fail those who wait for a server whose watch has ended."""
+        """Fail all requests that wait for a server that is no longer watched."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self.served.give_up(
                 str(error) if isinstance(error, LaunchFailed) else f"watching its server failed: {error!r}"

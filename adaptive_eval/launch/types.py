@@ -15,11 +15,11 @@ OWN_FLAGS = ("host", "port", "model", "served-model-name")
 ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
 LONGEST_PLACE = 100
 CLUSTER = "cluster"
-"""In place of names: places are had from a cluster."""
+"""Value of `places` for places of a cluster."""
 HOST = "127.0.0.1"
-"""Where servers that a run starts listen."""
+"""Address that servers started by a run listen on."""
 GRACE_SECONDS = 20.0
-"""Between asking a server to end and making it: one that serves a model on several GPUs takes some seconds."""
+"""Time between asking a server to end and killing it; one on several GPUs takes some seconds to end."""
 
 Scalar = str | bool | int | float
 VariableValue = str | int | float
@@ -27,14 +27,14 @@ FlagValue = Scalar | tuple[Scalar, ...] | Mapping[str, object] | None
 
 
 def require_variables(env: Mapping[str, VariableValue]) -> Mapping[str, VariableValue]:
-    """The variables as given; an error where one has no valid name."""
+    """Check that all variables have valid names."""
     if wrong := [name for name in env if not re.fullmatch(r"[A-Za-z_]\w*", name)]:
         raise refuse(f"must hold names of variables, but {wrong[0]!r} is none", "use letters, digits and _")
     return env
 
 
 def require_amounts(resources: Mapping[str, float] | None) -> Mapping[str, float] | None:
-    """The resources as given; an error where one is no amount that a node could have."""
+    """Check that all resources have amounts that a node could have."""
     for word, amount in (resources or {}).items():
         if not word.strip() or not 0 <= amount < float("inf"):
             raise refuse(f"must hold amounts, but got {word!r}: {amount}", "write it as in {GPU: 8, CPU: 4}")
@@ -46,24 +46,24 @@ Resources = Annotated[Mapping[str, float] | None, AfterValidator(require_amounts
 
 
 class PoolConfig(Section):
-    """Places, such as the GPUs of this machine: each serves one model at a time, whichever has something to be asked.
+    """Places, such as the GPUs of this machine; each serves one model at a time, of those with pending requests.
 
-    In the pool are all models with a `launch` section that names no `exclusive` place of its own. Where fewer models
-    are left than there are places, those that are left are served at several.
+    The pool serves all models with a `launch` section that names no `exclusive` place. If fewer models are left than
+    there are places, these are served at several places each.
     """
 
     places: Literal["cluster"] | Annotated[tuple[str | int, ...], Field(min_length=1)]
-    """Their names, such as [0, 1, 2, 3], or ["0,1", "2,3"] where a model takes two GPUs. Other runs of the same user on
-    this machine that use a place of the same name wait until this one has ended. Or `cluster`: with `--ray` places are
-    had from the nodes of the cluster as they come."""
+    """Names of the places, such as [0, 1, 2, 3], or ["0,1", "2,3"] if a model takes two GPUs. Other runs of the same
+    user on this machine that use a place of the same name wait until this one has ended. Or `cluster`: with `--ray`
+    the nodes of the cluster provide places as they become free."""
     most: int | None = Field(None, ge=1, le=1024)
-    """Of a cluster: how many places the run has at a time at most."""
+    """On a cluster: the most places that the run has at a time."""
     resources: Resources = None
-    """Of a cluster: what each place takes of its node, in Ray's words: {GPU: 2, CPU: 4}. Default: of each word as much
-    as that model of the pool needs which needs most of it."""
+    """On a cluster: resources of each place, in Ray's words: {GPU: 2, CPU: 4}. Default: of each resource the most that
+    any model of the pool needs."""
     env: Variables = Field(default_factory=lambda: {"CUDA_VISIBLE_DEVICES": "{place}"})
-    """Variables that every server of the pool gets; {place} is where it runs, on a cluster the GPUs that Ray gave it.
-    Default: CUDA_VISIBLE_DEVICES is that; on a cluster, where Ray sets it, none."""
+    """Variables for every server of the pool; {place} is its place, on a cluster the GPUs that Ray gave it. Default:
+    CUDA_VISIBLE_DEVICES with that value; on a cluster, where Ray sets it, none."""
 
     @field_validator("places")
     @classmethod
@@ -92,7 +92,7 @@ class PoolConfig(Section):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The names of the places."""
+        """Names of the places."""
         if isinstance(self.places, str):
             return tuple(f"place {number}" for number in range(1, (self.most or 0) + 1))
         return tuple(str(place) for place in self.places)
@@ -104,55 +104,55 @@ class PoolConfig(Section):
 
 
 class SitesConfig(Section):
-    """How the head of the run and its sites on the nodes of a cluster work together, with `--ray`."""
+    """Timeouts between the head of the run and its sites on the nodes of a cluster, with `--ray`."""
 
     wait: Seconds = Field(900.0, gt=0)
-    """How long a site may wait for its resources before its model is given up, unless others serve it."""
+    """Longest wait of a site for its resources before its model is given up, unless other sites serve it."""
     silence: Seconds = Field(60.0, ge=5)
-    """A site that has said nothing for so long hangs: it is ended, and begun anew where there is room."""
+    """A site that is silent for longer hangs: it is ended, and started again where there is room."""
     keep: Seconds = Field(600.0, ge=5)
-    """Sites whose head has said nothing for so long are ended; before, a run that goes on finds them again."""
+    """Sites end when their head has been silent for longer; until then a run that goes on finds them again."""
 
 
 class LaunchConfig(Section):
-    """A server that the run starts for this model when it has something to ask, and stops in the end.
+    """A server that the run starts for this model when it has requests, and stops in the end.
 
-    Without `command` it is `vllm serve`. The server listens on this machine alone, on a port that is free; it inherits
-    the environment, runs in the folder of the configuration, and writes to the folder `logs` of the run.
+    Without `command` it is `vllm serve`. The server listens on this machine alone, on a free port; it inherits the
+    environment, runs in the folder of the configuration, and writes to the folder `logs` of the run.
     """
 
     env: Variables = Field(default_factory=dict)
-    """Variables for the server, over those of the environment, such as CUDA_VISIBLE_DEVICES: "0,1"; {port}, {host},
-    {model} and {place} (of the pool, or what `exclusive` says) are filled in."""
+    """Variables for the server, which override the environment, such as CUDA_VISIBLE_DEVICES: "0,1"; {port}, {host},
+    {model} and {place} (of the pool, or `exclusive`) are filled in."""
     command: str | tuple[str, ...] | None = None
-    """Another server than vLLM: its command, as one line or a list of words. {port}, {host}, {model} (the name it is to
-    serve the model under) and {place} (as in env) are filled in; no shell reads it."""
+    """Command of another server than vLLM, as one line or a list of words. {port}, {host}, {model} (the name to serve
+    the model under) and {place} (as in env) are filled in; no shell is involved."""
     model: str | None = Field(None, min_length=1)
-    """What vLLM loads: a path, or a name on Hugging Face; default: the model's `model`."""
+    """The model for vLLM to load: a path, or a name on Hugging Face; default: the model's `model`."""
     flags: Mapping[str, FlagValue] = Field(default_factory=dict)
-    """Flags of vLLM without the dashes: `tensor-parallel-size: 2`; true and false switch, a list becomes several words,
-    a mapping JSON, and null takes a default of ours away (`generation-config: vllm`)."""
+    """Flags of vLLM without the dashes: `tensor-parallel-size: 2`; true and false switch a flag, a list becomes several
+    words, a mapping JSON, and null removes a default of ours (`generation-config: vllm`)."""
     exclusive: str | None = Field(None, pattern=ONE_LINE, max_length=LONGEST_PLACE)
     """Models with the same word here, such as gpu0, are served in turn, one at a time; other runs of the same user on
     this machine wait until this one has ended."""
     sleep: bool = False
-    """When another model gets its place, the server is put to sleep instead of stopped, and woken when it is its turn
-    again: vLLM's sleep mode, for GPUs. The weights stay in the memory of the machine meanwhile, so that a swap takes
-    seconds. A server of your own `command` must know POST /sleep?level=1 and /wake_up."""
+    """When another model gets its place, put the server to sleep instead of stopping it, and wake it when its turn
+    comes: vLLM's sleep mode, for GPUs. The weights stay in the machine's memory meanwhile, so a swap takes seconds. A
+    server of your own `command` must support POST /sleep?level=1 and /wake_up."""
     overlap: bool = False
-    """The place of this model has memory for it beside another one that has `overlap: true`, too: when one of them gets
-    the place, its server is started while the last answers of the other one still come. A place that turns out to be
-    too small is emptied first from then on, as places are without this."""
+    """The place has memory for this model beside another one that also has `overlap: true`: when one of them gets the
+    place, its server starts while the last answers of the other one are still in flight. A place that turns out to be
+    too small is emptied first from then on, as without this setting."""
     health: str = "/health"
-    """A path that answers 200 when the server is ready."""
+    """A path that returns 200 when the server is ready."""
     timeout: Seconds = Field(900.0, gt=0)
-    """How long the server may take until it is ready: "15m", or seconds."""
+    """Time that the server may take to become ready: "15m", or seconds."""
 
     sites: int = Field(1, ge=1, le=1024)
-    """With `--ray`: on how many sites of the cluster the model is served at the same time."""
+    """With `--ray`: number of sites of the cluster that serve the model at the same time."""
     resources: Resources = None
-    """With `--ray`: what each of them takes of its node, in Ray's words: {GPU: 8, CPU: 4}. Default: one CPU, and the
-    model's `gpus`; without them as many as vLLM's flags split it among, and none beside a `command`."""
+    """With `--ray`: resources of each site, in Ray's words: {GPU: 8, CPU: 4}. Default: one CPU, and the model's `gpus`;
+    without them as many GPUs as vLLM's flags split it among, and none with a `command`."""
 
     @field_validator("command")
     @classmethod
@@ -198,12 +198,12 @@ class LaunchConfig(Section):
 
     @property
     def names_place(self) -> bool:
-        """Whether the command has to be told at which place it runs."""
+        """Whether the command or its variables contain {place}."""
         return any("{place}" in text for text in (*(self.words or ()), *map(str, self.env.values())))
 
 
 def spelled_flag(flag: str) -> str:
-    """A flag as vLLM's help spells it."""
+    """Spell a flag as vLLM's help does."""
     return flag.replace("_", "-")
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from adaptive_eval.notebook.tables import paragraph_html, progress_html
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher
-from adaptive_eval.show.text import stopping
+from adaptive_eval.show.text import stopping_line
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.5
@@ -46,11 +46,11 @@ class NotebookDisplay(IdleWatcher):
         self._later()
 
     def happened(self, event: Event) -> None:
-        if (told := sentence(event)) is not None:
+        if (told := event_sentence(event)) is not None:
             self._events.append(told)
 
     def stopping(self, in_flight: int) -> None:
-        self._events.append(stopping(in_flight))
+        self._events.append(stopping_line(in_flight))
         self._draw()
 
     def closed(self) -> None:

@@ -1,4 +1,4 @@
-"""Questions: what they are, where they are read from, and the section of the configuration that says so."""
+"""Questions, their sources, and their section of the configuration."""
 
 from adaptive_eval.questions.load import load_questions, repeated_questions
 from adaptive_eval.questions.types import Question, QuestionsConfig

@@ -1,4 +1,4 @@
-"""The section `benchmark` of the configuration: a task of Inspect, or one of lm-evaluation-harness."""
+"""The section `benchmark` of the configuration: a task of Inspect or of lm-evaluation-harness."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,36 +12,36 @@ from pydantic import Field
 from adaptive_eval.sections import Price, Section
 
 NEAR = 4
-"""Names that are offered for one that is misspelt."""
+"""Most names that are suggested for a misspelt one."""
 
 
 @dataclass(frozen=True)
 class NamedBenchmark:
-    """A benchmark that can be run by its name, as far as it is known without running its code."""
+    """A benchmark that can be run by name, with facts that are known without running its code."""
 
     name: str
-    """What `init --benchmark` takes: inspect_evals/gpqa_diamond, lm_eval/gsm8k_cot, my_task.py@sums, or a file."""
+    """The name for `init --benchmark`: inspect_evals/gpqa_diamond, lm_eval/gsm8k_cot, my_task.py@sums, or a file."""
     source: str
     """The package and its version, or the folder."""
     about: str
-    """One line."""
+    """A description in one line."""
     description: str = ""
     questions: int | None = None
-    """None if its package does not say."""
+    """Number of questions; None if its package does not say."""
     licence: str | None = None
     """The licence of the package. Its data may have another, which packages do not say."""
     scorers: tuple[str, ...] = ()
-    """What grades; empty if that cannot be read."""
+    """Names of its scorers; empty if they cannot be determined."""
     sandbox: str | None = None
-    """What needs a sandbox (solver, scorer), or no; None if that cannot be read."""
+    """Which part needs a sandbox (solver, scorer), or "no"; None if that cannot be determined."""
     needs_hub: bool = False
-    """Its data come from the Hugging Face hub."""
+    """Whether its data come from the Hugging Face hub."""
     args: Mapping[str, str] = field(default_factory=dict)
-    """Arguments of a task of Inspect, with their defaults."""
+    """Arguments of an Inspect task, with their defaults."""
 
 
 def licence_of(package: Distribution | None) -> str | None:
-    """The licence of a package as its metadata has it; None if they do not say."""
+    """The licence in a package's metadata; None if there is none."""
     for key in ("License-Expression", "License"):
         if package is not None and key in package.metadata:
             return package.metadata[key].partition("\n")[0]
@@ -49,7 +49,7 @@ def licence_of(package: Distribution | None) -> str | None:
 
 
 def near_names(name: str, known: Iterable[str]) -> str:
-    """A clause with the known names that are like this one; what stands before their last part may be missing."""
+    """A clause suggesting known names that resemble this one, comparing their last parts."""
     names = {one: _last_part(one) for one in known}
     asked, by_last_part = _last_part(name), {last: one for one, last in reversed(names.items())}
     near = [one for one, last in names.items() if last.startswith(asked)][:NEAR]
@@ -63,7 +63,7 @@ def _last_part(name: str) -> str:
 
 
 INSPECT_LOGS = "logs/inspect"
-"""The folder in a run's directory that has Inspect's logs: one of each model for each start of the run."""
+"""The folder of Inspect's logs in a run directory: one for each model and start of the run."""
 
 
 def sample_name(question: str, trial: int, attempt: int) -> str:
@@ -71,16 +71,16 @@ def sample_name(question: str, trial: int, attempt: int) -> str:
     return f"{question}#{trial}" + (f"~{attempt}" if attempt > 1 else "")
 
 
-def named_trial(sample: str) -> tuple[str, int] | None:
-    """Question and trial of a sample that has such an id."""
+def parse_sample_name(sample: str) -> tuple[str, int] | None:
+    """Parse an id of `sample_name` into question and trial; None for other ids."""
     found = re.fullmatch(r"(.+)#(\d{1,9})(?:~\d+)?", sample, re.DOTALL)
     return None if found is None else (found[1], int(found[2]))
 
 
 MODEL_OF_RUN = "adaptive_eval_model"
-"""The key in the metadata of Inspect's logs of a run that has the number of their model; `model` has its name."""
+"""Key in the metadata of a run's Inspect logs for the number of their model; `model` has its name."""
 BENCHMARK_OF_RUN = "adaptive_eval_benchmark"
-"""The key there that has the name of the benchmark, where a run has several."""
+"""Key there for the name of the benchmark, if the run has several."""
 
 
 class BenchmarkConfig(Section):

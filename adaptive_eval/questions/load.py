@@ -1,4 +1,4 @@
-"""From rows to questions: fields, filter, shuffle, limit. Every problem is named with its line, all of them at once."""
+"""Converts rows to questions (fields, filter, shuffle, limit), and reports all problems at once with their lines."""
 
 import json
 import math
@@ -21,7 +21,7 @@ SHOWN_REPEATS = 10
 ID_DIGITS = 12
 MAX_CHOICES = 26
 SAFE_BITS = 63
-"""Whole numbers beyond this are kept as text: neither SQLite nor most JSON readers hold them."""
+"""Integers with more bits are kept as text, since neither SQLite nor most JSON readers support them."""
 _ABSENT = object()
 NO_ROWS: Mapping[str, Sequence[FileRow]] = {}
 
@@ -29,10 +29,10 @@ NO_ROWS: Mapping[str, Sequence[FileRow]] = {}
 def load_questions(
     config: QuestionsConfig, *, folder: Path = Path(), seed: int = 0, rows: Mapping[str, Sequence[FileRow]] = NO_ROWS
 ) -> tuple[Question, ...]:
-    """The questions of a run; `folder` is where a relative path starts, `seed` decides the order of `shuffle`.
+    """Load the questions of a run; relative paths start at `folder`, and `seed` determines the order of `shuffle`.
 
-    `rows` are given, by benchmark, where the questions are in no file. Of several benchmarks, ids and clusters begin
-    with the name.
+    `rows` has rows by benchmark for questions that are in no file. With several benchmarks, ids and clusters begin with
+    the benchmark's name.
     """
     if config.benchmarks:
         return tuple(
@@ -57,7 +57,7 @@ def _prefix_ids(name: str, question: Question) -> Question:
 
 
 def benchmark_named(question: str) -> str:
-    """The benchmark of a question, by its id, where a run has several."""
+    """The benchmark in a question's id, in a run with several."""
     return question.partition("/")[0]
 
 
@@ -66,24 +66,24 @@ def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str) ->
     seen: dict[str, str] = {}
     problems: dict[str, list[str]] = {}
     for row in rows:
-        found = list(_unreadable(row, config))
+        found = list(_filter_problems(row, config))
         if not found and not _is_wanted(row, config.filter):
             continue
         found = found or list(_problems(row.fields, config.fields))
         if not found:
             question = _question(row.fields, config.fields)
-            found = list(_repeated(question, row, config.fields, seen))
+            found = list(_id_problems(question, row, config.fields, seen))
             seen.setdefault(question.id, row.place)
             questions.append(question)
         for problem in found:
             problems.setdefault(problem, []).append(row.place)
     if problems:
-        raise ConfigError(_listing(source, problems))
+        raise ConfigError(_format_problems(source, problems))
     return questions
 
 
-def _listing(source: str, problems: Mapping[str, list[str]]) -> str:
-    """Each problem with the place where it is, or with the first and how many there are."""
+def _format_problems(source: str, problems: Mapping[str, list[str]]) -> str:
+    """List each problem with its place, or with the first and last place and the number of occurrences."""
     count, more = sum(map(len, problems.values())), len(problems) - SHOWN_PROBLEMS
     told = (f"{_where(places)}: {problem}" for problem, places in problems.items())
     lines = [f"  {line}" for line in islice(told, SHOWN_PROBLEMS)] + ([f"  and {more} more"] if more > 0 else [])
@@ -94,8 +94,8 @@ def _where(places: list[str]) -> str:
     return places[0] if len(places) == 1 else f"{places[0]} to {places[-1]} ({len(places)} times)"
 
 
-def _unreadable(row: FileRow, config: QuestionsConfig) -> Iterator[str]:
-    """Why it cannot even be said whether a row is wanted."""
+def _filter_problems(row: FileRow, config: QuestionsConfig) -> Iterator[str]:
+    """Problems because of which the filter cannot be applied to a row."""
     if row.problem is not None:
         yield row.problem
         return
@@ -105,7 +105,7 @@ def _unreadable(row: FileRow, config: QuestionsConfig) -> Iterator[str]:
 
 
 def _problems(row: Mapping[str, Any], fields: FieldsConfig) -> Iterator[str]:
-    """Problems of a row on its own."""
+    """Problems of a single row."""
     for key, name in _named_fields(fields):
         if _get(row, name) is _ABSENT:
             known = ", ".join(map(str, row)) or "none"
@@ -127,7 +127,7 @@ def _problems(row: Mapping[str, Any], fields: FieldsConfig) -> Iterator[str]:
 
 
 def _last_text(value: Any, name: str) -> str:
-    """The dotted name of the last text in a nested value of that name: of a conversation, what the user said last."""
+    """The dotted name of the last text in a nested value, such as the last message of a conversation."""
     while isinstance(value, Mapping | list | tuple) and value:
         named = dict(value if isinstance(value, Mapping) else enumerate(value))
         key = "content" if "content" in named else [*named][-1]
@@ -167,8 +167,8 @@ def content_id(prompt: str, answer: str, choices: tuple[str, ...]) -> str:
     return sha256(json.dumps([prompt, answer, choices]).encode()).hexdigest()[:ID_DIGITS]
 
 
-def _repeated(question: Question, row: FileRow, names: FieldsConfig, seen: Mapping[str, str]) -> Iterator[str]:
-    """Problems of the id of a question."""
+def _id_problems(question: Question, row: FileRow, names: FieldsConfig, seen: Mapping[str, str]) -> Iterator[str]:
+    """Problems with the id of a question."""
     given = _get(row.fields, names.id or "id") is not _ABSENT
     if not question.id:
         yield f"the id is empty (field {names.id or 'id'!r}); fill it in"
@@ -179,7 +179,7 @@ def _repeated(question: Question, row: FileRow, names: FieldsConfig, seen: Mappi
 
 
 def repeated_questions(questions: Sequence[Question]) -> str | None:
-    """A warning that some questions ask the same, with the same answer key or another; None if all differ."""
+    """A warning about questions with equal prompts and choices; None if all differ."""
     same: dict[tuple[str, tuple[str, ...]], list[Question]] = {}
     for one in questions:
         same.setdefault((" ".join(one.prompt.split()), one.choices), []).append(one)
@@ -209,7 +209,7 @@ def _choices(fields: Mapping[str, Any], names: str | tuple[str, ...] | None) -> 
 
 
 def _choices_problem(fields: Mapping[str, Any], names: str | tuple[str, ...] | None) -> str | None:
-    """The problem of the choices of a row, if they are read at all."""
+    """The problem with the choices of a row; None if there is none, or no choices."""
     value = _get(fields, names if isinstance(names, str) else "choices")
     if isinstance(names, tuple) or value is None or value is _ABSENT:
         return None
@@ -231,7 +231,7 @@ def _is_wanted(row: FileRow, wanted: Mapping[str, Scalar | tuple[Scalar, ...]]) 
 
 
 def _get(fields: Mapping[str, Any], name: str) -> Any:
-    """The field of that name, or the one that a dotted name leads to: `input.1.content` is of the second of a list."""
+    """The field with this name or dotted path, in which numbers are list positions from 0: `input.1.content`."""
     if name in fields:
         return fields[name]
     value: Any = fields
@@ -246,7 +246,7 @@ def _get(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as it would be written: numbers in full, true and false in small letters, null as nothing."""
+    """A value as text: numbers in full, true and false in lower case, null as an empty text."""
     if value is None or value is _ABSENT:
         return ""
     if isinstance(value, bool):
@@ -257,12 +257,12 @@ def as_text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A part of a nested value, as JSON may hold it."""
+    """Convert a part of a nested value for JSON."""
     return float(value) if isinstance(value, Decimal) and math.isfinite(float(value)) else str(value)
 
 
 def _scalar(value: Any) -> Scalar:
-    """A value that a stored question can hold."""
+    """Convert a value to one that a stored question can hold."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, int) and value.bit_length() > SAFE_BITS:

@@ -1,10 +1,10 @@
-r"""From a question to what a model is sent.
+r"""Builds prompts from questions.
 
-A template is text with `{field}` where a field of the question goes: `{prompt}`, `{choices}` (lettered, one a line),
-`{id}`, `{cluster}`, and every field that `questions.fields.metadata` names. There is nothing else to it: no attribute,
-index, format or code. Braces around anything but a name are text, so LaTeX needs no escape (`\boxed{}`, `\frac{1}{2}`);
-a name that is no field is an error rather than sent as it stands, and `{{name}}` writes `{name}`. What comes out of a
-field is put in as it is, and never searched for fields again.
+A template is text with `{field}` for a field of the question: `{prompt}`, `{choices}` (lettered, one a line), `{id}`,
+`{cluster}`, and every field named in `questions.fields.metadata`. Attributes, indices, formats and code are not
+supported. Braces around anything but a name are text, so LaTeX needs no escapes (`\boxed{}`, `\frac{1}{2}`); a name
+that is not a field is an error, and `{{name}}` writes `{name}`. The value of a field is inserted unchanged, and not
+searched for fields again.
 """
 
 import re
@@ -22,7 +22,7 @@ from adaptive_eval.sections import Section, refuse
 
 QUESTION_FIELDS = ("id", "prompt", "choices", "cluster")
 PLACE = re.compile(r"\{\{(?P<literal>[^\W\d]\w*)\}\}|\{(?P<field>[^\W\d]\w*)(?P<more>[.\[!:][^{}]*)?\}")
-"""`{{name}}`, or `{name}` with what Python's format strings would allow after a name."""
+"""Matches `{{name}}`, or `{name}` with what Python's format strings allow after a name."""
 
 
 class FewShotExample(Section):
@@ -48,16 +48,14 @@ class PromptConfig(Section):
 
     @field_validator("template")
     @classmethod
-    def _names_the_question(cls, template: str) -> str:
+    def _check_template(cls, template: str) -> str:
         if not template_fields(template):
             raise refuse("must have the question in it, but names no field", "write {prompt} where the question goes")
         return template
 
     @field_validator("few_shot")
     @classmethod
-    def _examples_have_the_fields(
-        cls, few_shot: tuple[FewShotExample, ...], info: ValidationInfo
-    ) -> tuple[FewShotExample, ...]:
+    def _check_examples(cls, few_shot: tuple[FewShotExample, ...], info: ValidationInfo) -> tuple[FewShotExample, ...]:
         beyond = sorted(template_fields(info.data.get("template", "")) - FewShotExample.model_fields.keys())
         if few_shot and beyond:
             raise refuse(
@@ -75,12 +73,12 @@ class _TemplatePlace(NamedTuple):
 
 
 def template_fields(template: str) -> frozenset[str]:
-    """The names that a template has in single braces."""
+    """The names in single braces of a template."""
     return frozenset(place.field for place in _places(template) if place.field is not None and not place.more)
 
 
 def template_problems(template: str, known: Collection[str]) -> Iterator[str]:
-    """Problems with the braces of a template, given the fields that a question has."""
+    """Problems with the braces of a template, given the fields of questions."""
     for place in dict.fromkeys(_places(template)):
         if place.field in known and place.more:
             yield f"{{{place.field}{place.more}}} is more than a name; write {{{place.field}}}"
@@ -95,7 +93,7 @@ def _places(template: str) -> list[_TemplatePlace]:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """The template with every `{name}` of `values` replaced, in one pass."""
+    """Replace every `{name}` of `values` in a template, in one pass."""
 
     def text(match: re.Match[str]) -> str:
         if match["literal"] is not None:
@@ -107,7 +105,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def render(prompt: PromptConfig, question: Question, api: Literal["chat", "completions"] = "chat") -> Prompt:
-    """Messages that a model is sent for a question."""
+    """The prompt that a model is sent for a question."""
     asked = _fill_template(prompt.template, question)
     examples = [Question("few_shot", one.prompt, one.answer, one.choices) for one in prompt.few_shot]
     shown = [(_fill_template(prompt.template, one), one.answer) for one in examples]

@@ -1,6 +1,6 @@
-"""Rows of question files and data sets, each with its place, so that every error can name the line.
+"""Reads rows of question files and data sets, each with its place so that errors can name the line.
 
-A row keeps values as they are written: numbers with a point are `Decimal` (0.10 stays 0.10), integers have any size.
+Values are kept as written: numbers with a decimal point are `Decimal` (0.10 stays 0.10), and integers have any size.
 """
 
 import csv
@@ -18,15 +18,15 @@ from adaptive_eval.imports import load_attribute, load_extra, load_pyarrow
 from adaptive_eval.questions.types import FORMATS, Format, QuestionsConfig
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
-"""Separators in files that are called CSV and are not."""
+"""Wrong separators in files named CSV."""
 HUB = "Hugging Face data sets"
 HUB_SECONDS = 4.0
-"""So long the hub may take to say that it is there."""
+"""Seconds within which the hub must respond."""
 NO_HUB = "the Hugging Face hub cannot be reached"
 
 
 class FileRow(NamedTuple):
-    """One row and where it stands; `problem` says what is wrong with it, if it cannot be used."""
+    """A row with its place; `problem` says why it cannot be used, if so."""
 
     place: str
     fields: Mapping[str, Any]
@@ -34,7 +34,7 @@ class FileRow(NamedTuple):
 
 
 def read_rows(config: QuestionsConfig, folder: Path) -> Iterator[FileRow]:
-    """The rows of a file or a data set, in their order."""
+    """Read the rows of the configured source, in order."""
     if config.dataset is not None:
         return _dataset(config)
     if config.function is not None:
@@ -43,10 +43,10 @@ def read_rows(config: QuestionsConfig, folder: Path) -> Iterator[FileRow]:
         return _world(config.world)
     assert config.path is not None, "a section without a source does not validate"
     path = folder / config.path
-    return _of_file(path, READERS[config.format or FORMATS[path.suffix.lower()]])
+    return _read_file(path, READERS[config.format or FORMATS[path.suffix.lower()]])
 
 
-def _of_file(path: Path, reader: Callable[[Path], Iterator[FileRow]]) -> Iterator[FileRow]:
+def _read_file(path: Path, reader: Callable[[Path], Iterator[FileRow]]) -> Iterator[FileRow]:
     try:
         if path.is_dir():
             raise ConfigError(f"questions.path: {path} is a folder; name a file in it")
@@ -62,13 +62,13 @@ def _of_file(path: Path, reader: Callable[[Path], Iterator[FileRow]]) -> Iterato
 
 
 def _json(path: Path) -> Iterator[FileRow]:
-    """An array of objects, or one object a line."""
+    """Read an array of objects, or one object a line."""
     text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     if not text.lstrip().startswith(b"["):
         yield from _json_lines(text)
         return
     try:
-        entries = _loaded(text)
+        entries = _parse_json(text)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 (byte {error.start + 1}); save the file as UTF-8") from error
     except ValueError as error:
@@ -79,24 +79,24 @@ def _json(path: Path) -> Iterator[FileRow]:
     except RecursionError as error:
         raise ConfigError(f"{path}: is nested too deeply to be read") from error
     for number, entry in enumerate(entries, start=1):
-        problem = None if isinstance(entry, dict) else f"holds {_kind(entry)}, not an object"
+        problem = None if isinstance(entry, dict) else f"holds {_type_name(entry)}, not an object"
         yield FileRow(f"entry {number}", {} if problem else entry, problem)
 
 
 def _is_json(text: bytes) -> bool:
     try:
-        _loaded(text)
+        _parse_json(text)
     except (ValueError, RecursionError):
         return False
     return True
 
 
-def _loaded(raw: bytes) -> Any:
+def _parse_json(raw: bytes) -> Any:
     return json.loads(raw.decode(), parse_float=Decimal, parse_int=_integer, parse_constant=_refuse_constant)
 
 
 def _json_lines(text: bytes) -> Iterator[FileRow]:
-    # Split at line feeds only: a question may hold U+2028, where str.splitlines would cut.
+    # split only at line feeds: str.splitlines would also split at U+2028, which a question may contain
     for number, raw in enumerate(text.split(b"\n"), start=1):
         if raw.strip():
             yield _json_row(f"line {number}", raw)
@@ -104,7 +104,7 @@ def _json_lines(text: bytes) -> Iterator[FileRow]:
 
 def _json_row(place: str, raw: bytes) -> FileRow:
     try:
-        value = _loaded(raw)
+        value = _parse_json(raw)
     except UnicodeDecodeError as error:
         return FileRow(place, {}, f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8")
     except ValueError as error:
@@ -112,12 +112,12 @@ def _json_row(place: str, raw: bytes) -> FileRow:
     except RecursionError:
         return FileRow(place, {}, "is nested too deeply to be read")
     if not isinstance(value, dict):
-        return FileRow(place, {}, f"holds {_kind(value)}, not an object; a JSONL file has one object a line")
+        return FileRow(place, {}, f"holds {_type_name(value)}, not an object; a JSONL file has one object a line")
     return FileRow(place, value)
 
 
 def _integer(digits: str) -> int | str:
-    """An integer of any length; Python converts no more than `sys.get_int_max_str_digits`."""
+    """Parse an integer; a very long one stays text, since Python limits conversion (`sys.get_int_max_str_digits`)."""
     return int(digits) if len(digits) < sys.int_info.str_digits_check_threshold else digits
 
 
@@ -125,7 +125,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
 
 
-def _kind(value: object) -> str:
+def _type_name(value: object) -> str:
     return {list: "a list", str: "a text", bool: "true or false", type(None): "null"}.get(type(value), "a number")
 
 
@@ -142,7 +142,7 @@ def _csv(path: Path) -> Iterator[FileRow]:
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[FileRow]:
-    reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)  # lines are cut at line feeds only
+    reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)  # split only at line feeds
     try:
         header = next(reader, None)
         if header is None:
@@ -181,15 +181,15 @@ def _dataset(config: QuestionsConfig) -> Iterator[FileRow]:
     datasets, away = load_extra("datasets", "hf", HUB), use_cache_without_hub()
     try:
         table = datasets.load_dataset(config.dataset, name=config.subset, split=config.split, revision=config.revision)
-    except Exception as error:  # the library raises errors of many libraries; each of them means: no questions
+    except Exception as error:  # it raises errors of many libraries, each of which means that there are no questions
         raise ConfigError(f"questions.dataset: {config.dataset!r} could not be loaded: {error}{away}") from error
     for number, fields in enumerate(table, start=1):
         yield FileRow(f"row {number}", fields)
 
 
 def use_cache_without_hub() -> str:
-    """Have data sets looked for in the cache alone if the hub does not answer, which would cost half a minute; a clause
-    that says so."""
+    """Use only cached data sets if the hub does not respond, which would take half a minute; returns a clause that says
+    so."""
     if hub_answers():
         return ""
     hub, datasets = load_extra("huggingface_hub", "hf", HUB), load_extra("datasets", "hf", HUB)
@@ -202,20 +202,20 @@ def hub_answers() -> bool:
     hub = load_extra("huggingface_hub", "hf", HUB)
     try:
         hub.get_session().head(hub.constants.ENDPOINT, timeout=HUB_SECONDS)
-    except Exception:  # of whatever client the library has
+    except Exception:  # depends on the HTTP client of the library
         return False
     return True
 
 
 def _function(name: str, options: Mapping[str, Any], folder: Path) -> Iterator[FileRow]:
-    """The rows that a function of the user's own returns; like a grader, it is called in the configuration's folder."""
+    """The rows that a user's function returns; like a grader, it is called in the configuration's folder."""
     function: Any = load_attribute(name, folder)
     with chdir(folder):
         try:
             rows = list(function(**options))
         except ConfigError:
             raise
-        except Exception as error:  # the function is the user's: whatever it raises, there are no questions
+        except Exception as error:  # the user's function may raise anything
             raise ConfigError(f"questions.function: {name} raised {type(error).__name__}: {error}") from error
     for number, fields in enumerate(rows, start=1):
         problem = None if isinstance(fields, Mapping) else f"is {fields!r:.80}, not a mapping"

@@ -1,4 +1,4 @@
-"""The question, and the section of the configuration that says where questions come from."""
+"""The question, and the section `questions` of the configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ FORMATS: dict[str, Format] = {
     ".csv": "csv",
     ".parquet": "parquet",
 }
-"""Which ending is read as what."""
+"""File formats by suffix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Question:
     answer: str
     choices: tuple[str, ...] = ()
     cluster: str | None = None
-    """Questions of one cluster came together (one passage, one problem family); None: the question stands alone."""
+    """The group of related questions (one passage, one problem family) it belongs to; None if it is independent."""
     metadata: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
     others: tuple[str, ...] = ()
-    """Answers of an earlier run that those of this one are compared with, by the number of the trial."""
+    """The opponent's answers, with which a judge compares, by trial number."""
 
     def for_trial(self, trial: int) -> "Question":
-        """The question with the one of the `others` that a trial is compared with: after the last the first again."""
+        """The question with only that one of the `others` with which a trial is compared, cyclically."""
         return replace(self, others=(self.others[trial % len(self.others)],)) if len(self.others) > 1 else self
 
 
@@ -106,7 +106,7 @@ class QuestionsConfig(Section):
 
     @field_validator("format")
     @classmethod
-    def _known_format(cls, form: Format | None, info: ValidationInfo) -> Format | None:
+    def _check_format(cls, form: Format | None, info: ValidationInfo) -> Format | None:
         path = info.data.get("path")
         if form is None and path is not None and path.suffix.lower() not in FORMATS:
             known = ", ".join(FORMATS)

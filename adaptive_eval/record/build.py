@@ -1,5 +1,5 @@
-"""Build `Results` from a snapshot: the snapshot is taken in the loop, and the rest, which takes a while with thousands
-of questions, runs in any thread."""
+"""Build `Results` from a snapshot. The snapshot is taken in the loop; the rest can run in any thread, since it takes a
+while with thousands of questions."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,13 +47,13 @@ from adaptive_eval.record.results import (
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
 from adaptive_eval.record.warnings import (
-    cautions,
     is_alarmed,
     judge_caution,
     prior_caution,
     repeat_cautions,
     reversal_cautions,
     rule_caution,
+    signal_cautions,
     unknown_cautions,
 )
 from adaptive_eval.record.words import draws_questions
@@ -64,8 +64,8 @@ from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import FloatArray, weighted
 from scorio.rank import rank_scores
 
-MOST_NEEDED = 1e12
-"""Trials a question: a comparison that seems to need more is of equal scores, which differ by a rounding error."""
+MAX_TRIALS_NEEDED = 1e12
+"""Trials per question. A comparison that seems to need more is between equal scores, up to a rounding error."""
 
 
 class OwnScore(NamedTuple):
@@ -75,12 +75,12 @@ class OwnScore(NamedTuple):
     rank: int | None
 
 
-NOT_APART = OwnScore(None, None)
-"""Without R0, or without an answer to some question."""
+NO_OWN_SCORE = OwnScore(None, None)
+"""For a run without R0, or a model without an answer to some question."""
 
 
 def scores_without_prior(snapshot: Snapshot) -> dict[int, OwnScore]:
-    """The score and rank of each model without R0; empty if there is no R0."""
+    """Score and rank of each model without R0; empty if there is no R0."""
     if not snapshot.prior_depths.any():
         return {}
     scores = snapshot.bench.mean(question_means(snapshot.judged, snapshot.bench.weights))
@@ -93,9 +93,11 @@ def latest_findings(snapshot: Snapshot) -> Findings:
     """Convert a snapshot to findings, without the parts that take a while."""
     result, usages = snapshot.result, snapshot.usages
     alone = scores_without_prior(snapshot)
-    models = tuple(_model(snapshot, row, usages[row.model], alone.get(row.model, NOT_APART)) for row in result.models)
-    pairs, names = tuple(_pair(snapshot.subject, one) for one in result.comparisons), snapshot.subject.models
-    reversals = tuple((names[one.better], _name(snapshot.subject, one.worse)) for one in result.reversals)
+    models = tuple(
+        _model_row(snapshot, row, usages[row.model], alone.get(row.model, NO_OWN_SCORE)) for row in result.models
+    )
+    pairs, names = tuple(_pair_row(snapshot.subject, one) for one in result.comparisons), snapshot.subject.models
+    reversals = tuple((names[one.better], _model_name(snapshot.subject, one.worse)) for one in result.reversals)
     gate, gates_of_benchmarks = _build_gate(snapshot, models, pairs, reversals)
     return Findings(
         models=models,
@@ -127,7 +129,7 @@ def build_results(snapshot: Snapshot) -> Results:
         pairs=found.pairs,
         reversals=found.reversals,
         adjusted_p=_order_matrix(result, order),
-        looks=tuple(map(_look, snapshot.looks)),
+        looks=tuple(map(_look_row, snapshot.looks)),
         questions=CountedRows(subject.questions, arrived, waiting, weights),
         warnings=(
             *rule_caution(subject.decisions),
@@ -138,9 +140,9 @@ def build_results(snapshot: Snapshot) -> Results:
             *snapshot.noticed,
             *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
             *repeat_cautions(subject.models, usages, subject.drawn),
-            *cautions(subject.models, usages),
+            *signal_cautions(subject.models, usages),
         ),
-        cost=_cost(snapshot),
+        cost=_run_cost(snapshot),
         trials_to_go=result.trials_to_go,
         servers=server_rows(snapshot.events),
         turns=turns_rows(snapshot.events),
@@ -179,10 +181,9 @@ def _build_gate(
     pairs: Sequence[PairRow],
     reversals: Sequence[tuple[str, str | None]],
 ) -> tuple[tuple[GateRow, ...], Outcomes]:
-    """The outcome of the gate, if there is one, and of those that benchmarks have; an empty answer may have been worth
-    all.
+    """Outcomes of the run's gate and of those that benchmarks have; empty without a gate.
 
-    What timed out or has no grade is in the bounds of the scores already.
+    An empty answer may have deserved the best grade. The bounds of the scores cover time-outs and missing grades.
     """
     asked = gate_terms(snapshot.subject.decisions, snapshot.bench.weights.tolist())
     if asked is None:
@@ -192,7 +193,7 @@ def _build_gate(
         return tuple(rows), {}
     asked = asked._replace(goes_on=snapshot.run.status == "running")
     drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
-    each = most_by_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
+    each = max_effect_of_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
     lacking = [usage.signals["empty"] for usage in snapshot.usages]
     may_move = dict(zip(snapshot.subject.models, (each * lacking).tolist(), strict=True))
     if not bench.gates:
@@ -209,11 +210,11 @@ def _gated_benchmarks(snapshot: Snapshot) -> Iterator[GatePart]:
         yield GatePart(benchmark_named(snapshot.subject.questions[int(np.argmax(own))]), delta, share)
 
 
-def most_by_one(
+def max_effect_of_one(
     arrived: NDArray[np.integer], weights: FloatArray, *, drawn: bool, g: FloatArray | None = None
 ) -> FloatArray:
-    """The largest effect of one answer on the score of each model with counts (L, M, K); drawn questions count as
-    single trials. Questions have the weights `g` with mean 1; None: alike."""
+    """Largest effect of one answer on the score of each model, from counts (L, M, K). Drawn questions count as single
+    trials. `g` weighs the questions, with mean 1; None: all alike."""
     trials = arrived.sum(axis=-1)
     each = weighted(np.maximum(trials, 1), g, -1).min(axis=-1)
     parts = np.maximum(trials.sum(axis=-1), 1) if drawn else trials.shape[1] * each
@@ -231,7 +232,7 @@ def build_unjudged(
     reason: Reason | None = None,
     why: str | None = None,
 ) -> Unjudged:
-    """Build the file of a run before its first look from all outcomes (L, M, K), and why the run has ended if so."""
+    """Build the results file of a run without a look, from all outcomes (L, M, K); `why` it ended, if it has."""
     finished = reason is not None and reason.ends(int(counts.sum()))
     return Unjudged(
         format=UNJUDGED_FORMAT,
@@ -243,7 +244,7 @@ def build_unjudged(
     )
 
 
-def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnScore) -> ModelRow:
+def _model_row(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnScore) -> ModelRow:
     at, held = row.model, snapshot.held[row.model]
     estimates = _finite_numbers(row, "score sigma lo hi bayes bayes_sigma sampled_sigma lowest highest")
     return ModelRow(
@@ -272,15 +273,15 @@ def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnSc
     )
 
 
-def _pair(subject: RunSubject, one: ComparisonResult) -> PairRow:
+def _pair_row(subject: RunSubject, one: ComparisonResult) -> PairRow:
     verdict, called, needed = one.verdict, one.called, finite_or_none(one.verdict.trials_needed)
     numbers = _finite_numbers(one, "difference sigma sampled_z certifiable_delta")
     return PairRow(
         **numbers | _finite_numbers(verdict, "z rho boundary information power"),
         better=subject.models[verdict.better],
-        worse=_name(subject, verdict.worse),
+        worse=_model_name(subject, verdict.worse),
         verdict=str(verdict.verdict),
-        trials_needed=needed if called is None and verdict.trials_needed < MOST_NEEDED else None,
+        trials_needed=needed if called is None and verdict.trials_needed < MAX_TRIALS_NEEDED else None,
         called=None
         if called is None
         else CallRow(called.look, finite_or_none(called.z), finite_or_none(called.boundary)),
@@ -294,23 +295,23 @@ def _finite_numbers(of: object, names: str) -> dict[str, Any]:
 
 
 def finite_or_none(value: float) -> float | None:
-    """The number, or None for nan and infinity, which JSON does not have."""
+    """Return the number, or None for nan and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 
 def _order_matrix(result: Result, order: Sequence[int]) -> tuple[tuple[float | None, ...], ...]:
-    """The matrix with rows and columns from best to worst; a reference value keeps the last column."""
+    """Adjusted p with rows and columns from best to worst model; a reference value keeps the last column."""
     columns = [*order, *range(len(order), len(result.adjusted_p[0]))]
     return tuple(tuple(finite_or_none(result.adjusted_p[row][column]) for column in columns) for row in order)
 
 
-def _look(look: Look) -> LookRow:
+def _look_row(look: Look) -> LookRow:
     return LookRow(
         look=look.index + 1, trials=sum(look.trials), **{str(verdict): look.count(verdict) for verdict in Verdict}
     )
 
 
-def _cost(snapshot: Snapshot) -> RunCost:
+def _run_cost(snapshot: Snapshot) -> RunCost:
     result, usages, held = snapshot.result, snapshot.usages, snapshot.held
     servers = HeldServers(held, snapshot.subject.launched)
     requests = [usage.gpu_seconds for usage in usages]
@@ -327,7 +328,7 @@ def _cost(snapshot: Snapshot) -> RunCost:
         counted_gpu_seconds=counted_gpu_seconds(servers, requests, snapshot.beside),
         beside=snapshot.beside,
         grading=grading_cost(usage.grading for usage in usages),
-        beside_fixed=None,  # a report works it out where it is asked for it
+        beside_fixed=None,  # computed by reports that ask for it
     )
 
 
@@ -339,7 +340,7 @@ def grading_cost(uses: Iterable[GradingUse]) -> GradingCost | None:
 
 
 def _fixed_cost(fixed: int, usages: Sequence[TrialUsage]) -> dict[str, float]:
-    """Cost of a fixed design with as many trials of each model, at each model's mean cost."""
+    """Cost of `fixed` trials, the same number of each model, at each model's mean cost."""
     if not all(usage.trials for usage in usages):
         return {}
     trials = fixed / len(usages)
@@ -347,5 +348,5 @@ def _fixed_cost(fixed: int, usages: Sequence[TrialUsage]) -> dict[str, float]:
     return {f"fixed_{kind}": trials * sum(getattr(usage, kind) / usage.trials for usage in usages) for kind in kinds}
 
 
-def _name(subject: RunSubject, model: int | None) -> str | None:
+def _model_name(subject: RunSubject, model: int | None) -> str | None:
     return None if model is None else subject.models[model]

@@ -1,4 +1,4 @@
-"""Scores on parts of the questions: on each of several benchmarks, and by a field of their metadata."""
+"""Scores on groups of questions: on each of several benchmarks, and by a field of their metadata."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,11 +15,11 @@ from adaptive_eval.record.results import GroupRow
 from scorio.moments import CountArray, over_categories
 
 BENCHMARK = "benchmark"
-"""The name of the groups that are benchmarks."""
+"""Name of the grouping by benchmark."""
 
 
 def question_groups(config: RunConfig, questions: Sequence[Question]) -> dict[str, tuple[str, ...]]:
-    """Groups of the questions, by what they are told apart by."""
+    """Label of each question, for each way to group them."""
     groups = {BENCHMARK: tuple(benchmark_named(one.id) for one in questions)} if config.benchmarks else {}
     return groups | {by: tuple(as_text(one.metadata.get(by)) or "-" for one in questions) for by in config.report.by}
 
@@ -27,7 +27,7 @@ def question_groups(config: RunConfig, questions: Sequence[Question]) -> dict[st
 def group_rows(
     plan: Plan, counts: CountArray, models: Sequence[str], groups: Mapping[str, Sequence[str]], order: Sequence[int]
 ) -> Iterator[GroupRow]:
-    """Group by group, the models from best to worst of all, from their counts (L, M, K)."""
+    """Rows group by group, from counts (L, M, K); within each group models are in the `order` of their total scores."""
     bench = plan.bench
     known = counts if bench.prior_counts is None else counts + bench.prior_counts
     for by, of_question in groups.items():

@@ -51,17 +51,17 @@ from adaptive_eval.store import (
     differences,
 )
 
-NAMED = 3
-"""Files, or models, that one sentence names."""
-SETTINGS = 8
-"""Settings that it names."""
-LONGEST = 400
+MAX_NAMES = 3
+"""Files, or models, named in one sentence."""
+MAX_SETTINGS = 8
+"""Settings named in one sentence."""
+MAX_LENGTH = 400
 
 
-def sentence(event: Event) -> str | None:
-    """An event in one line; None if it shows anyway."""
+def event_sentence(event: Event) -> str | None:
+    """Describe an event in one line; None if displays show it in another way."""
     told = _model_sentence(event) or _run_sentence(event)
-    return None if told is None else safe_line(told, longest=LONGEST)
+    return None if told is None else safe_line(told, longest=MAX_LENGTH)
 
 
 def _model_sentence(event: Event) -> str | None:
@@ -101,7 +101,7 @@ def _model_sentence(event: Event) -> str | None:
             return f"{event.model}: {event.on} on {event.node} is lost ({first_line(event.reason)}); {what}"
         case ServerRests() if event.batches_of:
             one = len(event.batches_of) == 1
-            batches = f"the batch{'' if one else 'es'} of {first_few(event.batches_of, NAMED)}"
+            batches = f"the batch{'' if one else 'es'} of {first_few(event.batches_of, MAX_NAMES)}"
             back = f"{batches} {'is' if one else 'are'} back"
             return f"{event.model}: nothing to ask it before {back}; its server is stopped, or asleep, until then"
         case ServerRests():
@@ -127,7 +127,7 @@ def _model_sentence(event: Event) -> str | None:
 
 
 def _changed_settings(changes: Sequence[Change]) -> Iterator[str]:
-    """The path of each setting that has changed, also within the list of models, which is stored whole."""
+    """Path of each changed setting, also within the list of models, which is stored as one value."""
     for change in changes:
         was, now = _by_name(change.was), _by_name(change.now)
         within = list(differences(was, now, change.path)) if was and now else []
@@ -135,7 +135,7 @@ def _changed_settings(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def _by_name(listed: object) -> dict[object, object]:
-    """Sections of a list by their names; empty where it is no such list."""
+    """Sections of a list by their names; empty if it is no list of named sections."""
     sections = listed if isinstance(listed, list | tuple) else ()
     return {one["name"]: one for one in sections if isinstance(one, Mapping) and isinstance(one.get("name"), str)}
 
@@ -150,7 +150,7 @@ def _run_sentence(event: Event) -> str | None:
             was = [change.was for change in event.changes if change.path in ("stopping.rule", "stopping.rule.use")]
             gone = [name for name in (one["use"] if isinstance(one, dict) else one for one in was) if name in RETIRED]
             told = f"; the rule {gone[0]} is gone, {OPTIMAL.name} judges the stored answers anew" if gone else ""
-            return f"settings changed: {first_few(list(_changed_settings(event.changes)), SETTINGS)}{told}"
+            return f"settings changed: {first_few(list(_changed_settings(event.changes)), MAX_SETTINGS)}{told}"
         case LooksRetaken():
             return (
                 f"looks are taken anew on the stored answers, in other rounds than the {event.looks} that were taken "
@@ -159,7 +159,7 @@ def _run_sentence(event: Event) -> str | None:
         case GraderChosen():
             return f"graded by {event.grader} from now on, which gives {event.compared} stored answers their grades"
         case TrialsImported():
-            return f"begins with {several(event.trials, 'trial')} imported from {first_few(event.files, NAMED)}"
+            return f"begins with {several(event.trials, 'trial')} imported from {first_few(event.files, MAX_NAMES)}"
         case GreedyBegun():
             return f"one greedy answer of {event.models} models to each of {event.questions} questions comes first (R0)"
         case OpponentBegun():

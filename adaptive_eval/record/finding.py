@@ -15,16 +15,16 @@ from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import objective_view
 
 LONGEST_NAME = 40
-NAMED = 3
-"""Models that a sentence names; of more it says how many."""
-JUDGED = 5
-"""Models that a gate has a line for; of more it says how many, and their rows say the rest."""
+MAX_NAMES = 3
+"""Models named in one sentence; further ones are only counted."""
+MAX_GATE_LINES = 5
+"""Models with a line of their own under a gate; further ones are only counted, and have their rows."""
 UNDECIDED = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
 STATES = ("PASS", "FAIL", "UNDECIDED", "resolved", "tied", "open", "out of reach", "blocked")
 
 
 class Findings(NamedTuple):
-    """Findings of the latest look as results.json has them, models from best to worst; empty before the first look."""
+    """Findings of the latest look, as in results.json, with models from best to worst; empty before the first look."""
 
     models: tuple[ModelRow, ...] = ()
     pairs: tuple[PairRow, ...] = ()
@@ -37,7 +37,7 @@ class Findings(NamedTuple):
 
     @classmethod
     def of(cls, results: Results) -> Self:
-        """The findings of these results."""
+        """Take the findings from results."""
         return cls(**{name: getattr(results, name) for name in cls._fields if hasattr(results, name)})
 
     @property
@@ -59,10 +59,10 @@ class Clause(NamedTuple):
     after: str = ""
 
     def __str__(self) -> str:
-        return f"{self.words}{self._named(NAMED, {})}{self.after}"
+        return f"{self.words}{self._named(MAX_NAMES, {})}{self.after}"
 
     def in_short(self, names: Mapping[str, str]) -> str:
-        """The relation to one other, by its short name, or to so many."""
+        """The relation to one other model by its short name, or to a number of models."""
         return f"{self.words}{self._named(1, names)}"
 
     def _named(self, most: int, names: Mapping[str, str]) -> str:
@@ -72,13 +72,13 @@ class Clause(NamedTuple):
 
 
 def comparison_state(found: Judged, pair: PairRow) -> str:
-    """The state of a comparison: its verdict, or under a gate the outcome of its model."""
+    """State of a comparison: its verdict, or under a gate the outcome of the judged model."""
     outcomes = {row.model: row.outcome for row in found.gate}
     return next((outcomes[name] for name in (pair.better, pair.worse) if name in outcomes), pair.verdict)
 
 
 def state_word(state: str) -> str:
-    """A state as every display writes it."""
+    """Write a state as all displays do."""
     return state.replace("_", " ")
 
 
@@ -91,12 +91,13 @@ def count_states(states: Iterable[str]) -> str:
 def finding(results: Judged) -> tuple[str, ...]:
     """The finding of the run in one sentence; for a gate, one sentence a model, the worst outcome first."""
     if not results.gate:
-        return (_finding(results),)
+        return (_ranking_sentence(results),)
     lines = [gate_line(results, row) for row in sorted(results.gate, key=lambda row: OUTCOMES.index(row.outcome))]
-    return (*lines[:JUDGED], *([f"And {len(lines) - JUDGED} more."] if len(lines) > JUDGED else []))
+    more = len(lines) - MAX_GATE_LINES
+    return (*lines[:MAX_GATE_LINES], *([f"And {more} more."] if more > 0 else []))
 
 
-def _finding(results: Judged) -> str:
+def _ranking_sentence(results: Judged) -> str:
     scored = [row for row in results.models if row.score is not None]
     asked = objective_view(results.decisions)
     if not scored:
@@ -130,7 +131,7 @@ def model_verdicts(found: Judged) -> tuple[str, ...]:
 
 
 def counted_sentence(results: Results) -> str | None:
-    """The answers that scores are of, in a sentence, if more were asked than looks have judged; else None."""
+    """Say which answers the scores include, if more were asked than looks have judged; else None."""
     judged = results.looks[-1].trials if results.looks else 0
     asked, trials = [row for row in results.models if row.recorded is None], results.decisions.get("trials")
     ahead = sum(row.trials for row in asked) - judged
@@ -140,14 +141,15 @@ def counted_sentence(results: Results) -> str | None:
     held = isinstance(trials, Mapping) and trials.get("favour") == "time" and trials.get("seeds") != "coupled"
     left = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)
     if held and left > 0 < judged and results.run.status == "finished":
-        killed = f", since the run was killed {'once' if results.run.kills == 1 else f'{results.run.kills} times'}"
-        why = killed if results.run.kills else ""
+        kills = results.run.kills
+        why = f", since the run was killed {'once' if kills == 1 else f'{kills} times'}" if kills else ""
+        why += ", or asked under earlier settings" * any(one.kind == "uncounted" for one in results.warnings)
         told.append(f"Scores leave out {several(left, 'answer')} of rounds that are incomplete{why}.")
     return " ".join(told) or None
 
 
-def difference(results: Judged, pair: PairRow, ahead: str | None = None, called: str = "") -> str:
-    """The difference in favour of `ahead`, or else of the better model, with a 95% interval, `called` so."""
+def difference_text(results: Judged, pair: PairRow, ahead: str | None = None, called: str = "") -> str:
+    """The difference in favour of `ahead` (default: the better model) with its 95% interval, which is `called` so."""
     if pair.difference is None or pair.sigma is None:
         return "unknown"
     scale, half = Scale.of(results.weights), TWO_SIDED_95 * pair.sigma
@@ -160,15 +162,15 @@ INTERVAL = "95% interval "
 
 
 def gate_pair(found: Judged, row: GateRow) -> PairRow:
-    """The comparison that the gate's outcome for a model is of."""
+    """The comparison that decides a model's gate outcome."""
     return next(one for one in found.pairs if {one.better, one.worse} == {row.model, row.baseline})
 
 
 def gate_line(results: Judged, row: GateRow) -> str:
-    """The outcome of one model, both scores, and their difference with its interval."""
+    """One model's outcome, both scores, and their difference with its interval."""
     scale, scores = Scale.of(results.weights), {one.name: one.score for one in results.models}
     both = ", ".join(f"{_name(name)} {scale.score(scores[name])}" for name in (row.model, row.baseline))
-    apart = difference(results, gate_pair(results, row), row.model, INTERVAL)
+    apart = difference_text(results, gate_pair(results, row), row.model, INTERVAL)
     return f"{row.outcome}: {both}, difference {apart}; {safe_line(row.why, 300)}."
 
 
@@ -196,7 +198,7 @@ def _leaders_sentence(results: Judged, scored: list[ModelRow], rivals: list[Mode
     verdicts = {pair.verdict for pair in results.pairs if pair.better in among and pair.worse in among}
     if verdicts == {Verdict.TIED}:
         each = "neighbours among them are " if len(rivals) > 1 else ""
-        return f"{_list_names(among)} are best, and {each}equal{_zone(results)}: {standing}."
+        return f"{_list_names(among)} are best, and {each}equal{_within_delta(results)}: {standing}."
     yet = " yet" if isinstance(results, Findings) or results.run.status == "running" else ""
     if len(among) == len(scored) or leader.name not in {pair.better for pair in results.pairs}:
         return f"No model is shown to be best{yet}: {standing}."
@@ -205,9 +207,9 @@ def _leaders_sentence(results: Judged, scored: list[ModelRow], rivals: list[Mode
 
 
 def _standing(results: Judged, model: ModelRow, other: ModelRow, says: str = "has") -> str:
-    """A model's score, and if the two are compared by how much it is ahead of another."""
+    """A model's score, and its lead over another if the two are compared."""
     pair = next((one for one in results.pairs if {one.better, one.worse} == {model.name, other.name}), None)
-    by = "" if pair is None else difference(results, pair, model.name, INTERVAL)
+    by = "" if pair is None else difference_text(results, pair, model.name, INTERVAL)
     ahead = f", ahead of {_name(other.name)} by {by}" if by else ""
     return f"{_name(model.name)} {says} {Scale.of(results.weights).score(model.score)}{ahead}"
 
@@ -247,7 +249,7 @@ def _baseline_sentence(results: Judged, baseline: str) -> str:
     tied = sum(pair.verdict == Verdict.TIED for pair in results.pairs)
     counted = [
         f"{worse} worse" if worse else "",
-        f"{tied} equal{_zone(results)}" if tied else "",
+        f"{tied} equal{_within_delta(results)}" if tied else "",
         count_states(pair.verdict for pair in results.pairs if pair.verdict in UNDECIDED),
     ]
     both = [row for row in results.models if row.score is not None]
@@ -260,8 +262,8 @@ def _baseline_sentence(results: Judged, baseline: str) -> str:
 
 
 def model_clauses(found: Judged, row: ModelRow) -> Iterator[Clause]:
-    """A model's relations to others: equal and open ones first, then better and worse. In an order of neighbours the
-    upper one tells of the two."""
+    """A model's relations to others: first equal and open, then better and worse. Where only neighbours are compared,
+    the upper one of the two has the clause."""
     asked = objective_view(found.decisions)
     gate = {one.model: one for one in found.gate}
     if row.name == asked.baseline:
@@ -269,11 +271,11 @@ def model_clauses(found: Judged, row: ModelRow) -> Iterator[Clause]:
         return
     own = [pair for pair in found.pairs if row.name in (pair.better, pair.worse)]
     if row.name in gate:
-        why = f": {gate[row.name].why}" if len(gate) > JUDGED else ""  # else the finding says it
+        why = f": {gate[row.name].why}" if len(gate) > MAX_GATE_LINES else ""  # else the finding says it
         yield Clause(own[0].verdict, gate[row.name].outcome, after=why)
         return
     if _is_alarmed(found):
-        return  # of such answers nothing holds
+        return  # such answers support no verdict
     if asked.in_order:
         own = [pair for pair in own if pair.better == row.name] or own
     with_others: dict[tuple[str, str], list[str]] = {}
@@ -282,7 +284,7 @@ def model_clauses(found: Judged, row: ModelRow) -> Iterator[Clause]:
         with_others.setdefault((pair.verdict, _relation(found, pair, row.name)), []).append(other or "")
     for verdict, words in sorted(with_others, key=lambda one: one[0] == Verdict.RESOLVED):
         others = with_others[verdict, words]
-        zone = _zone(found) if verdict == Verdict.TIED else ""
+        zone = _within_delta(found) if verdict == Verdict.TIED else ""
         if others == [""]:
             yield Clause(verdict, _against_value(found, words, row.name), after=zone)
         else:
@@ -303,7 +305,7 @@ def _relation(found: Judged, pair: PairRow, name: str) -> str:
 
 
 def _against_value(found: Judged, relation: str, name: str) -> str:
-    """Words for a model that is compared with a value, or measured by itself."""
+    """Words for a model that is compared with a value, or measured on its own."""
     asked, scale = objective_view(found.decisions), Scale.of(found.weights)
     resolved = relation in ("better than", "worse than")
     if asked.value is None:
@@ -315,14 +317,14 @@ def _against_value(found: Judged, relation: str, name: str) -> str:
     return f"{relation} {scale.score(asked.value)}"
 
 
-def _zone(found: Judged) -> str:
+def _within_delta(found: Judged) -> str:
     stopping = found.decisions.get("stopping")
     delta = stopping.get("delta") if isinstance(stopping, Mapping) else None
     return f" within {Scale.of(found.weights).points(delta)}" if delta else ""
 
 
 def _is_reversed(results: Judged, pair: PairRow) -> bool:
-    """The pair was called for the other model, and the scores have changed places since."""
+    """Whether the pair was called for the other model, and the scores have changed places since."""
     return (pair.better, pair.worse) in results.reversals
 
 
@@ -334,7 +336,7 @@ def _name(name: str | None) -> str:
     return "the value" if name is None else safe_name(name, LONGEST_NAME)
 
 
-def _list_names(names: Sequence[str], most: int = NAMED) -> str:
-    """Names in words; of more than `most` their number."""
+def _list_names(names: Sequence[str], most: int = MAX_NAMES) -> str:
+    """Names in words; those beyond `most` are only counted."""
     shown = [_name(name) for name in names[:most]] + ([f"{len(names) - most} more"] if len(names) > most else [])
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)

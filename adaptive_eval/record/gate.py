@@ -1,11 +1,11 @@
 """Gate outcomes for each model: PASS, FAIL or UNDECIDED.
 
 PASS: it is not worse than the baseline by delta or more; FAIL: it is worse by more than delta. Both are calls of one
-comparison, the model with delta given to it against the baseline, so that each is wrong with at most 1 - confidence,
-at whatever looks. A call that what is no answer could explain, or that later trials have turned, decides nothing.
+comparison: the model's score plus delta against the baseline's. Each is wrong with a chance of at most 1 - confidence,
+however often one looks. A call decides nothing if failed answers could explain it, or if later trials reversed it.
 
-Where benchmarks have gates of their own, a model passes that passes all of them and the one on all questions, and fails
-that fails any.
+Where benchmarks have gates of their own, a model passes if it passes all of them and the one on all questions, and
+fails if it fails any.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from adaptive_eval.record.scale import Scale
 
 PASS, FAIL, UNDECIDED, OPEN = "PASS", "FAIL", "UNDECIDED", "open"
 OUTCOMES = (FAIL, OPEN, UNDECIDED, PASS)
-"""The worst first; open only while the run goes on."""
+"""Worst first. Only a run that goes on has open ones."""
 
 
 class GateTerms(NamedTuple):
@@ -29,7 +29,7 @@ class GateTerms(NamedTuple):
     delta: float
     scale: Scale = Scale(0.0, 1.0)
     goes_on: bool = False
-    """Whether the run goes on, so that what is open may still be decided."""
+    """Whether the run goes on, so that open comparisons may still be decided."""
 
 
 def gate_terms(decisions: Mapping[str, object], weights: Sequence[float]) -> GateTerms | None:
@@ -47,7 +47,7 @@ def gate_baseline(decisions: Mapping[str, object]) -> str | None:
 
 
 def judged_model(pair: PairRow, baseline: str) -> str:
-    """The model of a pair that a gate judges: the one that is not the baseline."""
+    """The model of a pair that is judged: the one that is not the baseline."""
     return str(pair.worse if pair.better == baseline else pair.better)
 
 
@@ -58,7 +58,7 @@ def gate_rows(
     reversals: Sequence[tuple[str, str | None]],
     may_move: Mapping[str, float],
 ) -> Iterator[GateRow]:
-    """The outcome of each model, best first; `may_move` bounds the effect of answers that are none on each score."""
+    """Outcome of each model, in the order of the pairs; `may_move` bounds the effect of empty answers on each score."""
     rows = {row.name: row for row in models}
     for pair in pairs:
         name = judged_model(pair, asked.baseline)
@@ -71,7 +71,7 @@ def gate_rows(
             found = called, outcome_in_words(called, asked)
             both = (_bounded(rows[one], may_move[one]) for one in (name, asked.baseline))
             if doubted := _doubted_models(asked, called, name, *both):
-                yield GateRow(name, asked.baseline, UNDECIDED, _doubtful(called, doubted), doubted)
+                yield GateRow(name, asked.baseline, UNDECIDED, _doubt_text(called, doubted), doubted)
                 continue
         yield GateRow(name, asked.baseline, *found)
 
@@ -82,12 +82,12 @@ NOT_ANSWERS = "the answers cannot be what was asked for"
 NO_ANSWER = "timed out, are empty or have no grade"
 
 
-def _doubtful(called: str, doubted: Sequence[str]) -> str:
+def _doubt_text(called: str, doubted: Sequence[str]) -> str:
     return f"called {called}, which answers of {' and '.join(doubted)} that {NO_ANSWER} could explain"
 
 
 def outcome_in_words(outcome: str, asked: GateTerms) -> str:
-    """A call of a gate, in words."""
+    """Describe a call of a gate."""
     by = asked.scale.points(asked.delta)
     if not asked.delta:
         return f"{'worse' if outcome == FAIL else 'better'} than {asked.baseline}"
@@ -103,7 +103,7 @@ def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
 
 
 def _bounded(row: ModelRow, moved: float) -> BoundedScore:
-    """The score of a model, and how far what is no answer could move it; nan where it has none."""
+    """A model's score, with bounds for other outcomes of its failed answers; nan if it has no score."""
     score = nan if row.score is None else row.score
     lowest, highest = (score if end is None else end for end in (row.lowest, row.highest))
     return BoundedScore(score, lowest, highest + moved)
@@ -112,7 +112,7 @@ def _bounded(row: ModelRow, moved: float) -> BoundedScore:
 def _doubted_models(
     asked: GateTerms, called: str, name: str, model: BoundedScore, baseline: BoundedScore
 ) -> tuple[str, ...]:
-    """Models whose failed answers could explain a call: with other outcomes the difference would not be beyond the
+    """Models whose failed answers could explain a call, since with other outcomes the difference would be within the
     margin."""
     sides = [(name, model), (asked.baseline, baseline)]
     (behind, low), (ahead, high) = sides if called == FAIL else reversed(sides)
@@ -122,17 +122,17 @@ def _doubted_models(
 
 
 class GatePart(NamedTuple):
-    """A part of a gate: all questions, or a benchmark."""
+    """Questions that a gate judges: all, or one benchmark."""
 
     benchmark: str | None
     """None: all questions."""
     delta: float
     share: float
-    """What it counts in the score."""
+    """Its share in the score."""
 
 
 Outcomes = Mapping[tuple[str, str], str]
-"""By the names of benchmark and model."""
+"""Outcomes by benchmark and model."""
 
 
 def gate_rows_of_parts(
@@ -143,7 +143,7 @@ def gate_rows_of_parts(
     found: Sequence[GateResult],
     may_move: Mapping[str, float],
 ) -> tuple[tuple[GateRow, ...], Outcomes]:
-    """The outcome of each model, as its pairs come, and that of each benchmark's own gate."""
+    """Outcome of each model, in the order of the pairs, and of each benchmark's own gate."""
     rows, outcomes = [], {}
     for pair in pairs:
         name = judged_model(pair, asked.baseline)
@@ -176,7 +176,7 @@ def _outcome_of_part(
         for whose, side in ((name, one.own), (asked.baseline, one.baseline))
     ]
     if doubted := _doubted_models(asked, called, name, *both):
-        return UNDECIDED, _doubtful(called, doubted), doubted
+        return UNDECIDED, _doubt_text(called, doubted), doubted
     return called, outcome_in_words(called, asked), ()
 
 

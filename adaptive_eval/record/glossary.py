@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One word, and what it says to someone who meets it for the first time."""
+    """One word with its explanation for a newcomer."""
 
     name: str
     text: str
@@ -161,4 +161,4 @@ GLOSSARY: Mapping[str, Term] = {
         "to pass.",
     ),
 }
-"""By the key that the page and the documents use."""
+"""Terms by the key that page and documents use."""

@@ -1,9 +1,9 @@
 """Trials and outcomes that a run begins with: imported, graded anew, or taken from earlier runs as R0.
 
-All are kept in the run as events, so that what is decided depends on nothing else: the first so many stored trials are
-those that were imported, and R0 is read once, from the run that `prior_evidence` names, and written down.
+The run stores them as events, so that decisions depend on nothing outside it: imported trials are the first stored
+ones, and R0 is read once from the run that `prior_evidence` names.
 
-What was spent under an earlier horizon stays spent, so a run begins with the horizons that it had before today's too.
+Error spent under an earlier horizon stays spent, so a run also begins with the horizons that it had before today's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,8 +21,8 @@ from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError, RunChanged
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.prior import PriorOutcomes, kept_prior
-from adaptive_eval.record.recorded import Recorded, kept_outcomes, recorded_counts
+from adaptive_eval.record.prior import PriorOutcomes, stored_prior
+from adaptive_eval.record.recorded import Recorded, recorded_counts, stored_outcomes
 from adaptive_eval.store import (
     CellExtent,
     Event,
@@ -39,24 +39,24 @@ from scorio.moments import CountArray
 
 
 def recorded_horizons(events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:
-    """The horizons that a stored run had before that of its newest configuration."""
+    """Horizons that a stored run had before that of its newest configuration."""
     found: list[EarlierHorizon] = []
     anew = [at for at, event in enumerate(events) if isinstance(event, TrialsRegraded) and event.opening is not None]
     for change in changed_horizons(events[anew[-1] + 1 :] if anew else events):
-        _append(found, change.was, change.looks)
+        _append_horizon(found, change.was, change.looks)
     return tuple(found)
 
 
 def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:
-    """The horizons of a stored run before that of `config`, under which it is to go on."""
+    """Horizons that a stored run had before it goes on under `config`."""
     found = list(recorded_horizons(events))
     before, looks = stored_config(reader.header()).trials, reader.most_looks()
     if looks and before.max != config.trials.max:
-        _append(found, before.max, looks)
+        _append_horizon(found, before.max, looks)
     return tuple(found)
 
 
-def _append(found: list[EarlierHorizon], trials: int, looks: int) -> None:
+def _append_horizon(found: list[EarlierHorizon], trials: int, looks: int) -> None:
     found.append(EarlierHorizon(trials, max([looks, *(one.looks for one in found)])))
 
 
@@ -95,21 +95,21 @@ Cells = NDArray[np.int32]
 
 
 def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> Plan:
-    """The plan that the looks of a stored run were taken by, for whoever only reads it: nothing is prepared for it.
+    """The plan behind a stored run's looks, for readers: it prepares no run.
 
-    Raises `ConfigError` where the configuration has no room for the trials that are there.
+    Raises `ConfigError` if the stored trials exceed the configured maximum.
     """
     config, roster = setup.config, setup.roster
     first, imported = first_cells(config, roster, reader, events), imported_cells(roster, reader, events)
-    recorded = kept_outcomes(config, events)
-    _require_taken(config, recorded)
-    known = known_before(config, roster, imported, kept_prior(config.prior_evidence, events), recorded)
+    recorded = stored_outcomes(config, events)
+    _require_outcomes_taken(config, recorded)
+    known = known_before(config, roster, imported, stored_prior(config.prior_evidence, events), recorded)
     worst, capped = stored_worst_costs(setup, events), reader.capped_opening()
     return plan_of(config, setup.questions, worst, first, known, recorded_horizons(events), capped)
 
 
-def _require_taken(config: RunConfig, recorded: Recorded) -> None:
-    missing = [model.name for model in config.models if model.recorded is not None and model.name not in recorded]
+def _require_outcomes_taken(config: RunConfig, recorded: Recorded) -> None:
+    missing = [name for number in sorted(config.recorded) if (name := config.models[number].name) not in recorded]
     if missing:
         raise ConfigError(
             f"the run has not taken the outcomes of its recorded models yet ({', '.join(missing)}); it does so when it "
@@ -118,9 +118,9 @@ def _require_taken(config: RunConfig, recorded: Recorded) -> None:
 
 
 def stored_worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cost, ...]:
-    """The most that one trial of each model of a stored run may cost.
+    """Maximum cost of one trial of each model of a stored run.
 
-    Prompts are rendered only where a cap on tokens or USD reserves them and no start has kept their lengths, as in a
+    Prompts are rendered only if a cap on tokens or USD reserves them and no start has stored their lengths, as in a
     run of an earlier version, or in one that was only imported.
     """
     config, kept = setup.config, dict[str, int]()
@@ -133,16 +133,16 @@ def stored_worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cos
 
 
 def stored_prior_counts(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> CountArray | None:
-    """(L, M, K): what a stored run has taken from earlier ones; None where that is nothing."""
+    """Counts (L, M, K) that a stored run has taken from earlier runs; None if there are none."""
     config, imported = setup.config, imported_cells(setup.roster, reader, events)
-    prior = kept_prior(config.prior_evidence, events)
-    return known_before(config, setup.roster, imported, prior, kept_outcomes(config, events)).counts
+    prior = stored_prior(config.prior_evidence, events)
+    return known_before(config, setup.roster, imported, prior, stored_outcomes(config, events)).counts
 
 
 def stored_trial_count(prepared: PreparedRun, directory: Path, *, grader_chosen: bool = False) -> int | None:
-    """The number of trials of the run that `prepared` would resume; None if there is no run.
+    """Number of trials of the run that `prepared` would resume; None if there is no run.
 
-    Raises `RunChanged` where their meaning is another; with `grader_chosen` the grader becomes that of `prepared`.
+    Raises `RunChanged` if `prepared` gives them another meaning; with `grader_chosen` the grader may differ.
     """
     with RunReader.if_begun(directory) as reader:
         if reader is None:
@@ -152,16 +152,16 @@ def stored_trial_count(prepared: PreparedRun, directory: Path, *, grader_chosen:
         try:
             require_same_meaning(replace(stored, meaning={**stored.meaning, **grader}), now, directory)
         except RunChanged:
-            reader.require_intact()  # what differs may be a byte that nobody has changed on purpose
+            reader.require_intact()  # the difference may be damage
             raise
         return reader.trial_count()
 
 
 def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
-    """(L, M): trials that the first look has besides those it asks for, imported or asked for under earlier grades;
-    None if there are none. The configuration must have room for them."""
+    """Trials (L, M) that the first look has besides those it asks for, imported or asked for under earlier grades; None
+    if there are none. Raises `ConfigError` if they exceed the configured maximum."""
     regraded = [event.opening for event in events_of_kind(events, TrialsRegraded) if event.opening is not None]
-    there = _in_cells(roster, reader.cells(regraded[-1], first_round=True)) if regraded else None
+    there = _cell_extents(roster, reader.cells(regraded[-1], first_round=True)) if regraded else None
     first = imported_cells(roster, reader, events) if there is None else there
     if first is not None:
         _require_room(config, first)
@@ -169,18 +169,17 @@ def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Se
 
 
 def imported_cells(roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
-    """(L, M): the trials of these models and questions that were imported from elsewhere, with those that are missing
-    before the highest number; None where there are none."""
+    """Imported trials (L, M) of these models and questions, with gaps before the highest number; None if none."""
     rows = sum(event.trials for event in events_of_kind(events, TrialsImported) if not event.seeds_match)
-    return _in_cells(roster, reader.cells(rows)) if rows else None
+    return _cell_extents(roster, reader.cells(rows)) if rows else None
 
 
 def has_foreign_trials(events: Sequence[Event]) -> bool:
-    """Whether trials were imported whose seeds are unknown, or others than the configuration gives them."""
+    """Whether trials were imported whose seeds are unknown or not those of the configuration."""
     return not all(event.seeds_match for event in events_of_kind(events, TrialsImported))
 
 
-def _in_cells(roster: Roster, trials: Iterable[CellExtent]) -> Cells:
+def _cell_extents(roster: Roster, trials: Iterable[CellExtent]) -> Cells:
     found = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
     for one in trials:
         if (one.model, one.question) in roster:
@@ -189,7 +188,7 @@ def _in_cells(roster: Roster, trials: Iterable[CellExtent]) -> Cells:
 
 
 def _require_room(config: RunConfig, first: Cells) -> None:
-    """Raise `ConfigError` if the horizon is below the trials that are there."""
+    """Raise `ConfigError` if the run begins with more trials than `trials.max`."""
     trials = config.trials
     needed = np.maximum(first, trials.min).mean(axis=1)
     most = int(needed.argmax())
@@ -204,7 +203,7 @@ def _require_room(config: RunConfig, first: Cells) -> None:
 def known_before(
     config: RunConfig, roster: Roster, imported: Cells | None, prior: PriorOutcomes | None, recorded: Recorded
 ) -> KnownBefore:
-    """R0, at most as much of each question as was imported or a first round has, and all that recorded models have."""
+    """All outcomes of recorded models, or else R0: per question no more than was imported or the first round asks."""
     categories = len(open_rubric(config.rubric).weights)
     if recorded:
         return recorded_counts(recorded, roster, categories)

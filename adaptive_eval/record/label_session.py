@@ -1,7 +1,7 @@
-"""Labelling one answer after the other, blinded.
+"""Blinded labelling of one answer after the other.
 
-What is shown of an answer is its question, the reference and its text: whose it is and what the grader said of it is
-told to nobody. A label is on disk before the next answer is shown.
+Shown are an answer's question, reference and text, but neither its model nor its grade. A label is on disk before the
+next answer is shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,38 +10,38 @@ from pathlib import Path
 
 from adaptive_eval.graders.ballots import BallotField
 from adaptive_eval.graders.transcript import visible
-from adaptive_eval.record.labelled import next_to_label
+from adaptive_eval.record.labelled import choose_answers_to_label
 from adaptive_eval.record.labels import (
     Labelled,
     add_labels,
     is_label,
     label_fields,
     read_labels,
-    require_labels_say_something,
+    require_useful_labels,
     texts_to_label,
 )
-from adaptive_eval.record.restore import StoredRun, opened_run
+from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.record.transcripts import is_from_inspect, transcript_ends
 
 LAST_MESSAGE = "last message of its transcript"
-AT_A_TIME = 20
-"""Answers that are chosen before the comparisons are looked at anew."""
+CHUNK = 20
+"""Answers chosen at a time; then the comparisons are looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerToLabel:
-    """An answer that waits for its label."""
+    """The answer to be labelled now."""
 
     place: int
     """Counted from 1."""
     number: int
-    """Answers of this session."""
+    """Number of answers in this session."""
     texts: Mapping[str, str]
     """Texts by name, with invisible characters written out."""
     fields: tuple[BallotField, ...]
-    """The fields of a label; it has a level of each."""
+    """The fields of a label, which has a level for each."""
     given: str | None = None
-    """Its label, where somebody has come back to it."""
+    """Its earlier label, if somebody came back to it."""
 
 
 class LabelSession:
@@ -56,9 +56,9 @@ class LabelSession:
 
     @property
     def current(self) -> AnswerToLabel | None:
-        """The answer that is to be labelled now; None where the session is over.
+        """The answer to be labelled now; None if the session is over.
 
-        Raises `ConfigError` where labels say nothing of the run.
+        Raises `ConfigError` if no label could say anything about the run.
         """
         if self._at == len(self._chosen) and self._at < self._number:
             self._choose()
@@ -68,7 +68,7 @@ class LabelSession:
         return AnswerToLabel(self._at + 1, self._number, texts, self._fields, self._given.get(self._at))
 
     def label(self, label: str) -> bool:
-        """Give the current answer its label; False, and nothing is kept, where it is none that this run knows."""
+        """Store the label of the current answer; False if this run knows no such label."""
         if self.current is None or not is_label(self._fields, label):
             return False
         add_labels(self._run, {self._chosen[self._at][0]: label})
@@ -76,7 +76,7 @@ class LabelSession:
         return True
 
     def skip(self) -> None:
-        """Leave the current answer without a label, or with the one that it has."""
+        """Leave the current answer as it is, with or without a label."""
         if self.current is not None:
             self._go_on(self._given.get(self._at, ""))
 
@@ -89,18 +89,18 @@ class LabelSession:
         self._at += 1
 
     def _choose(self) -> None:
-        with opened_run(self._run) as stored:
+        with open_run(self._run) as stored:
             config = stored.setup.config
-            require_labels_say_something(config, stored.rubric)
+            require_useful_labels(config, stored.rubric)
             self._fields = label_fields(config)
             known = {**read_labels(self._run), **dict.fromkeys((at for at, _ in self._chosen), "")}
-            wanted = min(self._number - len(self._chosen), AT_A_TIME)
-            chosen = list(next_to_label(stored, known, wanted))
+            wanted = min(self._number - len(self._chosen), CHUNK)
+            chosen = list(choose_answers_to_label(stored, known, wanted))
             self._chosen += zip(chosen, _texts(self._run, stored, chosen), strict=True)
 
 
 def _texts(run: Path, stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator[Mapping[str, str]]:
-    """The texts of answers; of a sample of Inspect its last message too, where it is not the answer."""
+    """Texts of each answer; for a sample of Inspect also its last message, if that is not the answer."""
     questions = {one.id: one for one in stored.setup.questions}
     records = {at: next(stored.reader.cell(at.model, at.question, at.trial - 1)) for at in chosen}
     inspected = [at for at, record in records.items() if is_from_inspect(record)]

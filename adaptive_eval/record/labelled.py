@@ -1,7 +1,7 @@
 """Effect of people's labels on a run: the grader's errors, and scores corrected for them.
 
-Scores are corrected by prediction-powered inference (`scorio.eval.corrected`): the labels of a model must be of answers
-that were drawn whatever they are like, as `next_to_label` draws them. Nothing in the run is changed.
+Scores are corrected by prediction-powered inference (`scorio.eval.corrected`). A model's labelled answers must have
+been drawn regardless of their content, as `choose_answers_to_label` does. The run itself stays unchanged.
 """
 
 from collections import Counter, defaultdict
@@ -18,17 +18,17 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.rubric import Rubric, categorised
+from adaptive_eval.graders.rubric import Rubric, apply_rubric
 from adaptive_eval.graders.types import answer_facts
 from adaptive_eval.record.labels import (
     Labelled,
     Labels,
     is_label,
     label_fields,
-    level_said,
+    level_from_signals,
     levels_among,
     read_labels,
-    require_labels_say_something,
+    require_useful_labels,
     signals_of_level,
 )
 from adaptive_eval.record.relabel import judged_rows
@@ -36,11 +36,11 @@ from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import TrialFacts, TrialRecord
 from scorio.eval import corrected
 
-LEAST = 20
-"""Labels of a model from which its score is corrected."""
-SURE = 0.95
-"""Confidence at which errors are said to differ."""
-NARROWEST = 1e-9
+MIN_LABELS = 20
+"""Fewest labels of a model for which its score is corrected."""
+CONFIDENCE = 0.95
+"""Confidence that the grader's errors differ between models."""
+MIN_SIGMA = 1e-9
 NO_LABEL = ""
 
 
@@ -52,35 +52,35 @@ class LabelledModel:
     trials: int
     labels: int
     confusion: tuple[tuple[int, ...], ...]
-    """[label][grade]; the last column is of answers that the grader gave no level."""
+    """Counts[label][grade]; the last column counts answers that the grader gave no level."""
     score: float | None
     sigma: float | None
     corrected: float | None = None
-    """The score with correction; None below `LEAST` labels."""
+    """The corrected score; None below `MIN_LABELS` labels."""
     corrected_sigma: float | None = None
     shift: float | None = None
     """Shift of the score by its labels."""
     shift_sigma: float | None = None
 
     @property
-    def disagreeing(self) -> int:
+    def disagreements(self) -> int:
         """Number of labels that differ from the grade."""
         return self.labels - sum(row[at] for at, row in enumerate(self.confusion))
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """Two models by their corrected scores, the one that is ahead without correction first."""
+    """Two models with corrected scores; `ahead` has the better uncorrected score."""
 
     ahead: str
     behind: str
     difference: float
     sigma: float
-    """Standard error of the difference, with that of both corrections."""
+    """Standard error of the difference, including both corrections."""
 
     @property
     def said(self) -> str:
-        """The order by corrected scores: the same, the other way round, or open."""
+        """Order by corrected scores: the same, the other way round, or open."""
         if abs(self.difference) <= TWO_SIDED_95 * self.sigma:
             return "open"
         return "the same order" if self.difference > 0 else "the other way round"
@@ -98,18 +98,18 @@ class LabelledRun:
     pairs: tuple[LabelledPair, ...]
     """Pairs of corrected models."""
     differ: bool
-    """The grader's error is not the same for all models."""
+    """Whether the grader's error differs between models."""
     left_out: int
-    """Labels of answers that the run does not have, or has in no complete round."""
+    """Labels of answers that no complete round of the run has."""
     problem: str | None = None
-    """Why the labels say nothing of this run, where that is so."""
+    """Why the labels say nothing about this run; None if they do."""
     alone: bool = False
-    """Scores are of this run's own answers: outcomes that were known before (R0) have no labels, and do not count."""
+    """Whether scores leave out R0, whose outcomes have no labels."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Graded:
-    """An answer with a label: what the grader gave it, and what the label is worth."""
+class _LabelledAnswer:
+    """An answer with a label, the scores of its grade and of its label, and the grader's level."""
 
     question: int
     grade: float
@@ -124,7 +124,7 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     if not labels:
         return None
     config, rubric = stored.setup.config, stored.rubric
-    require_labels_say_something(config, rubric)
+    require_useful_labels(config, rubric)
     rows = judged_rows(stored)
     by_model: dict[str, list[TrialFacts]] = defaultdict(list)
     for row in rows:
@@ -132,7 +132,7 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     found = _labelled_answers(stored, labels, rubric, rows)
     there = (level for some in found.values() for one in some for level in (one.label, one.said))
     levels = levels_among(label_fields(config), there)
-    scores, alone = _scores(stored)
+    scores, alone = _own_scores(stored)
     models = tuple(
         _model(name, by_model[name], found.get(name, []), scores.get(name, (None, None)), stored, rubric, levels)
         for name in scores
@@ -145,8 +145,8 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     )
 
 
-def _scores(stored: StoredRun) -> tuple[dict[str, tuple[float | None, float | None]], bool]:
-    """Each model's score and sigma, best first; and whether they are without R0, which has no labels."""
+def _own_scores(stored: StoredRun) -> tuple[dict[str, tuple[float | None, float | None]], bool]:
+    """Each model's score and sigma, best first, and whether R0 was left out, since it has no labels."""
     results = stored.results(running=True)
     rows = () if results is None else results.models
     if not any(row.prior_depth for row in rows):
@@ -164,7 +164,7 @@ def _scores(stored: StoredRun) -> tuple[dict[str, tuple[float | None, float | No
 
 
 def reported_labels(stored: StoredRun) -> LabelledRun | None:
-    """The labels for a report, which says what is wrong with them and goes on."""
+    """Labels for a report, with the problem where they are useless."""
     try:
         return labelled_run(stored)
     except ConfigError as error:
@@ -174,29 +174,29 @@ def reported_labels(stored: StoredRun) -> LabelledRun | None:
 
 def _labelled_answers(
     stored: StoredRun, labels: Labels, rubric: Rubric, rows: Sequence[TrialFacts]
-) -> dict[str, list[_Graded]]:
+) -> dict[str, list[_LabelledAnswer]]:
     judged = {(row.model, row.question, row.trial) for row in rows}
     numbers, fields = stored.setup.roster.questions, label_fields(stored.setup.config)
     wanted: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     for at, label in labels.items():
         if at in judged and is_label(fields, label):
             wanted[at.model, at.question][at.trial] = label
-    found: dict[str, list[_Graded]] = defaultdict(list)
+    found: dict[str, list[_LabelledAnswer]] = defaultdict(list)
     for (model, question), some in wanted.items():
         for record in stored.reader.cell(model, question):
             if record.trial in some and record.category is not None:
                 label = some[record.trial]
                 worth = rubric.weights[category_of_label(record, label, stored.setup.config, rubric)]
-                said = level_said(stored.setup.config, record.signals)
+                said = level_from_signals(stored.setup.config, record.signals)
                 grade = rubric.weights[record.category]
-                found[model].append(_Graded(numbers.position_of(question), grade, worth, label, said))
+                found[model].append(_LabelledAnswer(numbers.position_of(question), grade, worth, label, said))
     return found
 
 
 def category_of_label(record: TrialRecord, label: str, config: RunConfig, rubric: Rubric) -> int:
-    """The category of the answer if the grader had given this label."""
+    """The category that an answer would have if its grade were this label."""
     facts = {**answer_facts(record.answer), **record.signals, **signals_of_level(config, label)}
-    category = categorised(facts, rubric, record.question).category
+    category = apply_rubric(facts, rubric, record.question).category
     assert category is not None  # thresholds are frozen where a trial has a category
     return category
 
@@ -204,7 +204,7 @@ def category_of_label(record: TrialRecord, label: str, config: RunConfig, rubric
 def _model(
     name: str,
     rows: Sequence[TrialFacts],
-    graded: Sequence[_Graded],
+    graded: Sequence[_LabelledAnswer],
     score: tuple[float | None, float | None],
     stored: StoredRun,
     rubric: Rubric,
@@ -214,9 +214,9 @@ def _model(
     seen = Counter((one.label, one.said if one.said in levels else NO_LABEL) for one in graded)
     confusion = tuple(tuple(seen[row, column] for column in columns) for row in levels)
     fixed: tuple[float | None, ...] = (None, None, None, None)
-    # a correction by labels takes questions to weigh alike
+    # the correction assumes that all questions weigh the same
     alike = not stored.setup.config.benchmarks
-    if alike and len(graded) >= LEAST and score[0] is not None and score[1] is not None:
+    if alike and len(graded) >= MIN_LABELS and score[0] is not None and score[1] is not None:
         means, trials, at = _question_means(rows, rubric)
         positions = stored.setup.roster.questions.position_of
         known = {positions(key): number for key, number in at.items()}
@@ -257,20 +257,20 @@ def _shifts_differ(models: Sequence[LabelledModel]) -> bool:
     if len(known) < 2:
         return False
     shifts = np.array([shift for shift, _ in known])
-    weights = np.array([1.0 / max(sigma, NARROWEST) ** 2 for _, sigma in known])
+    weights = np.array([1.0 / max(sigma, MIN_SIGMA) ** 2 for _, sigma in known])
     mean = (weights @ shifts) / weights.sum()
-    return bool(weights @ (shifts - mean) ** 2 > 2.0 * gammaincinv((len(known) - 1) / 2.0, SURE))
+    return bool(weights @ (shifts - mean) ** 2 > 2.0 * gammaincinv((len(known) - 1) / 2.0, CONFIDENCE))
 
 
 # -- which answers to label next -------------------------------------------------------------------------------------
 
 
-def next_to_label(stored: StoredRun, labels: Labels, number: int) -> list[Labelled]:
-    """The answers whose labels move open comparisons most.
+def choose_answers_to_label(stored: StoredRun, labels: Labels, number: int) -> list[Labelled]:
+    """Choose the answers whose labels help most to decide open comparisons.
 
-    Which model: where a further label takes most off the variances of comparisons that are open after correction. Which
-    of its answers: the questions in turn, each time one of its answers by a draw that depends on nothing but their
-    names, so that labels are of answers that were chosen whatever they are like.
+    The model is the one whose next label reduces the variances of comparisons that are open after correction most. Its
+    answers come from each question in turn, in a pseudorandom order that depends on their names alone, so that they are
+    chosen regardless of their content.
     """
     waiting = _unlabelled_answers(stored, labels)
     counts = Counter(at.model for at in labels)
@@ -284,11 +284,12 @@ def next_to_label(stored: StoredRun, labels: Labels, number: int) -> list[Labell
 
 
 def _label_gain(model: str, counts: Mapping[str, int], found: LabelledRun | None) -> tuple[float, int]:
-    """Reduction of the relative variances of open comparisons by one more label; then fewest labels first."""
+    """Sort key of a model: how much one more label reduces the relative variances of its open comparisons, then the
+    fewest labels."""
     number = counts[model]
     pairs = () if found is None else found.pairs
     one = None if found is None else next((row for row in found.models if row.name == model), None)
-    if one is None or one.shift_sigma is None or number < LEAST:
+    if one is None or one.shift_sigma is None or number < MIN_LABELS:
         return float("inf"), -number
     less = one.shift_sigma**2 * one.labels * (1.0 / number - 1.0 / (number + 1))
     open_pairs = [pair for pair in pairs if pair.said == "open" and model in (pair.ahead, pair.behind)]
@@ -296,7 +297,7 @@ def _label_gain(model: str, counts: Mapping[str, int], found: LabelledRun | None
 
 
 def _unlabelled_answers(stored: StoredRun, labels: Labels) -> dict[str, list[Labelled]]:
-    """Answers without a label, by model, in the order in which they would be labelled."""
+    """Answers without a label, by model, in the order of labelling."""
     cells: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
     for row in judged_rows(stored):
         cells[row.model, row.question].append(Labelled(row.model, row.question, row.trial))

@@ -1,7 +1,7 @@
 """Labels that people give to answers, one line each, in a file beside the run.
 
 A label is the verdict that the answer should have had. It changes nothing in the run; a later label of the same answer
-counts instead of an earlier one.
+replaces an earlier one.
 """
 
 import csv
@@ -30,7 +30,7 @@ LABELS_FILE = "labels.jsonl"
 JOINED = ", "
 """Separator of the levels of several criteria."""
 RIGHT, WRONG = "correct", "wrong"
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 NUMBER = re.compile("[0-9]{1,18}")
 COLUMNS = ("model", "question", "trial", "label")
 
@@ -47,9 +47,9 @@ Labels = Mapping[Labelled, str]
 
 
 def label_fields(config: RunConfig) -> tuple[BallotField, ...]:
-    """The fields of a label in this run, each with its levels: a judge's verdicts, a verifier's, else correct or wrong.
+    """Fields of a label in this run with their levels: verdicts of a judge or verifier, else correct or wrong.
 
-    Of several criteria each by itself; a label then has a level of each.
+    With several criteria a label has a level for each of them.
     """
     if isinstance(config.grader, Judge):
         return config.grader.form.label_ballot
@@ -57,7 +57,7 @@ def label_fields(config: RunConfig) -> tuple[BallotField, ...]:
 
 
 def texts_to_label(config: RunConfig, question: Question, answer: str) -> dict[str, str]:
-    """The texts of an answer that are shown for labelling, by name."""
+    """Texts shown to label an answer, by name."""
     texts = {"question": question.prompt, "reference": question.answer, "answer": answer}
     form = config.grader.form if isinstance(config.grader, Judge) else None
     if isinstance(form, ByComparison):
@@ -68,13 +68,13 @@ def texts_to_label(config: RunConfig, question: Question, answer: str) -> dict[s
 
 
 def signals_of_level(config: RunConfig, level: str) -> dict[str, SignalValue]:
-    """The signals that the grader would have given with this label."""
+    """Signals that the grader would have given with this label."""
     if isinstance(config.grader, Judge):
         return config.grader.signals_of(tuple(level.split(JOINED)))
     return config.grader.signals_of(level) if isinstance(config.grader, Verifier) else {"is_correct": level == RIGHT}
 
 
-def require_labels_say_something(config: RunConfig, rubric: Rubric) -> None:
+def require_useful_labels(config: RunConfig, rubric: Rubric) -> None:
     """Raise `ConfigError` if the rubric uses no signal that a label gives."""
     said = {VERDICT, SCORE, "is_correct", *(one.name for one in label_fields(config))}
     if isinstance(config.grader, Verifier):
@@ -87,8 +87,8 @@ def require_labels_say_something(config: RunConfig, rubric: Rubric) -> None:
         )
 
 
-def level_said(config: RunConfig, signals: Mapping[str, SignalValue]) -> str:
-    """The level that the grader gave; "" if it gave none, as for an empty answer."""
+def level_from_signals(config: RunConfig, signals: Mapping[str, SignalValue]) -> str:
+    """The level that the grader gave; "" if none, as for an empty answer."""
     if isinstance(config.grader, Judge):
         return JOINED.join(config.grader.said_by(signals))
     if isinstance(config.grader, Verifier) and config.grader.beside is None:
@@ -97,15 +97,15 @@ def level_said(config: RunConfig, signals: Mapping[str, SignalValue]) -> str:
 
 
 def read_labels(directory: Path) -> Labels:
-    """The labels of a run; none where there is no such file."""
+    """Read the labels of a run; empty without a file."""
     path = directory / LABELS_FILE
     if not path.exists():
         return {}
     return dict(_parse_labels(path, _json_lines(path)))
 
 
-def labels_in(path: Path) -> Labels:
-    """Labels of a user's file: JSON lines or CSV with model, question, trial and label."""
+def parse_labels_file(path: Path) -> Labels:
+    """Read a user's file of labels: JSON lines or CSV with model, question, trial and label."""
     if not path.is_file():
         raise ConfigError(f"{path} is no file; give one with the columns {', '.join(COLUMNS)}")
     if path.suffix.lower() == ".csv":
@@ -118,13 +118,13 @@ def labels_in(path: Path) -> Labels:
 
 
 def is_label(fields: Sequence[BallotField], label: str) -> bool:
-    """The label has a valid level for each field."""
+    """Whether the label has a valid level for each field."""
     said = label.split(JOINED)
     return len(said) == len(fields) and all(level in one.levels for level, one in zip(said, fields, strict=True))
 
 
 def levels_among(fields: Sequence[BallotField], occurring: Iterable[str]) -> tuple[str, ...]:
-    """All possible labels; with several criteria only those that occur, since there may be very many."""
+    """All possible labels; with several criteria only those that occur, as there may be very many."""
     if len(fields) == 1:
         return fields[0].levels
     return tuple(sorted({label for label in occurring if is_label(fields, label)}))
@@ -143,8 +143,8 @@ def require_levels(labels: Labels, fields: Sequence[BallotField], source: Path) 
             )
 
 
-def labels_place(directory: Path) -> Path:
-    """The file of a run's labels; raises `StoreError` if none can be written there."""
+def writable_labels_file(directory: Path) -> Path:
+    """Path of a run's labels; raises `StoreError` if it cannot be written."""
     path = directory / LABELS_FILE
     if path.is_symlink():
         raise StoreError(f"{path} is a link, and labels are not written to wherever it leads; remove it")
@@ -154,10 +154,10 @@ def labels_place(directory: Path) -> Path:
 
 
 def add_labels(directory: Path, labels: Labels) -> None:
-    """Add lines to the file of a run; what was said before stays in it."""
+    """Append labels to the file of a run; earlier lines stay."""
     rows = (dict(zip(COLUMNS, (*at, label), strict=True)) for at, label in labels.items())
     data = b"".join(orjson.dumps(row) + b"\n" for row in rows)
-    path = labels_place(directory)
+    path = writable_labels_file(directory)
     try:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644), "ab+") as file:
             require_plain(path)
@@ -170,7 +170,7 @@ def add_labels(directory: Path, labels: Labels) -> None:
 
 
 def _truncate_torn_line(file: BinaryIO) -> None:
-    """Remove an incomplete last line, as a kill may leave it."""
+    """Remove an incomplete last line, which a kill may leave."""
     file.seek(0)
     there = file.read()
     file.truncate(there.rfind(b"\n") + 1)
@@ -179,7 +179,7 @@ def _truncate_torn_line(file: BinaryIO) -> None:
 
 def _read_text(path: Path) -> str:
     try:
-        return read_whole(path, MOST_BYTES).decode("utf-8")
+        return read_whole(path, MAX_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
@@ -191,7 +191,7 @@ def _json_lines(path: Path) -> Iterator[object]:
             try:
                 yield orjson.loads(line)
             except orjson.JSONDecodeError as error:
-                if number == len(lines):  # a kill in the middle of a line that was being added
+                if number == len(lines):  # cut off by a kill
                     return
                 raise ConfigError(f"{path}, line {number}: is not JSON: {error}") from error
 

@@ -1,7 +1,6 @@
 """Texts and times on one line, for a terminal, a page or a document.
 
-Model names, server messages and everything a model wrote come from outside: `safe_line` leaves nothing in them that a
-terminal obeys.
+Model names, server messages and answers come from outside: `safe_line` removes everything that a terminal would obey.
 """
 
 import unicodedata
@@ -12,13 +11,13 @@ LONGEST = 200
 
 
 def safe_line(text: str, longest: int = LONGEST) -> str:
-    """One line without control characters, escape sequences, or characters that change the direction of writing."""
+    """Make a text one line, without control characters, escape sequences or changes of writing direction."""
     clean = "".join(" " if ch in "\n\r\t" else ch if unicodedata.category(ch)[0] != "C" else "�" for ch in text)
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
 def safe_name(name: str, longest: int) -> str:
-    """The same of a name, which loses its middle where it is long: checkpoints of a model differ in the end of it."""
+    """Make a name one safe line; a long one loses its middle, since checkpoints of a model differ at the end."""
     clean = safe_line(name, len(name))
     if len(clean) <= longest:
         return clean
@@ -27,7 +26,7 @@ def safe_name(name: str, longest: int) -> str:
 
 
 def several(number: int, of: str) -> str:
-    """1 answer; 1,759 answers."""
+    """Number and noun: 1 answer, 1,759 answers."""
     return f"{number:,} {of}{'' if number == 1 else 's'}"
 
 
@@ -47,5 +46,5 @@ def minute(at: float) -> str:
 
 
 def first_few(names: Sequence[str], most: int) -> str:
-    """Names in a line; of more than `most` the number of the others."""
+    """Names in a line; those beyond `most` are only counted."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,4 +1,4 @@
-"""The status of a run that is at work, taken whenever a display asks for it."""
+"""Status of a run in progress, computed whenever a display asks for it."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ from adaptive_eval.store import Event, Roster
 
 
 class StatusTaker:
-    """Takes the status of a run that is at work; what only a look can change is worked out once a look."""
+    """Takes the status of a run in progress; findings are computed once for each look."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class StatusTaker:
         beside: Callable[[], Sequence[OtherCostRow]] = tuple,
         events: Callable[[], Sequence[Event]] = tuple,
     ) -> None:
-        """`beside`: what caps count besides the stored answers, `events`: all that has happened, as of now."""
+        """`beside` gives spending besides the stored answers; `events` gives all events so far."""
         self._subject, self._beside = subject, beside
         self._roster = Roster.of(subject.models, subject.questions)
         self._controller = controller
@@ -49,7 +49,7 @@ class StatusTaker:
         self._as_of: tuple[int, Reason | None, int] = (0, None, 0)
 
     def take(self) -> Status:
-        """The status now."""
+        """Take the current status."""
         controller, scheduler, decisions = self._controller, self._scheduler, self._subject.decisions
         usages, plan, elapsed = scheduler.state.spent.usages, self._controller.plan, scheduler.meter.elapsed()
         requests, beside = [usage.gpu_seconds for usage in usages], tuple(self._beside())
@@ -59,7 +59,7 @@ class StatusTaker:
             "gpu_seconds": counted_gpu_seconds(scheduler.meter.servers(), requests, beside),
             "wall_seconds": elapsed,
         }
-        self._look()
+        self._update_findings()
         return Status(
             looks=len(controller.looks),
             standings=standings(self._found),
@@ -82,7 +82,7 @@ class StatusTaker:
             finding=finding(self._found),
         )
 
-    def _look(self) -> None:
+    def _update_findings(self) -> None:
         controller = self._controller
         as_of = (len(controller.looks), controller.finished, len(controller.set_aside))
         if as_of != self._as_of:

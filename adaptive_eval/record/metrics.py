@@ -1,13 +1,13 @@
-"""Metrics of k draws that the configuration asks a report for, of every model, with an interval.
+"""Metrics of k draws that `report.metrics` asks for, of every model, with an interval.
 
-The estimate U of a question is the mean over all draws of k of its n trials, c of them right: h(c). It has no bias,
-E[h(c') | p] = g(p), so that its variance is E[h(c')^2 | p] - g(p)^2. What p is, is known as Beta(c + 1, n - c + 1), and
-over that the variance is on average
+The estimate U for a question is the mean over all draws of k of its n trials, c of them right: h(c). It is unbiased,
+E[h(c') | p] = g(p), so its variance is E[h(c')^2 | p] - g(p)^2. With the posterior Beta(c + 1, n - c + 1) for p, the
+variance is on average
 
     sum_c' h(c')^2 BetaBinomial(c'; n, c + 1, n - c + 1) - (var g + (mean g)^2),
 
-the last two under the same posterior. The posterior's own variance of g alone would be too small where n is little more
-than k, since U then jumps with every answer.
+the last two under the same posterior. The posterior variance of g alone would be too small where n is little more than
+k, since U then jumps with every answer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def metric_rows(
 
 @cache
 def _question_variance(name: str, wrong: int, right: int) -> float:
-    from scipy.stats import betabinom  # here, since it takes a while to load, and few ask for metrics
+    from scipy.stats import betabinom  # slow to import, and few ask for metrics
 
     metric = metric_of(name)
     assert metric is not None
@@ -61,7 +61,7 @@ def _question_variance(name: str, wrong: int, right: int) -> float:
 
 
 def metric_cautions(rows: Sequence[MetricRow]) -> Iterator[Caution]:
-    """Metrics that have no value, by name."""
+    """Warn of each metric that has no value for some model."""
     for name in dict.fromkeys(row.metric for row in rows):
         without = [row.model for row in rows if row.metric == name and row.value is None]
         if without:

@@ -1,12 +1,12 @@
-"""How far a judge goes by the place of the two answers that it compares, and scores corrected for that.
+"""Position bias of a judge that compares two answers, and scores corrected for it.
 
-Each comparison is asked in both orders. Taken from the graded answer, a reply is x = 1, 0 or -1: better, tie, worse. It
-is meant with chance u, and else follows the place alone. With e the share of comparisons that are better or worse, and
-d how much oftener the first place is preferred,
+Each comparison is asked in both orders. For the graded answer a reply is x = 1, 0 or -1: better, tie, worse. With
+probability u it goes by content, and otherwise by position alone. With e the share of comparisons that are better or
+worse, and d how much more often the first position is preferred,
 
     E[x1 x2] + d^2 = u^2 e,    E[(x1^2 + x2^2) / 2] = u e + 1 - u,
 
-which both orders tell without any label. A score s is then graded as 1/2 + u (s - 1/2) on average: place moves no
+so both orders give u and e without any label. A score s is graded as 1/2 + u (s - 1/2) on average: the bias moves no
 model ahead of another, but draws all scores to the middle.
 """
 
@@ -24,15 +24,15 @@ from adaptive_eval.record.lines import several
 from adaptive_eval.record.results import ModelRow
 from adaptive_eval.store import ComparisonCount, RunReader
 
-LEAST = 50
-"""Comparisons from which scores are corrected."""
-SMALLEST = 0.2
-"""Share of meant replies below which little is left that could be scored."""
+MIN_COMPARISONS = 50
+"""Fewest comparisons for which scores are corrected."""
+MIN_MEANT_SHARE = 0.2
+"""Share of replies by content below which scores say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreByMeaning:
-    """A model's score without replies that follow the place, with its 95% interval."""
+    """A model's score without replies by position, with its 95% interval."""
 
     name: str
     score: float
@@ -47,11 +47,11 @@ class OrderEffect:
     said: str
     """How often the order decided, in sentences."""
     models: tuple[ScoreByMeaning, ...]
-    """Best first; empty where scores are not corrected."""
+    """Best first; empty if scores are not corrected."""
 
 
 def order_effect(reader: RunReader, config: RunConfig, rows: Sequence[ModelRow]) -> OrderEffect | None:
-    """The effect on the scores of these models; None if nothing was compared."""
+    """Measure the effect on the scores of these models; None if nothing was compared."""
     grader = config.grader
     if not isinstance(grader, Judge) or grader.against is None:
         return None
@@ -66,11 +66,11 @@ def order_effect(reader: RunReader, config: RunConfig, rows: Sequence[ModelRow])
     of_order = f"{dependent:.1%} depend on the order of the two answers, and count as ties{leaning}"
     said = f"Of {several(compared, 'comparison')} {of_order}."
     usual = grader.all_votes == 1 and config.rubric == COMPARISON_RUBRIC
-    found = meant_share([one for one in counts if one.asked]) if usual else None
+    found = share_by_content([one for one in counts if one.asked]) if usual else None
     if found is None or not dependent:
         return OrderEffect(said, ())
     u, sigma = found
-    if u < SMALLEST:
+    if u < MIN_MEANT_SHARE:
         return OrderEffect(f"{said} The judge goes by little else: its scores say nothing.", ())
     return OrderEffect(f"{said} {_CORRECTED.format(u=u)}", tuple(_corrected(rows, u, sigma)))
 
@@ -91,10 +91,10 @@ def _corrected(rows: Sequence[ModelRow], u: float, sigma_u: float) -> Iterator[S
             yield ScoreByMeaning(row.name, min(max(score, 0.0), 1.0), max(score - half, 0.0), min(score + half, 1.0))
 
 
-def meant_share(counts: Sequence[ComparisonCount]) -> tuple[float, float] | None:
-    """The share u of replies that are meant, at most 1, and its standard error; None for less than `LEAST`."""
+def share_by_content(counts: Sequence[ComparisonCount]) -> tuple[float, float] | None:
+    """The share u of replies by content, at most 1, and its standard error; None below `MIN_COMPARISONS`."""
     trials = np.array([one.trials for one in counts], dtype=float)
-    if trials.sum() < LEAST:
+    if trials.sum() < MIN_COMPARISONS:
         return None
     d = np.array([one.prefers_first for one in counts])
     v = np.maximum(np.abs(d), [one.decided for one in counts])  # 1/2 where one order is a tie
@@ -104,4 +104,4 @@ def meant_share(counts: Sequence[ComparisonCount]) -> tuple[float, float] | None
     root = sqrt(max((1.0 - of_v) ** 2 + 4.0 * (of_c + of_d**2), 0.0))
     u = min((1.0 - of_v + root) / 2.0, 1.0)
     moved = (c - of_c) - u * (v - of_v) + 2.0 * of_d * (d - of_d)
-    return u, sqrt(float(share @ moved**2) / trials.sum()) / max(root, SMALLEST)
+    return u, sqrt(float(share @ moved**2) / trials.sum()) / max(root, MIN_MEANT_SHARE)

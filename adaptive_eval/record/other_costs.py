@@ -1,4 +1,4 @@
-"""Spending besides the stored answers of today's models, in words."""
+"""Spending besides the stored answers of the current models, in words."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -6,22 +6,21 @@ from dataclasses import replace
 from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.results import OtherCostRow
 
-WIDEST_NAME = 32
-OF_SEVERAL = ("lost", "lost_verdicts", "unwanted")
+LONGEST_NAME = 32
+SUMMED_KINDS = ("lost", "lost_verdicts", "unwanted")
 """Kinds of spending that are summed over all models."""
-SUMMED = ("trials", "answers", "tokens", "usd", "gpu_seconds", "counted_gpu_seconds")
+SUMMED_FIELDS = ("trials", "answers", "tokens", "usd", "gpu_seconds", "counted_gpu_seconds")
 
 
 def summarize_other_costs(rows: Sequence[OtherCostRow]) -> tuple[OtherCostRow, ...]:
-    """The rows for people, in their order: `what` is the purpose in words, and each kind of `OF_SEVERAL` is summed into
-    one."""
+    """Rows for people: `what` is the purpose in words, and each of `SUMMED_KINDS` is summed into one row."""
     return tuple(_sum_group(group) for group in _group_by_line(rows))
 
 
 def _group_by_line(rows: Sequence[OtherCostRow]) -> Iterator[list[OtherCostRow]]:
     told = set()
     for row in rows:
-        if row.what not in OF_SEVERAL:
+        if row.what not in SUMMED_KINDS:
             yield [row]
         elif row.what not in told:
             told.add(row.what)
@@ -30,8 +29,8 @@ def _group_by_line(rows: Sequence[OtherCostRow]) -> Iterator[list[OtherCostRow]]
 
 def _sum_group(group: Sequence[OtherCostRow]) -> OtherCostRow:
     first, *others = group
-    subject = f"{len(group)} models" if others else safe_name(first.model or "", WIDEST_NAME)
-    sums = {name: sum(getattr(row, name) for row in group) for name in SUMMED}
+    subject = f"{len(group)} models" if others else safe_name(first.model or "", LONGEST_NAME)
+    sums = {name: sum(getattr(row, name) for row in group) for name in SUMMED_FIELDS}
     return replace(first, what=_purpose(first.what, subject), model=None if others else first.model, **sums)
 
 

@@ -1,10 +1,10 @@
 """Dependence between models that were asked with the same seeds, trial by trial.
 
-A server that draws by Gumbel-max, with noise keyed by seed and position, gives models with one vocabulary the same
-random numbers where their prompts and seeds are the same, as with `trials.seeds: consecutive` or `coupled`. Near copies
-then err together, and their difference is known better than from independent trials; outcomes that go against each
-other make it less sure. With `consecutive` z takes them for independent all the same, and this only tells; with
-`coupled` it is what the comparison was judged by, where it says so. `scorio.sinf.coupling` has the formula.
+A server that draws by Gumbel-max, with noise keyed by seed and position, gives models with the same vocabulary the same
+random numbers if prompts and seeds are the same, as with `trials.seeds: consecutive` or `coupled`. Near copies then err
+together, and their difference is known better than from independent trials; opposite outcomes make it less certain.
+With `consecutive`, z assumes independence, and the dependence is only reported; with `coupled`, comparisons may be
+judged by it, and then say so. `scorio.sinf.coupling` has the formula.
 """
 
 from array import array
@@ -21,7 +21,7 @@ from scorio.moments import FloatArray
 from scorio.sinf.paired import coupling
 
 _TRIALS = 2**32
-"""A question's number times this, and a trial's, are its place."""
+"""The place of an answer is its question's number times this plus its trial."""
 
 
 class ModelValues:
@@ -36,7 +36,7 @@ class ModelValues:
         self._values.append(value)
 
     def shared(self, other: "ModelValues") -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
-        """Questions of the trials that both models have, in order, with both values."""
+        """Question and both values of each trial that both models have, in order."""
         own, others = np.frombuffer(self._places, np.int64), np.frombuffer(other._places, np.int64)
         places, at, other_at = np.intersect1d(own, others, assume_unique=True, return_indices=True)
         return places // _TRIALS, np.frombuffer(self._values)[at], np.frombuffer(other._values)[other_at]
@@ -49,9 +49,9 @@ class Pairing:
     better: str
     worse: str
     trials: int
-    """Number of trials that both have."""
+    """Number of trials that both models have."""
     variance: float
-    """Variance of their difference over that of independent models: below 1 if they go together."""
+    """Variance of their difference relative to independent models: below 1 if they err together."""
     sigma: float
     """Standard error of `variance` for independent models."""
     by_trial: bool = False
@@ -59,20 +59,20 @@ class Pairing:
 
     @property
     def is_shown(self) -> bool:
-        """Significantly different from independent models, by three standard errors."""
+        """Whether the variance differs from independent models by more than three standard errors."""
         return abs(self.variance - 1.0) > 3.0 * self.sigma
 
 
-def by_trial_in_words(variance: float) -> str:
-    """The share of trials that a comparison trial by trial takes, in words."""
+def pairing_in_words(variance: float) -> str:
+    """Say which share of the trials a comparison trial by trial takes."""
     much = "takes" if variance <= 1.0 else "takes, since they go against each other,"
     return f"compared trial by trial, which {much} {variance:.2f} of the trials that independent models would"
 
 
-def compared_by_trial(pairs: Sequence[PairRow]) -> tuple[str, ...]:
+def pairing_sentences(pairs: Sequence[PairRow]) -> tuple[str, ...]:
     """A sentence for each comparison that is judged by trials with the same seeds."""
     return tuple(
-        f"{pair.better} and {pair.worse} are {by_trial_in_words(pair.variance_by_trial)}."
+        f"{pair.better} and {pair.worse} are {pairing_in_words(pair.variance_by_trial)}."
         for pair in pairs
         if pair.variance_by_trial is not None
     )

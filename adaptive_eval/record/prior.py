@@ -1,15 +1,14 @@
 """R0: outcomes of an earlier run that count as trials of this one (paper, 2.8).
 
-What is taken are trials that the earlier run had before its first look, in their order: those of its first round, or
-those that it had imported. Every question got them whatever was answered, while later ones went where the answers had
-left something open. So R0 is selected by nothing, and since no question has more of it than this run has at its own
-first look, it never outweighs what is asked anew.
+R0 has trials that the earlier run had before its first look, in order: those of its first round, or imported ones.
+Every question got them regardless of the answers, while later trials went to open comparisons. So R0 is not selected by
+outcomes. No question has more of it than this run has at its own first look, so it never outweighs new trials.
 
-With a `discount` a0 each outcome counts a0 (power prior: Ibrahim and Chen 2000). From a related data set R0 comes by a
-map of questions, or of groups of them: then a question takes the shares of the categories over the whole group.
+With a `discount` a0 each outcome counts a0 (power prior: Ibrahim and Chen 2000). R0 of a related data set is matched by
+a map of questions, or of groups: then a question takes the shares of the categories over the whole group.
 
-Greedy answers, one to each question at temperature 0, are R0 in the same way: a run of their own has asked for them
-(`running.greedy`), and nothing was selected there either.
+Greedy answers, one to each question at temperature 0, are R0 in the same way. A separate run asks for them
+(`running.greedy`), and they are not selected by outcomes either.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,25 +29,25 @@ Outcomes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class PriorOutcomes:
-    """Outcomes of an earlier run, by model of this one; empty for a model whose first round is incomplete there."""
+    """Outcomes of an earlier run by model of this one; empty for a model whose first round was incomplete."""
 
     run: str
     """The earlier run's name."""
     outcomes: Mapping[str, Outcomes]
     discount: float = 1.0
     pooled: int | None = None
-    """The outcomes of a question are those of a whole group, and count as so many; None: they are its own."""
+    """Trials that a question's outcomes count as if they are those of a whole group; None: they are its own."""
     spent: SpentBefore = NOTHING_SPENT
     """Cost of these outcomes to this run."""
 
     def covers(self, models: Sequence[str]) -> bool:
-        """Each of these models was looked for."""
+        """Whether each of these models was looked up in the earlier run."""
         return self.outcomes.keys() >= set(models)
 
     def counts(
         self, models: Sequence[str], questions: Sequence[str], most: NDArray[np.integer], categories: int
     ) -> CountArray:
-        """(L, M, K): R0, with at most `most` (L, M) outcomes of each question."""
+        """R0 as counts (L, M, K), with at most `most` (L, M) outcomes of each question."""
         counts = np.zeros((*most.shape, categories))
         for model, name in enumerate(models):
             taken = self.outcomes.get(name, {})
@@ -63,8 +62,8 @@ class PriorOutcomes:
         return counts.astype(np.int64) if whole else self.discount * counts
 
 
-def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> PriorOutcomes | None:
-    """The outcomes that a run has stored for this section; None if there are none."""
+def stored_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> PriorOutcomes | None:
+    """Outcomes that a run has stored for this section; None if there are none."""
     if section is None:
         return None
     kept = [
@@ -72,10 +71,10 @@ def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> 
         for event in events_of_kind(events, PriorTaken)
         if _source_settings(event.section) == _source_settings(section)
     ]
-    return taken_prior(kept[-1], section) if kept else None
+    return event_prior(kept[-1], section) if kept else None
 
 
-def taken_prior(event: PriorTaken, section: PriorEvidenceConfig) -> PriorOutcomes:
+def event_prior(event: PriorTaken, section: PriorEvidenceConfig) -> PriorOutcomes:
     """Convert the stored event to outcomes, with their cost."""
     spent = SpentBefore(event.trials, stored_cost(event))
     return replace(_weighted_outcomes(event.run, event.outcomes, section), spent=spent)
@@ -89,7 +88,7 @@ def _source_settings(section: PriorEvidenceConfig | Json) -> Json:
 
 
 def _weighted_outcomes(run: str, outcomes: Mapping[str, Outcomes], section: PriorEvidenceConfig) -> PriorOutcomes:
-    """Outcomes with the weights of the section."""
+    """Weigh outcomes by the options of the section."""
     pooled = None
     if section.groups:
         pooled = max((len(some) for taken in outcomes.values() for some in taken.values()), default=0)

@@ -1,8 +1,8 @@
-"""Rows of results.json on questions, made a few at a time when they are wanted.
+"""Rows of results.json on questions, made lazily, a few at a time.
 
-There is one for each question, with what is known of every model on it: 200 models and 10,000 questions are 2 million
-entries, of some 800 bytes each as objects and of 70 as text. So rows are kept as what they follow from, counts or the
-text of a file, and whoever asks for them gets one after the other.
+Each question's row has an entry for every model: 200 models and 10,000 questions make 2 million entries, each of some
+800 bytes as objects and 70 as text. So only their source is kept, counts or the text of a file, and rows are iterated
+one after the other.
 """
 
 from abc import ABC, abstractmethod
@@ -20,37 +20,37 @@ from scipy.special import betaincinv
 from scorio.moments import FloatArray, question_moments
 
 TAIL = 0.025
-AT_ONCE = 64
-"""Rows that are made or read together."""
+PART_SIZE = 64
+"""Rows made or read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionRow:
-    """One question: for each model its trials, the posterior mean of its score and a 95% interval."""
+    """One question: each model's trials, and the posterior mean of its score with a 95% interval."""
 
     id: str
     trials: tuple[int, ...]
-    """Graded trials of complete and incomplete rounds. Others wait for a round that asks for them: they were asked for
-    under earlier settings or grades, or without a model that has come back."""
+    """Graded trials of complete and incomplete rounds. Left out are trials that wait for a round to ask for them: those
+    asked for under earlier settings or grades, or before a model came back."""
     mean: tuple[float, ...]
     lo: tuple[float, ...]
     hi: tuple[float, ...]
     counts: tuple[tuple[int, ...], ...] = ()
-    """The trials by category."""
+    """Trials by category."""
     not_judged: tuple[int, ...] = ()
     """Trials in an incomplete round, which no look has used yet."""
 
 
 class QuestionRows(Sequence[QuestionRow], ABC):
-    """The rows of all questions, equal to any other sequence of the same rows."""
+    """Rows of all questions; equal to any other sequence of the same rows."""
 
     @abstractmethod
     def part(self, number: int) -> bytes:
-        """The JSON of rows `AT_ONCE * number` and after, of so many at most: separated by commas, without brackets."""
+        """JSON of up to `PART_SIZE` rows from row `PART_SIZE * number`, separated by commas, without brackets."""
 
     def parts(self) -> Iterator[bytes]:
-        """The JSON of all rows, part by part."""
-        return map(self.part, range(-(-len(self) // AT_ONCE)))
+        """JSON of all rows, part by part."""
+        return map(self.part, range(-(-len(self) // PART_SIZE)))
 
     def __iter__(self) -> Iterator[QuestionRow]:
         for part in self.parts():
@@ -65,7 +65,7 @@ class QuestionRows(Sequence[QuestionRow], ABC):
     def __getitem__(self, index: int | slice) -> QuestionRow | tuple[QuestionRow, ...]:
         if isinstance(index, slice):
             return tuple(self[at] for at in range(*index.indices(len(self))))
-        number, place = divmod(range(len(self))[index], AT_ONCE)
+        number, place = divmod(range(len(self))[index], PART_SIZE)
         return parse_rows(self.part(number))[place]
 
     def __eq__(self, other: object) -> bool:
@@ -77,19 +77,19 @@ class QuestionRows(Sequence[QuestionRow], ABC):
 
 
 class CountedRows(QuestionRows):
-    """Rows that follow from counts."""
+    """Rows computed from counts."""
 
     def __init__(
         self, ids: Sequence[str], counts: NDArray[np.integer], waiting: NDArray[np.integer], weights: FloatArray
     ) -> None:
-        """Take all outcomes (L, M, K), and how many (L, M) of them wait for a look."""
+        """`counts` (L, M, K) are all outcomes; `waiting` (L, M) of them wait for a look."""
         self._ids, self._counts, self._waiting, self._weights = ids, counts, waiting, weights
 
     def __len__(self) -> int:
         return len(self._ids)
 
     def part(self, number: int) -> bytes:
-        some = slice(number * AT_ONCE, (number + 1) * AT_ONCE)
+        some = slice(number * PART_SIZE, (number + 1) * PART_SIZE)
         counts = np.ascontiguousarray(self._counts[:, some].swapaxes(0, 1))
         columns = {
             "trials": counts.sum(axis=-1),
@@ -105,15 +105,15 @@ class CountedRows(QuestionRows):
 
 
 class WrittenRows(QuestionRows):
-    """Rows as a file has them."""
+    """Rows read from a file."""
 
     def __init__(self, file: bytes, starts: Sequence[int]) -> None:
-        """`starts` says where each row begins in the text of the file, and where one after the last would."""
+        """`starts` has the offset of each row in the file, and of one that would follow the last."""
         self._file, self._starts = file, starts
 
     @classmethod
     def within(cls, data: bytes, begin: int, end: int) -> "WrittenRows | None":
-        """The rows in a text, each of which is read once; None if they are not in the form that is written here."""
+        """Find and check the rows in a text; None if they are not in the format of `as_json`."""
         starts, at = [begin], data.find(_NEXT, begin, end)
         while at >= 0:
             starts.append(at + 2)
@@ -123,22 +123,22 @@ class WrittenRows(QuestionRows):
             sizes = [len(parse_rows(part)) for part in found.parts()]
         except ValueError:
             return None
-        return found if sizes == [min(AT_ONCE, len(found) - at) for at in range(0, len(found), AT_ONCE)] else None
+        return found if sizes == [min(PART_SIZE, len(found) - at) for at in range(0, len(found), PART_SIZE)] else None
 
     def __len__(self) -> int:
         return len(self._starts) - 1
 
     def part(self, number: int) -> bytes:
-        first, after = number * AT_ONCE, min((number + 1) * AT_ONCE, len(self))
+        first, after = number * PART_SIZE, min((number + 1) * PART_SIZE, len(self))
         return self._file[self._starts[first] : self._starts[after] - 1]
 
 
 _NEXT = b'},{"id":'
-"""The bytes between two rows, and nowhere else: in a text of JSON its quotes have a backslash before them."""
+"""Bytes between two rows. They occur nowhere else, since quotes within JSON strings are escaped."""
 
 
 def parse_rows(part: bytes) -> tuple[QuestionRow, ...]:
-    """Parse the JSON of a part; raises `ValueError` if it is none."""
+    """Parse the JSON of a part; raises `ValueError` if it is invalid."""
     return _reader().validate_json(b"[%b]" % part)
 
 
@@ -155,11 +155,11 @@ def as_json(value: object) -> orjson.Fragment:
 
 
 def question_posteriors(counts: NDArray[np.integer], w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Posterior mean, and a 95% interval, of the score on each question, for counts (..., K) under the uniform prior.
+    """Posterior mean and 95% interval of the score on each question, for counts (..., K) under the uniform prior.
 
     The interval is that of the Beta distribution on [min w, max w] with the posterior's mean and variance: exact for
-    two categories, and unlike the normal one inside the range and not symmetric near its ends. With m and v scaled to
-    [0, 1], s = m (1 - m) / v - 1 gives Beta(m s, (1 - m) s).
+    two categories, and unlike a normal interval it stays inside the range and is asymmetric near its ends. With m and
+    v scaled to [0, 1], s = m (1 - m) / v - 1 gives Beta(m s, (1 - m) s).
     """
     distinct, places = distinct_counts(counts)
     mean, var = question_moments(np.asarray(distinct + 1.0, dtype=np.float64), w)
@@ -176,7 +176,7 @@ def distinct_counts(counts: NDArray[np.integer]) -> tuple[NDArray[np.integer], N
     *shape, categories = counts.shape
     flat = counts.reshape(-1, categories)
     base = int(flat.max(initial=0)) + 1
-    if base**categories < 2**63 and flat.min(initial=0) >= 0:  # as one number each, which is sorted much faster
+    if base**categories < 2**63 and flat.min(initial=0) >= 0:  # encoded as one number each: sorts much faster
         powers = base ** np.arange(categories - 1, -1, -1, dtype=np.int64)
         _, first, places = np.unique(flat @ powers, return_index=True, return_inverse=True)
         return flat[first], places.reshape(shape)

@@ -1,11 +1,11 @@
-"""Recorded models: the outcomes that a run keeps of an earlier run.
+"""Recorded models: outcomes that a run has taken from an earlier run.
 
-All outcomes of complete rounds are taken, once, when the run begins, and written down with how they were asked and
-graded. The earlier run may go on, change or be deleted: what was taken stays.
+All outcomes of complete rounds are taken once, when the run begins, and stored with how they were asked and graded. The
+earlier run may go on, change or be deleted: this run keeps its copy.
 
-That the earlier run may have ended by what it saw does no harm to speak of (benchmarks/placing.md): a model is asked
-until its comparisons are decided, which moves its score by a small part of its standard error. The opening alone is
-free of that, and with so few outcomes hardly anybody is placed.
+The earlier run may have stopped because of its outcomes, which does little harm (benchmarks/placing.md): a model is
+asked until its comparisons are decided, which moves its score by a small part of its standard error. Outcomes of the
+opening alone would have no such bias, but are too few to place most models.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,20 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.store import Event, Json, OutcomesRecorded, Roster, events_of_kind
 
 LOGS = "imported logs"
-"""Name of the grader of imported outcomes."""
+"""Grader named for imported outcomes."""
 
 Recorded = Mapping[str, OutcomesRecorded]
 """Recorded outcomes by model of this run."""
 
 
-def kept_outcomes(config: RunConfig, events: Sequence[Event]) -> Recorded:
-    """The stored outcomes of the recorded models that the configuration names."""
-    named = {model.name for model in config.models if model.recorded is not None}
+def stored_outcomes(config: RunConfig, events: Sequence[Event]) -> Recorded:
+    """Stored outcomes of the configuration's recorded models."""
+    named = {config.models[number].name for number in config.recorded}
     return {event.model: event for event in events_of_kind(events, OutcomesRecorded) if event.model in named}
 
 
 def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> KnownBefore:
-    """(L, M, K) and (L, M): outcomes with and without a grade."""
+    """Outcomes with a grade (L, M, K), and number of those without one (L, M)."""
     counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int64)
     ungraded = np.zeros(counts.shape[:2], dtype=np.int64)
     for name, event in recorded.items():
@@ -44,6 +44,6 @@ def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> Know
 
 
 def outcomes_digest(counts: Mapping[str, Sequence[int]], ungraded: Mapping[str, int], meaning: Json) -> str:
-    """A digest of outcomes and their meaning."""
+    """Digest of outcomes and their meaning."""
     whole = orjson.dumps([counts, ungraded, meaning], option=orjson.OPT_SORT_KEYS)
     return blake2b(whole, digest_size=16).hexdigest()

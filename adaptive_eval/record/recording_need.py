@@ -1,4 +1,4 @@
-"""Trials with which a recorded model would have to be recorded, where its own error keeps a comparison undecided."""
+"""Trials that a recording would need, where the recorded model's own error leaves a comparison undecided."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ LONGEST_NAME = 40
 
 
 class RecordingNeed(NamedTuple):
-    """Trials a question of a recorded model, and of the one compared with it, that would about decide the pair."""
+    """Trials per question of a recorded model, and of its opponent, that would probably decide their comparison."""
 
     trials: int
     model: str
@@ -23,10 +23,10 @@ class RecordingNeed(NamedTuple):
 
 
 def recording_need(results: Results, pair: PairRow) -> RecordingNeed | None:
-    """The trials that an undecided pair needs of its recorded model; None where trials of the other alone are nearer.
+    """The recording that an undecided pair needs; None if more trials of the other model alone would be cheaper.
 
-    N trials of both leave the difference a variance of sum(s^2 n) / N, by today's s^2 and n of each. The boundary at
-    the horizon is about today's times the root of the information.
+    N trials of both give the difference a variance of sum(s^2 n) / N, with the current s^2 and n of each. The boundary
+    at the horizon is about the current one times the square root of the information.
     """
     two = [row for row in results.models if row.name in (pair.better, pair.worse) and row.sigma]
     recorded = next((row for row in two if row.recorded is not None), None)

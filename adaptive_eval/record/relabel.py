@@ -1,10 +1,10 @@
 """A stored run under other rubrics: scores, ranks and tiers as each rubric would have them (paper, 3.4 and Figure 7).
 
-Nothing is asked and nothing is changed: every rubric is worked out on the signals that are stored of each trial. What
-counts are the trials that the scores are of, without outcomes of an earlier run (R0), which are
-known under the run's rubric alone. Tiers are those of a single look at these trials by the run's rule, and by the
-boundary that gives nothing up where that is a plug-in, or the run compares no two models. The run itself may have
-called a pair at an earlier look, which stands there.
+Nothing is asked or changed: every rubric is applied to the stored signals of each trial. The trials are those in the
+scores, without outcomes of an earlier run (R0), which are known under the run's rubric alone. Tiers come from a single
+look at these trials by the run's rule; by the sequential boundary without futility if that rule is a plug-in, or if the
+run does not compare models with each other. The run itself may have called a pair at an earlier look, which stands
+there.
 """
 
 from array import array
@@ -30,15 +30,15 @@ from adaptive_eval.graders.many_trials import (
     AT_ONCE,
     NO_CATEGORY,
     AnswerMeasures,
-    SignalsGathered,
+    SignalsBuilder,
     TrialSignals,
-    categories_of,
+    classify_trials,
     completed,
     lacking,
     with_length_ratios,
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
-from adaptive_eval.record.restore import StoredRun, opened_run
+from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.record.thresholds import FIRST_ROUND
 from adaptive_eval.store import TrialFacts
 from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
@@ -46,9 +46,9 @@ from scorio.categorical import SCHEMATA, Schema, Thresholds
 from scorio.categorical.variables import INVALID, VARIABLES
 from scorio.rank import compare_rankings, rank_scores
 
-OWN = "the run's rubric"
+OWN_RUBRIC = "the run's rubric"
 ASSUMED = frozenset(condition.signal for condition in INVALID)
-"""Signals that tell an answer that is invalid: where a schema uses one for nothing else, it can do without."""
+"""Signals of invalid answers. A schema that uses one for nothing else can do without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class RelabelledModel:
 
     name: str
     score: float | None
-    """None where not every question has an answer with a category."""
+    """None if some question has no answer with a category."""
     sigma: float | None
     rank: int | None
     """1 for the best; equal scores share a rank."""
     tier: int | None
-    """A new one begins where neighbours are told apart."""
+    """A new tier begins where a model is called worse than the one above it."""
     counts: tuple[int, ...]
     """Trials by category."""
     left_out: int
@@ -75,24 +75,24 @@ class RelabelledRubric:
 
     name: str
     same_as: str | None
-    """A rubric before it that puts every trial into the same category, with the same weights."""
+    """An earlier rubric that puts every trial into the same category, with the same weights."""
     categories: tuple[str, ...]
     weights: tuple[float, ...]
     thresholds: Mapping[str, float]
-    """The percentiles that it compares with."""
+    """Percentiles that the rubric compares with."""
     fitted: tuple[str, ...]
-    """Thresholds that were fitted on these very trials."""
+    """Thresholds fitted on these very trials."""
     assumed: Mapping[str, float]
-    """Values for signals that are not there."""
+    """Values for absent signals."""
     models: tuple[RelabelledModel, ...]
     """The models in the order of the run's own ranking."""
     tau_b: float | None
-    """Kendall's tau-b of its scores with those of the run's rubric; None where too few models have one."""
+    """Kendall's tau-b of its scores with those of the run's rubric; None if too few models have a score."""
 
 
 @dataclass(frozen=True, slots=True)
 class RubricUnavailable:
-    """A rubric that cannot be worked out on these trials."""
+    """A rubric that these trials cannot be graded by."""
 
     name: str
     why: str
@@ -104,17 +104,17 @@ class Relabelling:
 
     run: str
     trials: int
-    """Number of graded trials that the scores are of."""
+    """Number of graded trials in the scores."""
     rubrics: tuple[RelabelledRubric, ...]
     """The run's own first."""
     not_there: tuple[RubricUnavailable, ...]
     with_prior: bool
-    """The run counts outcomes of an earlier run, which are left out here."""
+    """Whether the run counts outcomes of an earlier run, which are left out here."""
 
 
 def relabel(directory: Path, rubrics: Mapping[str, RubricConfig] | None = None) -> Relabelling:
     """Relabel a stored run by these rubrics; by default the twelve schemata of the paper."""
-    with opened_run(directory) as stored:
+    with open_run(directory) as stored:
         found = relabelled(stored, rubrics)
     if found is None:
         raise ConfigError(f"{directory} has no look yet, so there is nothing to relabel; let it run on")
@@ -130,28 +130,28 @@ def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = N
     judge = _Judge.of(stored)
     kept = thresholds_from_event(kept_thresholds(own, stored.events))
     frozen = FrozenThresholds({**kept.values, **own.thresholds}, kept.rest_on, kept.medians)
-    first = judge.rubric(OWN, open_rubric(own, frozen), trials, trials.category, _used_thresholds(own, frozen))
+    first = judge.apply(OWN_RUBRIC, open_rubric(own, frozen), trials, trials.category, _used_thresholds(own, frozen))
     order = np.argsort([one.rank or len(trials) for one in first.models], kind="stable")
-    found, not_there = [_in_order(first, order)], []
+    found, not_there = [_reorder_models(first, order)], []
     wanted = default_rubrics(own, trials.signals) if rubrics is None else rubrics
     labels: dict[str, tuple[bytes, tuple[float, ...]]] = {}
     for name, config in wanted.items():
         try:
-            one, categories = judge.asked(name, config, trials, frozen)
+            one, categories = judge.try_rubric(name, config, trials, frozen)
         except GraderError as error:
             not_there.append(RubricUnavailable(name, str(error)))
             continue
         key = (blake2b(np.ascontiguousarray(categories, np.int16).data).digest(), one.weights)
         alike = next((other for other, known in labels.items() if known == key), None)
         labels[name] = key
-        found.append(_add_agreement(_in_order(one, order), found[0], alike))
+        found.append(_add_agreement(_reorder_models(one, order), found[0], alike))
     run = stored.setup.config
     prior = run.prior_evidence is not None or len(run.asked) < len(run.models)
     return Relabelling(stored.setup.config.name, len(trials), tuple(found), tuple(not_there), prior)
 
 
 def default_rubrics(own: RubricConfig, trials: TrialSignals) -> dict[str, RubricConfig]:
-    """The twelve schemata; a signal that only tells invalid answers, and that no trial has, is assumed to be 0."""
+    """The twelve schemata; a signal that no trial has is assumed to be 0 if it only marks invalid answers."""
     found = {}
     for name, schema in SCHEMATA.items():
         rubric = SchemaRubric(schema, schema.weights, Thresholds(), {})
@@ -163,7 +163,7 @@ def default_rubrics(own: RubricConfig, trials: TrialSignals) -> dict[str, Rubric
 
 
 def _only_for_invalid(schema: Schema, signal: str) -> bool:
-    """A schema uses the signal for its category 0 alone."""
+    """Whether a schema uses the signal for its category 0 alone."""
     ways = (way for category in schema.categories for way in category.rule)
     compared = (condition for way in ways for variable in way for condition in VARIABLES[variable])
     return all(signal not in (condition.signal, condition.bound) for condition in compared)
@@ -190,8 +190,8 @@ class _Trials:
 
     @classmethod
     def of(cls, stored: StoredRun) -> "_Trials":
-        """The trials that the scores are of, of today's models and questions."""
-        roster, gathered = stored.setup.roster, SignalsGathered()
+        """The trials in the scores of the current models and questions."""
+        roster, gathered = stored.setup.roster, SignalsBuilder()
         places, measured = array("i"), TrialFacts._fields.index("finish_reason")
         for row in stored.reader.trial_facts():
             if (row.model, row.question) in roster:
@@ -204,7 +204,7 @@ class _Trials:
         return cls(tuple(roster.models), tuple(roster.questions), model, question, category, signals, opening)
 
     def tally(self, categories: NDArray[np.integer], levels: int) -> NDArray[np.int64]:
-        """(L, M, K + 1): trials by category; the last column has those without one."""
+        """Trials by category (L, M, K + 1); the last column counts those without one."""
         shape = len(self.models), len(self.questions), levels + 1
         found = np.zeros(int(np.prod(shape)), dtype=np.int64)
         for at in range(0, len(self), AT_ONCE):
@@ -222,7 +222,7 @@ class _Judge:
     prior: Prior
     horizon: int
     drawn: bool
-    """Some of the questions were asked, drawn at random."""
+    """Whether questions were drawn at random instead of asked in full."""
     weighing: Weighing | None
 
     @classmethod
@@ -234,16 +234,16 @@ class _Judge:
             return cls(default, config.stopping.prior, config.trials.max, config.trials.draw is not None, weighing)
         plan = stored.plan
         plain = plan.objective.compares and plan.objective.reference is None and plan.objective.rule is None
-        # what `optimal` calls it has paid for by what it gave up at earlier looks, and here there is one look
+        # `optimal` earns its calls by giving pairs up at earlier looks, and here there is one look
         rule = getattr(plan.rule, "ties", plan.rule) if plain else Sequential(config.stopping.confidence)
         return cls(rule, plan.prior, plan.trials.max, plan.drawn > 0, weighing)
 
-    def asked(
+    def try_rubric(
         self, name: str, config: RubricConfig, trials: _Trials, frozen: FrozenThresholds
     ) -> tuple[RelabelledRubric, NDArray[np.integer]]:
-        """A rubric that somebody wants to see, with what the run has `frozen`; `GraderError` says why it cannot be had.
+        """Apply a configured rubric with the run's `frozen` thresholds; raises `GraderError` if that is impossible.
 
-        What the run has not is fitted: on its opening where the rubric asks for that, else on all of these trials.
+        Further thresholds are fitted: on the run's opening if the rubric asks for that, else on all of these trials.
         """
         if absent := [one for one in lacking(trials.signals, open_rubric(config)) if one != LENGTH_RATIO]:
             raise GraderError(f"needs {', '.join(absent)}, which no trial has")
@@ -253,11 +253,11 @@ class _Judge:
         rubric, whole = completed(config, signals.only(some), basis, frozen)
         if config.looks_at_lengths:
             signals = with_length_ratios(signals, trials.labels(everywhere), whole.medians)
-        categories = categories_of(signals, rubric)
+        categories = classify_trials(signals, rubric)
         fitted = tuple(one for one in config.unfitted if one not in frozen.values)
-        return self.rubric(name, rubric, trials, categories, _used_thresholds(config, whole), fitted), categories
+        return self.apply(name, rubric, trials, categories, _used_thresholds(config, whole), fitted), categories
 
-    def rubric(
+    def apply(
         self,
         name: str,
         rubric: Rubric,
@@ -266,27 +266,15 @@ class _Judge:
         thresholds: Mapping[str, float],
         fitted: tuple[str, ...] = (),
     ) -> RelabelledRubric:
-        """The models in the order of the run."""
+        """Score, rank and tier of the models by these categories, in the order of the configuration."""
         tally = trials.tally(categories, len(rubric.weights))
         counts, without = tally[..., :-1], tally[..., -1]
-        scored = np.array(
-            [
-                why_unjudgeable(row.sum(axis=-1), bare, some=self.drawn) is None
-                for row, bare in zip(counts, without, strict=True)
-            ]
-        )
-        weights = np.array(rubric.weights, dtype=float)
-        shares = {} if self.weighing is None else self.weighing._asdict()
-        bench = Bench(len(trials.models), len(trials.questions), weights, **shares)
-        if self.drawn:
-            known = estimates_of_drawn(counts, weights)
-            first, second = judged_pairs(bench.models, reference=False, margin=None)
-            (paired,) = drawn_pairs(counts, np.zeros_like(without), weights, first, second)
-            evidence = weigh_evidence(known, paired=paired)
-        else:
-            known = update(Estimates.nothing(bench), np.flatnonzero(scored), counts, bench, self.prior, self.horizon)
-            evidence = weigh_evidence(known)
-        ranks, tiers = self._places(known, evidence, scored)
+        why_not = [
+            why_unjudgeable(row.sum(axis=-1), bare, some=self.drawn) for row, bare in zip(counts, without, strict=True)
+        ]
+        scored = np.array([why is None for why in why_not])
+        known, evidence = self._weigh(counts, scored, np.array(rubric.weights, dtype=float))
+        ranks, tiers = self._ranks_and_tiers(known, evidence, scored)
         sigma = known.sigma()
         models = tuple(
             RelabelledModel(
@@ -313,7 +301,21 @@ class _Judge:
             tau_b=None,
         )
 
-    def _places(
+    def _weigh(
+        self, counts: NDArray[np.integer], scored: NDArray[np.bool_], weights: NDArray[np.float64]
+    ) -> tuple[Estimates, Evidence]:
+        """Estimates by these counts (L, M, K), and the evidence on every pair."""
+        models, questions, _ = counts.shape
+        if self.drawn:
+            known = estimates_of_drawn(counts, weights)
+            first, second = judged_pairs(models, reference=False, margin=None)
+            (paired,) = drawn_pairs(counts, np.zeros_like(counts[..., 0]), weights, first, second)
+            return known, weigh_evidence(known, paired=paired)
+        bench = Bench(models, questions, weights, **({} if self.weighing is None else self.weighing._asdict()))
+        known = update(Estimates.nothing(bench), np.flatnonzero(scored), counts, bench, self.prior, self.horizon)
+        return known, weigh_evidence(known)
+
+    def _ranks_and_tiers(
         self, known: Estimates, evidence: Evidence, scored: NDArray[np.bool_]
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Rank and tier of every model that has a score."""
@@ -325,12 +327,12 @@ class _Judge:
         called = calls(self.rule, [evidence])
         tiers, tier = {int(order[0]): 1}, 1
         for above, below in zip(order.tolist(), order[1:].tolist(), strict=False):
-            tier += _told_apart(evidence, called, above, below)
+            tier += _is_called_better(evidence, called, above, below)
             tiers[below] = tier
         return ranks, tiers
 
 
-def _told_apart(evidence: Evidence, called: NDArray[np.int8], above: int, below: int) -> bool:
+def _is_called_better(evidence: Evidence, called: NDArray[np.int8], above: int, below: int) -> bool:
     (at,) = evidence.plain_positions(np.array([[above, below]]))
     sign = 1 if evidence.first[at] == above else -1
     return bool(sign * called[at] > 0)
@@ -341,7 +343,7 @@ def _used_thresholds(config: RubricConfig, frozen: FrozenThresholds) -> dict[str
     return {name: float(known[name]) for name in config.percentiles if name in known}
 
 
-def _in_order(found: RelabelledRubric, order: NDArray[np.intp]) -> RelabelledRubric:
+def _reorder_models(found: RelabelledRubric, order: NDArray[np.intp]) -> RelabelledRubric:
     return replace(found, models=tuple(found.models[at] for at in order.tolist()))
 
 
@@ -356,7 +358,7 @@ def _add_agreement(found: RelabelledRubric, own: RelabelledRubric, same_as: str 
 
 
 def judged_rows(stored: StoredRun) -> list[TrialFacts]:
-    """Graded trials that the scores are of, of today's models and questions."""
+    """Graded trials in the scores of the current models and questions."""
     roster = stored.setup.roster
     rows = [row for row in stored.reader.trial_facts() if (row.model, row.question) in roster]
     places = [(*roster.cell(row.model, row.question), row.trial) for row in rows]
@@ -367,8 +369,8 @@ def judged_rows(stored: StoredRun) -> list[TrialFacts]:
 def _is_judged(
     stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32], trial: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Mask of the graded trials that the scores are of: of each model and question those with the lowest numbers, as
-    many as the newest look has."""
+    """Mask of the graded trials in the scores: for each model and question, those with the lowest numbers, as many as
+    the newest look has."""
     counts = stored.counts()
     wanted = np.rint((counts.cells - counts.before).sum(axis=2))
     order = np.lexsort((trial, question, model))

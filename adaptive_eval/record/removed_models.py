@@ -1,8 +1,8 @@
-"""Spending of a run besides the stored answers of today's models.
+"""Spending of a run besides the stored answers of its current models.
 
-That is on models that its configuration names no more, on what never came, on a verifier before any answer, on answers
-that came first (greedy ones, as R0, or those that all others are compared with), and on verdicts of a `regrade` that
-did not come to its end. Caps are on the whole run, and count it, too.
+That is spending on models that the configuration no longer names, on answers that never came, on a verifier before any
+answer, on answers that came first (greedy ones, as R0, or an opponent's), and on verdicts of an unfinished `regrade`.
+Caps apply to the whole run, and count it too.
 """
 
 from collections import Counter
@@ -31,13 +31,13 @@ from adaptive_eval.store.spending import (
     HeldServers,
     cost_by_model,
     lost_costs,
-    never_stored,
     spent_on_baseline,
     spent_on_greedy,
     spent_on_opponent,
     spent_on_unused,
     stored_cost,
     total_cost,
+    unstored_answers,
 )
 
 
@@ -53,21 +53,21 @@ class RemovedModelsSpending(NamedTuple):
 
     @property
     def in_all(self) -> SpentBefore:
-        """Number of stored answers, and the total cost."""
+        """Number of stored answers and the total cost."""
         return SpentBefore(sum(row.trials for row in self.rows), self.cost)
 
     @property
     def gpu_seconds(self) -> float:
-        """GPU seconds under a cap: the time that servers of the run were held, or else of requests."""
+        """GPU seconds under a cap: the time for which servers of the run were held, or else that of requests."""
         return sum(row.counted_gpu_seconds for row in self.rows)
 
 
 def spent_on_removed_models(
     reader: RunReader, models: Container[str], events: Sequence[Event]
 ) -> RemovedModelsSpending:
-    """Spending on all models but these, and on none; lost answers count at their worst.
+    """Spending on all other models than these, and what belongs to no model; lost answers count at their maximum.
 
-    `events` are all that the run has.
+    `events` are all events of the run.
     """
     rows = list(_rows_without_model(events))
     removed = [name for name in reader.ids("models", "name") if name not in models]
@@ -85,8 +85,8 @@ def spent_on_removed_models(
 def other_costs(
     removed: RemovedModelsSpending, models: Names, as_held: Container[int], events: Sequence[Event]
 ) -> tuple[OtherCostRow, ...]:
-    """Spending that caps count besides the stored answers of these models; time of servers that count `as_held` is not
-    added."""
+    """Spending that caps count besides the stored answers of these models; time of models that count `as_held` is not
+    added again."""
     unwanted = events_of_kind(events, AnswersUnwanted)
     asked = Counter[str]()
     for event in unwanted:
@@ -103,12 +103,12 @@ def other_costs(
 
 
 def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: Sequence[OtherCostRow]) -> float:
-    """GPU seconds under a cap, of stored answers or of held servers, with all spending beside."""
+    """GPU seconds under a cap: of held servers or of stored answers, plus all other spending."""
     return servers.gpu_seconds(stored) + sum(row.counted_gpu_seconds for row in beside)
 
 
 def _rows_without_model(events: Sequence[Event]) -> Iterator[OtherCostRow]:
-    """Spending that belongs to no model, or came before the run."""
+    """Spending that belongs to no model or came before the run."""
     for what, spent in (("baseline", spent_on_baseline(events)), ("regrade", spent_on_unused(events))):
         if spent != NO_COST:
             yield OtherCostRow(what, None, 0, *spent, spent.gpu_seconds)
@@ -120,8 +120,8 @@ def _rows_without_model(events: Sequence[Event]) -> Iterator[OtherCostRow]:
 
 
 def _lost_costs(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:
-    """Cost of a model's answers that were lost, unwanted, or in flight when it was asked last."""
-    yield from (stored_cost(event) for event in never_stored(events) if event.model == model)
+    """Costs of a model's answers that were lost, unwanted, or in flight at the end."""
+    yield from (stored_cost(event) for event in unstored_answers(events) if event.model == model)
     if count := reader.in_flight().get(model, 0):
         yield lost_costs(reader, {model: _worst_cost(reader, events, model)})[model].times(count)
 

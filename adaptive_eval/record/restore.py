@@ -1,7 +1,7 @@
-"""A stored run, and its results worked out from its trials: of runs that go on, were killed, or were imported.
+"""A stored run, with results recomputed from its trials: for runs that go on, were killed, or were imported.
 
-Where the rule or the policy is a plug-in, nothing is worked out: that would run code that the run names. Then there is
-what the run has written down itself, its results and its looks.
+If the rule or the policy is a plug-in, nothing is recomputed, since that would run code that the run names. Then the
+results and looks are those that the run itself has stored.
 """
 
 import time
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import StoredSetup, setup_of
-from adaptive_eval.config.run import RunConfig, launched_models
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller, Plan
 from adaptive_eval.core.optimal import OPTIMAL
 from adaptive_eval.core.registry import RETIRED
@@ -83,7 +83,7 @@ class StoredRun:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan that its looks were taken by; raises `StoreError` if it names a plug-in."""
+        """The plan behind the looks; raises `StoreError` if it names a plug-in."""
         config = self.setup.config
         if config.plug_ins:
             raise StoreError(f"{self.reader.directory}: {_why_not_recomputed(config)}")
@@ -91,7 +91,7 @@ class StoredRun:
 
     @cached_property
     def state(self) -> RunState:
-        """State of the run after all that is stored; raises `StoreError` if the run names a plug-in."""
+        """State of the run after all stored records; raises `StoreError` if the run names a plug-in."""
         setup, reader = self.setup, self.reader
         controller = Controller(self.plan, outside_plan=self.removed_models.in_all)
         state = RunState(controller, setup.roster)
@@ -110,20 +110,20 @@ class StoredRun:
 
     @property
     def beside(self) -> tuple[OtherCostRow, ...]:
-        """Spending that caps count besides the stored answers of today's models."""
+        """Spending that caps count besides the stored answers of the current models."""
         return other_costs(self.removed_models, self.setup.roster.models, self.servers.counted, self.events)
 
     @cached_property
     def servers(self) -> HeldServers:
         """Time for which each model has held its servers."""
-        return held_servers(self.setup, self.reader)
+        return stored_server_times(self.setup, self.reader)
 
     def results(self, *, running: bool) -> Results | None:
-        """Results as published at the end, else worked out from the trials; None before the first look."""
+        """Results as published at the end, or else recomputed; None before the first look."""
         return self.published() or self.recompute_results(running=running)
 
     def recompute_results(self, *, running: bool) -> Results | None:
-        """Work out the results as of the newest complete round; None before the first look."""
+        """Recompute the results as of the newest complete round; None before the first look."""
         setup, reader = self.setup, self.reader
         if setup.config.plug_ins:
             return _latest_published(self, running=running, rows=True)
@@ -149,28 +149,27 @@ class StoredRun:
     def counts(self) -> "RunCounts":
         """Counts of the newest look.
 
-        Graded trials of an incomplete round are left out, as the run leaves them out: short answers arrive first, and
-        are more often right.
+        Graded trials of an incomplete round are left out, as in the run: short answers arrive first, and are more often
+        right.
         """
         if self.setup.config.plug_ins:
-            committed = _counts_of_look(self)
+            committed = _latest_look_counts(self)
             known = stored_prior_counts(self.setup, self.reader, self.events)
         else:
             controller = self.state.controller
             committed, known = controller.counts.astype(np.int64), controller.plan.bench.prior_counts
-        models = self.setup.config.models
-        recorded = [at for at, model in enumerate(models) if model.recorded is not None]
+        recorded = list(self.setup.config.recorded)
         known = np.zeros_like(committed) if known is None else known
         before = known.copy()
         before[recorded] = 0
-        names = frozenset(models[at].name for at in recorded)
+        names = frozenset(self.setup.config.models[at].name for at in recorded)
         return RunCounts(self.setup.roster, committed + known, before, names)
 
     def brief_results(self, *, running: bool, rows: bool) -> Results | None:
-        """The results, with `rows` of questions or without.
+        """The results, with or without `rows` of questions.
 
-        Of a large run that has not come to its end they are those of its newest look: to work them out by all of its
-        trials takes minutes.
+        For a large unfinished run they are those of its newest look, since recomputing them from all trials takes
+        minutes.
         """
         published = self.published(rows=rows)
         if published is None and self.is_large:
@@ -179,11 +178,11 @@ class StoredRun:
 
     @cached_property
     def is_large(self) -> bool:
-        """The run has so many trials that the store keeps their sums."""
+        """Whether the run has so many trials that the store keeps their sums."""
         return self.reader.summed_until > 0
 
     def published(self, *, rows: bool = True) -> Results | None:
-        """The results as published when the run ended; None if something has happened since."""
+        """Results as published when the run ended; None if something has happened since."""
         last = self.events[-1] if self.events else None
         if not isinstance(last, RunFinished | RunStopped) or find_fatal_error(self.events) is not None:
             return None
@@ -196,21 +195,21 @@ class StoredRun:
 
 
 @contextmanager
-def opened_run(directory: Path, *, summed: bool = True) -> Iterator[StoredRun]:
-    """The run in `directory` as it is at one moment; raises `StoreError` where there is none, or it is damaged.
+def open_run(directory: Path, *, summed: bool = True) -> Iterator[StoredRun]:
+    """Open the run in `directory` at one moment; raises `StoreError` if there is none or it is damaged.
 
-    Who goes by sums and by single answers does without the check of all trials that are `summed`.
+    With `summed` false, trials that the store keeps sums of are not checked: enough for sums and single answers.
     """
     with RunReader.intact(directory, summed=summed) as reader:
         yield StoredRun(reader)
 
 
 def _latest_published(stored: StoredRun, *, running: bool, rows: bool) -> Results | None:
-    """The results that the run wrote last; None before the first look, and after a change of its models or grades."""
+    """Latest results that the run itself wrote; None before the first look, or if models or grades changed since."""
     config, results = stored.setup.config, read_results(stored.reader.directory, rows=rows)
     if results is None or {model.name for model in results.models} != set(stored.setup.roster.models):
         return None
-    if _regraded_since(results.run.updated, stored.events):
+    if _was_regraded_since(results.run.updated, stored.events):
         return None
     killed = "killed" if was_killed(stored.events) else "stopped"
     status = "running" if running else killed if results.run.status == "running" else results.run.status
@@ -222,14 +221,14 @@ def _latest_published(stored: StoredRun, *, running: bool, rows: bool) -> Result
     return replace(results, run=run, gate=gate, warnings=(*results.warnings, *_plug_in_caution(config, results)))
 
 
-def _regraded_since(updated: str, events: Sequence[Event]) -> bool:
-    """Grades were changed after that time, or within its second with no event after."""
+def _was_regraded_since(updated: str, events: Sequence[Event]) -> bool:
+    """Whether grades changed after that time, or within the same second as the last event."""
     regraded = events_of_kind(events, TrialsRegraded)
     return any(iso_time(one.at) > updated or (iso_time(one.at) == updated and one is events[-1]) for one in regraded)
 
 
 def _why_not_recomputed(config: RunConfig) -> str:
-    """Why the run cannot be worked out anew: what decided it is not loaded."""
+    """Why results cannot be recomputed: the rule or policy of the run is not loaded."""
     if (rule := str(config.stopping.rule)) in RETIRED:
         return (
             f"the run was decided by the rule {rule} of an earlier version; `adaptive-eval run` with its configuration "
@@ -248,10 +247,10 @@ def _plug_in_caution(config: RunConfig, results: Results) -> Iterator[Caution]:
         yield Caution("plug_in", None, f"{_why_not_recomputed(config)}; {wrote}")
 
 
-def held_servers(setup: StoredSetup, reader: RunReader) -> HeldServers:
+def stored_server_times(setup: StoredSetup, reader: RunReader) -> HeldServers:
     """Time for which each model of a stored run has held its servers."""
     held = reader.held_times() or {}
-    return HeldServers([held.get(name) for name in setup.roster.models], launched_models(setup.config.models))
+    return HeldServers([held.get(name) for name in setup.roster.models], setup.config.launched)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,7 +261,7 @@ class RunCounts:
     cells: CountArray
     """R0 and all complete rounds."""
     before: CountArray
-    """The part of them that is R0."""
+    """Counts of R0 alone."""
     recorded: frozenset[str] = frozenset()
     """Models whose counts are those of an earlier run."""
 
@@ -276,12 +275,12 @@ class RunCounts:
 
 def read_counts(directory: Path) -> RunCounts:
     """Read the counts of a run's newest look."""
-    with opened_run(directory) as stored:
+    with open_run(directory) as stored:
         return stored.counts()
 
 
-def _counts_of_look(stored: StoredRun) -> NDArray[np.int64]:
-    """(L, M, K): for each model its first rounds, as far as the newest look has their trials."""
+def _latest_look_counts(stored: StoredRun) -> NDArray[np.int64]:
+    """Counts (L, M, K) of each model's first rounds, as many as the newest look has."""
     reader, roster = stored.reader, stored.setup.roster
     shape = len(roster.models), len(roster.questions), len(open_rubric(stored.setup.config.rubric).weights)
     counts, rounds = np.zeros(shape, dtype=np.int64), Counter[tuple[str, int]]()

@@ -5,7 +5,6 @@ exist (the score of a model without trials, an infinite number of trials) is Non
 has a version: a field may be added under the same version; any other change needs a new one.
 
 Before the first look there is no ranking, and the file has another format, `Unjudged`: the counts of each question.
-
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from adaptive_eval.record.question_rows import QuestionRow
 
 FORMAT = "adaptive-eval.results/2"
 FROM_0_FORMAT = "adaptive-eval.results/1"
-"""The version that counted looks from 0; `results_file` reads it too."""
+"""Earlier version, which counted looks from 0; `results_file` reads it too."""
 UNJUDGED_FORMAT = "adaptive-eval.unjudged/1"
 
 
@@ -27,7 +26,7 @@ class RunInfo:
     version: str
     """Version of adaptive-eval."""
     created: str
-    """Time at which the run was begun: ISO 8601, UTC."""
+    """Time at which the run began: ISO 8601, UTC."""
     updated: str
     """Time at which this file was written."""
     active_seconds: float
@@ -37,7 +36,7 @@ class RunInfo:
     reason: str | None
     """Reason for the end: settled, out_of_reach, blocked, budget, wall_time, gpu_time."""
     kills: int = 0
-    """How many starts of the run were killed before another one went on."""
+    """Number of starts that were killed before another start went on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class GradingCost:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """One model: its score a on these questions with a 95% interval, Bayes@N beside it, and what it cost."""
+    """One model: its score on these questions with a 95% interval, its Bayes@N, and its cost."""
 
     name: str
     rank: int
@@ -79,17 +78,17 @@ class ModelRow:
     bayes: float | None
     bayes_sigma: float | None
     sampled_sigma: float | None
-    """Uncertainty of the score where the questions stand for questions like these."""
+    """Standard error of the score if the questions are a sample of questions like these."""
     trials: int
-    """Trials in complete rounds, from which the score is computed, besides R0."""
+    """Trials in complete rounds, from which the score is computed, without R0."""
     set_aside: str | None
-    """Reason why the run went on without this model."""
+    """Why the run went on without this model."""
     stored_trials: int
     """All stored trials, also those of an incomplete round."""
     ungraded: int
     """Stored answers that the grader could not grade: they are not in the score."""
     repeats: int
-    """Long answers that equal an earlier one to the same question, word for word."""
+    """Number of long answers that equal an earlier one to the same question word for word."""
     signals: Mapping[str, int]
     """Number of answers by signal: truncated, empty, refusal, timed_out ..."""
     tokens: int
@@ -97,9 +96,9 @@ class ModelRow:
     usd: float
     gpu_seconds: float
     sampling: Mapping[str, object]
-    """Settings that its requests carry; "server default" for those that they leave to the server."""
+    """Sampling settings in its requests; "server default" for those left to the server."""
     prior_depth: float
-    """Outcomes of an earlier run in the score (R0): D, the mean over the questions."""
+    """Outcomes of an earlier run in the score (R0), as a mean over the questions."""
     lowest: float | None = None
     """The score if all unknown outcomes of complete rounds (ungraded or timed out) had the worst category; equal to
     `score` if there are none."""
@@ -113,7 +112,7 @@ class ModelRow:
     server_gpu_seconds: float | None = None
     """`server_seconds` times its GPUs; `gpu_seconds` are those of its requests."""
     score_without_prior: float | None = None
-    """Score of this run's own answers alone, if R0 counts too."""
+    """Score of this run's own answers alone, if R0 is in `score`."""
     rank_without_prior: int | None = None
     """Rank by these scores."""
     recorded: str | None = None
@@ -126,7 +125,7 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """When a comparison was called: the look that crossed the boundary, neighbours or not, and |z| then."""
+    """When a comparison was called: the look that crossed the boundary, and |z| then."""
 
     look: int
     """Counted from 1."""
@@ -136,9 +135,9 @@ class CallRow:
 
 @dataclass(frozen=True, slots=True)
 class PairRow:
-    """One comparison of the objective; `better` is placed higher now, and z is positive where it is ahead.
+    """One comparison of the objective; `better` is ranked higher now, and z is positive if it is ahead.
 
-    An objective that does not compare, as precision, has no difference, z or boundary, and `sigma` is the score's own.
+    An objective without comparisons, such as precision, has no difference, z or boundary; `sigma` is the score's own.
     """
 
     better: str
@@ -150,36 +149,36 @@ class PairRow:
     sigma: float | None
     z: float | None
     rho: float | None
-    """Phi(|z|): the confidence in the order, or in the side of a fixed value."""
+    """Phi(|z|): confidence in the order, or in the side of a fixed value."""
     boundary: float | None
-    """A z beyond it resolves the pair at this look."""
+    """|z| beyond it resolves the pair at this look."""
     information: float | None
     """Share of the information at the horizon that has been gathered."""
     power: float | None
     """Chance of being settled by the horizon."""
     trials_needed: float | None
-    """Trials a question at which today's difference would be called, or certified as tied; None if the comparison is
-    decided, or no number can be given."""
+    """Trials per question at which the current difference would be called, or certified as tied; None if the comparison
+    is decided, or no number can be given."""
     sampled_z: float | None
-    """z of this difference on questions like these."""
+    """z of this difference if the questions are a sample of questions like these."""
     certifiable_delta: float | None
     """The smallest delta within which the budget could certify a tie."""
     called: CallRow | None = None
     """None if it is neither resolved nor tied."""
     by_trial: bool = False
-    """Judged by the differences of trials with the same seeds: `trials.seeds: coupled`, and the two depend on each
-    other."""
+    """Whether it is judged by differences of trials with the same seeds: `trials.seeds: coupled`, and the two depend on
+    each other."""
     variance_by_trial: float | None = None
-    """Variance of these differences over that of independent models: about the share of their trials that it takes."""
+    """Variance of these differences relative to independent models: about the share of trials that it takes."""
 
     def signed_z(self, model: str) -> float | None:
-        """The z of one of the two: positive where this model is ahead."""
+        """z for one of the two: positive if this model is ahead."""
         return self.z if self.z is None or model == self.better else -self.z
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """A metric of k draws of one model, which the configuration asks for: unbiased, with a 95% interval."""
+    """One metric of `report.metrics` for one model: unbiased, with a 95% interval."""
 
     metric: str
     model: str
@@ -192,24 +191,24 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """The score of one model on a part of the questions, with a 95% interval on these."""
+    """Score of one model on a group of questions, with a 95% interval."""
 
     by: str
     """benchmark, or a field of the questions' metadata."""
     group: str
-    """Which of them."""
+    """The benchmark, or the field's value."""
     share: float
-    """What the group counts in the score of the run."""
+    """Share of the group in the score of the run."""
     questions: int
     model: str
     trials: int
     score: float | None
-    """None where one of the questions has no trial."""
+    """None if one of the questions has no trial."""
     sigma: float | None
     lo: float | None
     hi: float | None
     gate: str | None = None
-    """The outcome of the benchmark's own gate for the model; None if it has none."""
+    """Outcome of the benchmark's own gate for the model; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +226,10 @@ class GateRow:
 
 @dataclass(frozen=True, slots=True)
 class LookRow:
-    """One look in brief; run.sqlite has it whole."""
+    """Summary of one look; run.sqlite has all of it."""
 
     look: int
-    """Counted from 1, as in `CallRow` and in all that people read; run.sqlite counts from 0."""
+    """Counted from 1, as in `CallRow` and everything that people read; run.sqlite counts from 0."""
     trials: int
     resolved: int
     tied: int
@@ -249,7 +248,7 @@ class Caution:
 
 
 REDECIDED = "redecided"
-"""Kind of the warning that settings which decide were changed after looks."""
+"""Kind of the warning that deciding settings were changed after looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,24 +256,23 @@ class EarlyEnd:
     """How scores were corrected for the early end of the run."""
 
     replays: int
-    """Number of replays by the same plan, of models that answer as the posterior means of this run's trials say."""
+    """Number of replays by the same plan, of models that answer by the posterior means of this run."""
     why_not: str | None = None
-    """Reason why there were none, and no score is corrected."""
+    """Why there were no replays, and no score is corrected."""
     spread: float | None = None
-    """Standard deviation of (score - truth)/sigma in the replays: below 1, intervals are wider than need be."""
+    """Standard deviation of (score - truth) / sigma in the replays; below 1, intervals are wider than necessary."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherCostRow:
-    """Spending that caps count besides the stored answers of today's models."""
+    """Spending that caps count besides the stored answers of the current models."""
 
     what: str
-    """left: answers of a model that the configuration names no more; lost: answers that never came, at the most that
-    they may have cost; lost_verdicts: a judge's replies that never came on answers of the model; unwanted: answers that
-    idle slots were asked for ahead and no round wanted;
-    baseline: what a verifier was asked before any answer; greedy: one greedy
-    answer to each question, which came first (R0); opponent: answers that came first, with which all others are
-    compared; regrade: verdicts of a `regrade` that did not come to its end."""
+    """left: answers of a model that the configuration no longer names; lost: answers that never came, at their maximum
+    cost; lost_verdicts: verdicts on answers of the model that never came; unwanted: answers that idle slots were asked
+    for ahead and no round wanted; baseline: requests to a verifier before any answer; greedy: one greedy answer to each
+    question, which came first (R0); opponent: answers that came first, with which all others are compared; regrade:
+    verdicts of an unfinished `regrade`."""
     model: str | None
     trials: int
     tokens: int
@@ -289,17 +287,17 @@ class OtherCostRow:
 
 @dataclass(frozen=True, slots=True)
 class BesideFixed:
-    """Runs by the same plan, without caps, compared with the smallest fixed design that calls as many pairs at one
+    """Runs by the same plan without caps, compared with the smallest fixed design that calls as many pairs at a single
     look: means over worlds drawn from the posterior of this run."""
 
     called: float
     """Pairs that a run calls."""
     trials: float
-    """Trials of a run, a question of a model."""
+    """Trials of a run per model and question."""
     number: float | None
-    """Trials of the fixed design, a question of a model; None if above the maximum."""
+    """Trials of the fixed design per model and question; None if above the maximum."""
     cost: float
-    """Trials of a run over those of that design, or of the maximum if it has no number."""
+    """Trials of a run relative to that design, or to the maximum if there is no such design."""
     low: float
     """Lower end of an 80% interval for the cost."""
     high: float
@@ -308,7 +306,7 @@ class BesideFixed:
 
 @dataclass(frozen=True, slots=True)
 class RunCost:
-    """Cost of the answers of today's models, spending beside, and the cost of the maximum of trials for everyone."""
+    """Cost of the current models' answers, other spending, and the cost of the maximum of trials for every model."""
 
     trials: int
     fixed_trials: int
@@ -320,11 +318,11 @@ class RunCost:
     fixed_usd: float | None = None
     fixed_gpu_seconds: float | None = None
     server_seconds: float | None = None
-    """Sum over the models, as the next one; None if it is unknown for a model that has answered."""
+    """Sum over the models, as in the next field; None if unknown for a model that has answered."""
     server_gpu_seconds: float | None = None
     counted_gpu_seconds: float | None = None
-    """GPU seconds that `budget.gpu_hours` counts: the time for which servers of the run were held, requests to other
-    servers, and spending beside."""
+    """GPU seconds that `budget.gpu_hours` counts: time for which servers of the run were held, requests to other
+    servers, and other spending."""
     beside: tuple[OtherCostRow, ...] = ()
     grading: GradingCost | None = None
     """Part of `tokens`, `usd` and `gpu_seconds`; None without a judge or verifier."""
@@ -332,35 +330,35 @@ class RunCost:
     """None unless `report --beside-fixed` has computed it after the end of the run."""
 
     def in_all(self, of: str) -> float:
-        """Trials, tokens, USD or GPU seconds of requests with what was spent beside."""
+        """Trials, tokens, USD or GPU seconds of requests, including other spending."""
         return float(getattr(self, of) + sum(getattr(row, of) for row in self.beside))
 
     @property
     def stored_trials(self) -> int:
-        """All trials of the run's store, also those of models that the configuration names no more."""
+        """All stored trials of the run, also those of models that the configuration no longer names."""
         return self.trials + sum(row.trials for row in self.beside if row.what == "left")
 
     @property
     def asked_in_vain(self) -> int:
-        """Answers that idle slots were asked for ahead, and that no round came to want."""
+        """Answers that idle slots were asked for ahead and no round wanted."""
         return sum(row.answers for row in self.beside)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRow:
-    """A server that the run has started itself, as it was started last."""
+    """A server that the run has started itself, as of its latest start."""
 
     model: str
     command: tuple[str, ...]
     version: str | None
-    """Version of the server's software, if it tells one."""
+    """Version of the server's software, if it reports one."""
     starts: int
-    """Number of starts, over all starts of the run and with those after a crash."""
+    """Number of its starts over all starts of the run, including those after a crash."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnsRow:
-    """A place where models were served in turn, and what it took to bring them there."""
+    """A place where models were served in turn, with the number and total time of the swaps."""
 
     on: str
     models: int
@@ -374,7 +372,7 @@ class BatchRow:
 
     model: str
     batch: str | None
-    """The service's id of the batch; None until the service has replied."""
+    """The service's id for the batch; None until the service has replied."""
     requests: int
     since: float
     """Seconds since 1970."""
@@ -384,18 +382,18 @@ class BatchRow:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The whole file."""
+    """The results file."""
 
     format: str
     run: RunInfo
     decisions: Mapping[str, object]
-    """The configuration's objective, stopping, trials and budget, complete."""
+    """The configuration's sections objective, stopping, trials and budget, with all defaults."""
     weights: tuple[float, ...]
     """The value of each category."""
     models: tuple[ModelRow, ...]
     pairs: tuple[PairRow, ...]
     reversals: tuple[tuple[str, str | None], ...]
-    """Pairs whose first model is ahead now although the second was called better."""
+    """Pairs whose first model is ahead now, although the second was called better."""
     adjusted_p: tuple[tuple[float | None, ...], ...]
     """At (i, j): Holm-adjusted p-value over all pairs against "model i is not better than model j"."""
     looks: tuple[LookRow, ...]
@@ -412,16 +410,16 @@ class Results:
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
     metrics: tuple[MetricRow, ...] = ()
-    """Metrics of `report.metrics`, metric by metric, the best model first."""
+    """Metrics of `report.metrics`, metric by metric, with the best model first."""
     groups: tuple[GroupRow, ...] = ()
-    """Scores by benchmark, where there are several, and by the fields of `report.by`: group by group, the best model
+    """Scores by benchmark, if there are several, and by the fields of `report.by`: group by group, with the best model
     of the run first."""
     early_end: EarlyEnd | None = None
     """None while the run goes on, and if all of its trials were there at its first look."""
 
     @property
     def fixed_each(self) -> int:
-        """Trials of the fixed design of each model that is asked."""
+        """Trials that the fixed design has for each asked model."""
         return self.cost.fixed_trials // sum(row.recorded is None for row in self.models)
 
     @property
@@ -431,13 +429,13 @@ class Results:
 
     @property
     def server_time_is_paid(self) -> bool:
-        """The time of servers is what somebody pays: the run has started them itself, or their GPUs are counted."""
+        """Whether server time is paid for: the run has started servers itself, or their GPUs are counted."""
         return bool(self.servers) or bool(self.cost.server_gpu_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """The whole file before the first look."""
+    """The results file before the first look."""
 
     format: str
     run: RunInfo
@@ -446,4 +444,4 @@ class Unjudged:
     """In the order of the configuration."""
     questions: Sequence[QuestionRow]
     why: str | None = None
-    """Reason why the run has ended without a look, and what to do; None while it goes on."""
+    """Why the run has ended without a look, and what to do; None while it goes on."""

@@ -1,7 +1,7 @@
-"""results.json, read and written.
+"""Read and write results.json.
 
-A reader finds the whole old file or the whole new one, even after a power failure. After the fields of `Results` it has
-`checksum`: the CRC-32 of the file as it is without it.
+Writing is atomic: even after a power failure a reader finds the old file or the new one. The last field is `checksum`,
+the CRC-32 of the file without it.
 """
 
 import re
@@ -19,41 +19,41 @@ from adaptive_eval.record.question_rows import QuestionRows, WrittenRows
 from adaptive_eval.record.results import FORMAT, FROM_0_FORMAT, UNJUDGED_FORMAT, Results, Unjudged
 
 RESULTS_FILE = "results.json"
-MOST_BYTES = 2**30
-"""Larger than that of a million questions."""
+MAX_BYTES = 2**30
+"""More than the file of a million questions has."""
 
 
 def read_results(directory: Path, *, rows: bool = True) -> Results | None:
-    """The file in `directory`; None before the first look, and where it is of another version or damaged.
+    """Read the file in `directory`; None before the first look, or if it is damaged or of an unknown version.
 
-    Without `rows` there are none of questions, which are most of a large file, and nobody has looked at them.
+    Without `rows`, the rows of questions, most of a large file, are left out unread.
     """
     try:
-        data = read_whole(directory / RESULTS_FILE, MOST_BYTES)
-        return None if data.startswith(_UNJUDGED) or _is_whole(data) is False else _parse_file(data, rows)
+        data = read_whole(directory / RESULTS_FILE, MAX_BYTES)
+        return None if data.startswith(_UNJUDGED) or _has_valid_checksum(data) is False else _parse_file(data, rows)
     except (OSError, ValidationError):
         return None
 
 
 _UNJUDGED = b'{"format":%b,' % orjson.dumps(UNJUDGED_FORMAT)
 _BEFORE_ROWS, _AFTER_ROWS = b'],"questions":[{"id":', b'}],"warnings":['
-"""No text within the file has one of them: its quotes have a backslash before them. What a plug-in is told may have the
-first one, but stands before the rows."""
+"""Delimiters of the rows. Strings within the file cannot contain them, since their quotes are escaped. Options of a
+plug-in may have the first one as JSON, but they stand before the rows."""
 
 
 def _parse_file(data: bytes, rows: bool) -> Results:
-    """Parse the file; its rows of questions are parsed when they are wanted, if they are as written here."""
+    """Parse the file; rows of questions are parsed lazily if they are in the format written here."""
     before = data.rfind(_BEFORE_ROWS)
     begin, end = before + _BEFORE_ROWS.index(b"{"), data.find(_AFTER_ROWS, max(before, 0)) + 1
     if before >= 0 and end > 0:
         written = WrittenRows.within(data, begin, end) if rows else ()
         if written is not None:
-            return replace(_results(data[:begin] + data[end:]), questions=written)
-    found = _results(data)
+            return replace(_parse_results(data[:begin] + data[end:]), questions=written)
+    found = _parse_results(data)
     return found if rows else replace(found, questions=())
 
 
-def _results(data: bytes) -> Results:
+def _parse_results(data: bytes) -> Results:
     found = _reader().validate_json(data)
     if found.format != FROM_0_FORMAT:
         return found
@@ -66,15 +66,16 @@ def _reader() -> TypeAdapter[Results]:
 
 
 def write_results(directory: Path, results: Results | Unjudged) -> Path:
-    """Replace the file in `directory`; raises `StoreFull` or `StoreError`, and leaves the old file as it was."""
+    """Replace the file in `directory`; on `StoreFull` or `StoreError` the old file stays."""
     path = directory / RESULTS_FILE
     # not indented: with thousands of questions the file is large, and written at every look
-    write_whole(path, _sealed(_members(results)), "What was committed is intact: mend that and run the same command")
+    parts = _append_checksum(_json_parts(results))
+    write_whole(path, parts, "What was committed is intact: mend that and run the same command")
     return path
 
 
-def _members(results: Results | Unjudged) -> Iterator[bytes]:
-    """The JSON of the results up to the bracket that ends it, part by part."""
+def _json_parts(results: Results | Unjudged) -> Iterator[bytes]:
+    """JSON of the results, part by part, without the last bracket."""
     for number, field in enumerate(fields(results)):
         value = getattr(results, field.name)
         yield b'%b"%b":' % (b"," if number else b"{", field.name.encode())
@@ -86,7 +87,7 @@ def _members(results: Results | Unjudged) -> Iterator[bytes]:
             yield orjson.dumps(value)
 
 
-def _sealed(members: Iterable[bytes]) -> Iterator[bytes]:
+def _append_checksum(members: Iterable[bytes]) -> Iterator[bytes]:
     crc = 0
     for part in members:
         crc = zlib.crc32(part, crc)
@@ -97,15 +98,15 @@ def _sealed(members: Iterable[bytes]) -> Iterator[bytes]:
 _CHECKSUM = re.compile(rb',"checksum":([0-9]{1,10})}\n\Z')
 
 
-def is_whole(directory: Path) -> bool | None:
-    """Whether the file is what was written; None where there is none, or it is from before it had a checksum."""
+def is_intact(directory: Path) -> bool | None:
+    """Whether the file matches its checksum; None if there is no file, or an early version without one."""
     try:
-        return _is_whole(read_whole(directory / RESULTS_FILE, MOST_BYTES))
+        return _has_valid_checksum(read_whole(directory / RESULTS_FILE, MAX_BYTES))
     except OSError:
         return None
 
 
-def _is_whole(data: bytes) -> bool | None:
+def _has_valid_checksum(data: bytes) -> bool | None:
     found = _CHECKSUM.search(data[-40:])
     if found is None:
         return None if data.endswith(b"}\n") and b"checksum" not in data[-40:] else False

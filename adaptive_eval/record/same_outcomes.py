@@ -1,4 +1,4 @@
-"""Whether outcomes of an earlier run mean the same in this one: those of recorded models, and R0."""
+"""Check that outcomes of an earlier run, for recorded models or R0, mean the same in this one."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -36,7 +36,7 @@ def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:
 def grading_problems(prepared: PreparedRun, earlier: StoredRun) -> Iterator[str]:
     """Reasons why the same answers might have other grades here."""
     theirs, ours = earlier.reader.header().meaning["grader"], prepared.header.meaning["grader"]
-    if theirs != ours and not graded_by_logs(earlier):
+    if theirs != ours and not is_graded_by_logs(earlier):
         yield f"was graded otherwise, by another grader or one with other settings; {REGRADE}"
     for question, other in _common_questions(prepared, earlier):
         if question.answer and other.answer and question.answer != other.answer:
@@ -44,19 +44,19 @@ def grading_problems(prepared: PreparedRun, earlier: StoredRun) -> Iterator[str]
 
 
 def prompt_problems(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str], mend: str) -> Iterator[str]:
-    """Questions that models, by their names here, were asked in other words under the names that `sources` has."""
+    """Questions that the earlier run asked in other words; `sources` maps names of models here to those there."""
     ours, theirs = ({one.name: one for one in config.models} for config in (prepared.config, earlier.setup.config))
     common, imported = _common_questions(prepared, earlier), bool(events_of_kind(earlier.events, TrialsImported))
     for name, source in sources.items():
         for question, other in common if source in theirs else ():
-            known = _as_sent(earlier.setup.config, theirs[source], other)
-            sent = _as_sent(prepared.config, ours[name], question)
-            if _asks_otherwise(sent, known) and (not imported or _asks_otherwise(question, other)):
+            known = _question_as_sent(earlier.setup.config, theirs[source], other)
+            sent = _question_as_sent(prepared.config, ours[name], question)
+            if _prompts_differ(sent, known) and (not imported or _prompts_differ(question, other)):
                 yield f"asked {source} something else as question {question.id!r}; {mend}"
 
 
 def sampling_changes(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[Change]:
-    """Settings of the sampling that models had otherwise there; logs need not say which they had."""
+    """Sampling settings that differ in the earlier run; imported logs need not have any."""
     theirs, ours = earlier.reader.header().models, prepared.header.models
     imported = bool(events_of_kind(earlier.events, TrialsImported))
     for name, source in sources.items():
@@ -70,18 +70,18 @@ def _common_questions(prepared: PreparedRun, earlier: StoredRun) -> list[tuple[Q
     return [(question, there[question.id]) for question in prepared.questions if question.id in there]
 
 
-def _as_sent(config: RunConfig, model: ModelConfig, question: Question) -> Question:
-    """The question with the whole text that the model is sent as its prompt, if that is known."""
+def _question_as_sent(config: RunConfig, model: ModelConfig, question: Question) -> Question:
+    """The question with the rendered prompt that the model is sent, if the prompt is known."""
     sent = render(prompt_for(model.prompt, question, config.benchmarks), question, "completions").text
     return replace(question, prompt=sent or "") if question.prompt else question
 
 
-def _asks_otherwise(one: Question, other: Question) -> bool:
-    """The prompts of two questions are both known, and differ."""
+def _prompts_differ(one: Question, other: Question) -> bool:
+    """Whether the prompts of two questions are both known and differ."""
     known = bool(one.prompt and other.prompt)
     return known and (one.prompt, one.choices) != (other.prompt, other.choices)
 
 
-def graded_by_logs(earlier: StoredRun) -> bool:
-    """Grades are those of imported logs: results warn that the grader may differ."""
+def is_graded_by_logs(earlier: StoredRun) -> bool:
+    """Whether grades come from imported logs: results then warn that the grader may differ."""
     return any(event.graded_by is None for event in events_of_kind(earlier.events, TrialsImported))

@@ -1,6 +1,6 @@
-"""Sites of a run on a cluster, followed event by event: where each is, what it serves and since when.
+"""Sites of a run on a cluster, followed event by event: where each is, which model it serves and since when.
 
-Events say all of it but the traffic, so that whoever reads a run knows as much as the process that is at work on it.
+Events tell everything but the traffic, so a reader of the run knows as much as the process that runs it.
 """
 
 from collections import Counter
@@ -29,70 +29,70 @@ class SiteState(StrEnum):
     WAITING = "waiting"
     """The cluster has no place for it yet."""
     LOADING = "loading"
-    """The site has a place, and its server is started there."""
+    """The site has a place, and its server is starting there."""
     SERVING = "serving"
     LOST = "lost"
-    """The site is gone, and is placed again unless it was given up."""
+    """The site is gone, and is placed again unless it is given up."""
     ENDED = "ended"
     """Its place was given back, or the run ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteRow:
-    """One site as it is now."""
+    """Current state of one site."""
 
     model: str
     site: str
     state: str
     """A `SiteState`."""
     since: float
-    """When that began, in seconds since 1970: of one that serves, when its model was loaded."""
+    """Seconds since 1970 at which the state began; for a serving site, when its model was loaded."""
     host: str | None = None
-    """The machine on which it has its place, or had the last one."""
+    """The machine on which it has, or last had, its place."""
     node: str | None = None
     """The cluster's id of that node."""
     gpus: float = 0.0
     devices: str | None = None
-    """Which GPUs of the machine these are, where it has any."""
+    """GPUs of the machine that it has, if any."""
     placed: int = 0
-    """Number of times it was given a place."""
+    """Number of times that it was given a place."""
     moves: int = 0
-    """Number of times that place was on another node than before."""
+    """Number of times that its new place was on another node."""
     losses: int = 0
     why: str | None = None
     """The resource missing for a place, or the reason of the last loss."""
     up: float | None = None
-    """Since when it has served in this start of the run, where it does."""
+    """Time since which it serves in this start of the run; None if it does not."""
     served: float = 0.0
-    """Seconds for which it served before."""
+    """Seconds for which it served before `up`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteView:
-    """A site, and what came from it."""
+    """A site with its answers."""
 
     row: SiteRow
     answers: int
     """Stored answers, over all starts."""
     per_second: float | None
-    """Over the time for which it served; None where it has not."""
+    """Answers per second of serving; None if it has not served."""
 
 
 _ON = " on "
 
 
-def place_words(site: str, host: str) -> str:
-    """The address that answers from a site are stored with."""
+def replica_address(site: str, host: str) -> str:
+    """Name of the replica that answers from a site are stored with."""
     return f"{site}{_ON}{host}"
 
 
-OF_ONE_MODEL = "site "
-"""Prefix of sites that serve one model: names of other, shared places are unique."""
+OWN_SITE_PREFIX = "site "
+"""Prefix of sites that serve one model, whose names other models may have too. Names of shared places are unique."""
 
 
 def _site_key(model: str, site: str) -> tuple[str, str]:
-    """The key of a site; a shared place has one for all models."""
-    return (model if site.startswith(OF_ONE_MODEL) else "", site)
+    """Key of a site; a shared place has the same for all models."""
+    return (model if site.startswith(OWN_SITE_PREFIX) else "", site)
 
 
 class SiteBook:
@@ -101,17 +101,17 @@ class SiteBook:
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self._rows: dict[tuple[str, str], SiteRow] = {}
         self._loaded: dict[tuple[str, str], float] = {}
-        """When the server of each was ready: one that is found again has stayed so."""
+        """Time at which each server was ready; a server that is found again keeps it."""
         for event in events:
             self.hear(event)
 
     @property
     def rows(self) -> tuple[SiteRow, ...]:
-        """The sites in the order in which they first came up."""
+        """Sites in the order of their first event."""
         return tuple(self._rows.values())
 
     def hear(self, event: Event, now: float = 0.0) -> None:
-        """Take in what happened; `now` is the time of events that are not stored yet."""
+        """Apply an event; `now` is the time of events that are not stored yet."""
         at = event.at or now
         match event:
             case SiteAwaited():
@@ -167,12 +167,12 @@ class SiteBook:
 
 
 def site_rows(events: Iterable[Event]) -> tuple[SiteRow, ...]:
-    """The sites after these events."""
+    """Sites after these events."""
     return SiteBook(events).rows
 
 
 def site_views(events: Iterable[Event], traffic: Sequence[ReplicaTraffic], until: float) -> tuple[SiteView, ...]:
-    """The sites with what came from them, `until` the latest answer."""
+    """Sites with their answers; `until` is the time of the latest answer."""
     answers = answers_by_site(traffic)
     everyones: Counter[str] = Counter()
     for (_, site), number in answers.items():

@@ -1,4 +1,4 @@
-"""State of a run at one moment: its subject and what is known of it, from which results are built."""
+"""State of a run at one moment, from which results are built."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval import __version__
 from adaptive_eval.config.first_round import unbounded_models
-from adaptive_eval.config.run import RunConfig, launched_models
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.early_stop import EndedRun
 from adaptive_eval.core.result import Result
@@ -20,7 +20,7 @@ from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
 from adaptive_eval.record.by_group import group_rows, question_groups
 from adaptive_eval.record.results import BatchRow, Caution, GroupRow, OtherCostRow, RunInfo, ServerRow, TurnsRow
-from adaptive_eval.record.sites import OF_ONE_MODEL
+from adaptive_eval.record.sites import OWN_SITE_PREFIX
 from adaptive_eval.record.warnings import (
     alarm_cautions,
     decision_cautions,
@@ -51,25 +51,25 @@ from scorio.moments import CountArray, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class RunSubject:
-    """Subject of a run, in the order of the core's numbers."""
+    """What a run compares and how; models and questions are in the order of the core's indices."""
 
     name: str
     models: tuple[str, ...]
     questions: tuple[str, ...]
     drawn: tuple[SamplingFreedom | None, ...]
-    """Sampling freedom of each model's answers; None if they may all be alike, or are not seen."""
+    """Sampling freedom of each model's answers; None if equal answers are normal, or texts are not seen."""
     created: float
     """Seconds since 1970."""
     decisions: Mapping[str, object] = field(default_factory=dict)
-    """The sections of the configuration that say what is decided, and how."""
+    """Sections of the configuration that say what is decided and how."""
     sampling: tuple[Mapping[str, object], ...] = ()
-    """Settings that the requests to each model carry, if it was asked."""
+    """Sampling settings in the requests to each model; empty for recorded models."""
     launched: frozenset[int] = frozenset()
     """Models whose servers the run starts."""
     metrics: tuple[str, ...] = ()
     """Metrics for the report."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Groups of the questions, by what they are told apart by."""
+    """Label of each question, for each way to group them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,25 +82,25 @@ class Snapshot:
     bench: Bench
     looks: tuple[Look, ...]
     arrived: NDArray[np.integer]
-    """(L, M, K): every outcome, those of the round in flight too."""
+    """All outcomes (L, M, K), also those of the round in flight."""
     judged: NDArray[np.integer]
-    """(L, M, K): outcomes of complete rounds."""
+    """Outcomes (L, M, K) of complete rounds."""
     set_aside: Mapping[int, str]
     usages: tuple[TrialUsage, ...]
     noticed: tuple[Caution, ...]
-    """Cautions about answers that cannot be right, changed settings, imported trials and the servers."""
+    """Cautions about implausible answers, changed settings, imported trials and servers."""
     events: tuple[Event, ...]
     held: tuple[HeldTime | None, ...]
     """Time for which each model has held its servers; None if unknown."""
     beside: tuple[OtherCostRow, ...] = ()
-    """Spending that caps count besides the stored answers of today's models."""
+    """Spending that caps count besides the stored answers of the current models."""
     groups: tuple[GroupRow, ...] = ()
     ended: EndedRun | None = None
     """The end of the run, if scores are to be corrected for it."""
 
     @cached_property
     def prior_depths(self) -> FloatArray:
-        """(L,): outcomes of R0 a question."""
+        """Outcomes of R0 per question, of each model."""
         prior, _ = prior_and_recorded_counts(self.bench)
         return np.asarray(prior.sum(axis=(1, 2)) / self.bench.questions)
 
@@ -124,10 +124,10 @@ def take_snapshot(
     beside: Sequence[OtherCostRow] = (),
     correct: bool = False,
 ) -> Snapshot | None:
-    """Copy the state after the latest look; None before the first. `events` are all that were recorded.
+    """Copy the state after the latest look; None before the first. `events` are all events of the run.
 
-    `held` says how long each model has held its servers, where anybody knows; `beside`, what else caps count; with
-    `correct` scores of a run that has ended are corrected for its early end, which may take seconds.
+    `held` is the time for which each model has held its servers, if known; `beside` is other spending under caps. With
+    `correct`, scores of a run that has ended are corrected for its early end, which may take seconds.
     """
     result = controller.result()
     if result is None:
@@ -139,6 +139,7 @@ def take_snapshot(
         reason, stopped = None, True
     finished = reason is not None and reason.ends(sum(row.trials for row in result.models))
     order = [row.model for row in result.models]
+    stored = sum(usage.trials for usage, asked in zip(usages, bench.asked, strict=True) if asked)
     return Snapshot(
         subject=subject,
         run=run_info(subject, elapsed, now, reason, finished=finished, stopped=stopped, events=events),
@@ -153,7 +154,7 @@ def take_snapshot(
             *alarms,
             *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
             *decision_cautions(events),
-            *uncounted_caution(int(controller.counts_with_kept.sum()), int(controller.arrived.sum()), events),
+            *uncounted_caution(stored, int((controller.counts_with_kept - controller.arrived).sum()), events),
             *import_cautions(events),
             *recorded_caution(subject.models, events),
             *opponent_caution(events),
@@ -179,7 +180,7 @@ def run_info(
     stopped: bool,
     events: Sequence[Event] = (),
 ) -> RunInfo:
-    """The head of the results file."""
+    """Build the head of the results file."""
     return RunInfo(
         name=subject.name,
         version=__version__,
@@ -193,12 +194,12 @@ def run_info(
 
 
 def iso_time(seconds: float) -> str:
-    """Seconds since 1970 as a date and time, in UTC."""
+    """Format seconds since 1970 as a date and time in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def prior_and_recorded_counts(bench: Bench) -> tuple[CountArray, NDArray[np.integer]]:
-    """(L, M, K): R0, which counts beside a model's own trials, and the outcomes of recorded models."""
+    """Counts (L, M, K) of R0, which is added to a model's own trials, and of the outcomes of recorded models."""
     if bench.prior_counts is None:
         nothing = np.broadcast_to(np.int32(0), (bench.models, bench.questions, bench.categories))  # a single number
         return nothing, nothing
@@ -207,7 +208,7 @@ def prior_and_recorded_counts(bench: Bench) -> tuple[CountArray, NDArray[np.inte
 
 
 def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
-    """The servers that came up."""
+    """Servers that were launched and became ready."""
     rows: dict[str, ServerRow] = {}
     for one in events_of_kind(events, ServerLaunched):
         starts = rows[one.model].starts + 1 if one.model in rows else 1
@@ -216,7 +217,7 @@ def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
 
 
 def batch_rows(pending: Iterable[PendingBatch]) -> tuple[BatchRow, ...]:
-    """The batches that are pending, the oldest first."""
+    """Pending batches, the oldest first."""
     rows = (
         BatchRow(one.model, one.batch, len(one.requests), one.since or one.planned, one.cancelled) for one in pending
     )
@@ -228,12 +229,12 @@ def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
     swaps: dict[str, list[ServerLaunched]] = {}
     dead: set[str | None] = set()
     # each model has sites of its own with these names
-    own = {one.on for one in events_of_kind(events, SitePlaced) if one.on.startswith(OF_ONE_MODEL)}
+    own = {one.on for one in events_of_kind(events, SitePlaced) if one.on.startswith(OWN_SITE_PREFIX)}
     for one in events:
         if isinstance(one, ServerDied):
             dead.add(one.on)
         elif isinstance(one, ServerLaunched) and one.on is not None and one.on not in own:
-            if one.on not in dead:  # else it comes back, and nobody else was there
+            if one.on not in dead:  # else the same model is restarted
                 swaps.setdefault(one.on, []).append(one)
             dead.discard(one.on)
     rows = (
@@ -244,7 +245,7 @@ def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
 
 
 def run_subject(config: RunConfig, questions: Sequence[Question], created: float) -> RunSubject:
-    """The subject of a run that was begun at `created`, in seconds since 1970."""
+    """Subject of a run that began at `created`, in seconds since 1970."""
     return RunSubject(
         name=config.name,
         models=tuple(model.name for model in config.models),
@@ -253,7 +254,7 @@ def run_subject(config: RunConfig, questions: Sequence[Question], created: float
         created=created,
         decisions=config.stated(),
         sampling=tuple({} if one.recorded else sent_sampling(one, one.sampling) for one in config.models),
-        launched=launched_models(config.models),
+        launched=frozenset(config.launched),
         metrics=config.report.metrics,
         groups=question_groups(config, questions),
     )

@@ -1,4 +1,4 @@
-"""A run that is to begin or go on: with what it takes from earlier runs, and what of that has to be written down."""
+"""A run that is to begin or go on, with what it takes from earlier runs and which of that has to be stored."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,8 +26,8 @@ from adaptive_eval.record.history import (
     known_before,
     require_same_first_look,
 )
-from adaptive_eval.record.prior import PriorOutcomes, kept_prior, taken_prior
-from adaptive_eval.record.recorded import Recorded, kept_outcomes
+from adaptive_eval.record.prior import PriorOutcomes, event_prior, stored_prior
+from adaptive_eval.record.recorded import Recorded, stored_outcomes
 from adaptive_eval.record.take_prior import take_prior
 from adaptive_eval.record.take_recorded import take_outcomes
 from adaptive_eval.record.thresholds import thresholds_from_run
@@ -48,31 +48,31 @@ class StartingPoint(NamedTuple):
 
     prepared: PreparedRun
     prior: PriorTaken | None
-    """R0, where it has to be written down yet."""
+    """R0, if it is not stored yet."""
     thresholds: ThresholdsFrozen | None = None
-    """Thresholds of an earlier run, where they have to be written down yet."""
+    """Thresholds of an earlier run, if they are not stored yet."""
     recorded: Sequence[OutcomesRecorded] = ()
-    """Outcomes of recorded models, where they have to be written down yet."""
+    """Outcomes of recorded models that are not stored yet."""
     kept: PriorOutcomes | None = None
-    """R0 that is written down."""
+    """Stored R0."""
     with_prior: Callable[[PriorOutcomes], PreparedRun] | None = None
-    """The run with greedy answers as R0, where some have to be asked for first; None where none have."""
+    """Add greedy answers to the run as R0; None if none have to be asked for."""
     opponent: OpponentAnswered | None = None
-    """The answers that all others are compared with, where they have come just now."""
+    """Answers that all others are compared with, if they are not stored yet."""
     lacks_opponent: bool = False
-    """These have to be asked for first."""
+    """Whether these answers have to be asked for first."""
 
     @property
-    def news(self) -> list[Event]:
-        """Events that have to be stored yet."""
+    def pending_events(self) -> list[Event]:
+        """Events to be stored when the run begins."""
         return [e for e in (self.prior, self.thresholds, *self.recorded, self.opponent) if e is not None]
 
 
 def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint:
-    """A run that is to begin or go on in `directory`, with what it begins with; nothing is written.
+    """Load what a run begins with, or goes on with, in `directory`; nothing is written.
 
-    Raises `ConfigError` where the configuration has no room for the trials that are there, or what it needs of earlier
-    runs cannot be had.
+    Raises `ConfigError` if stored trials exceed the configured maximum, or if outcomes or thresholds that it needs of
+    earlier runs are not available.
     """
     with RunReader.if_begun(directory) as reader:
         prepared = prepared if reader is None else _begin_as_before(prepared, reader)
@@ -84,13 +84,13 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     had = kept_thresholds(prepared.config.rubric, held.events)
     thresholds = thresholds_from_run(prepared.config.rubric) if had is None else None
     prepared = replace(prepared, rubric=open_rubric(prepared.config.rubric, thresholds_from_event(had or thresholds)))
-    recorded = kept_outcomes(prepared.config, held.events)
+    recorded = stored_outcomes(prepared.config, held.events)
     taken = take_outcomes(prepared, directory, recorded)
     recorded = {**recorded, **{event.model: event for event in taken}}
     section = prepared.config.prior_evidence
-    kept = kept_prior(section, held.events)
+    kept = stored_prior(section, held.events)
     if section is None or section.run is None or (kept is not None and kept.covers(prepared.models)):
-        planned = partial(_planned, prepared, held, recorded=recorded)
+        planned = partial(_with_known_outcomes, prepared, held, recorded=recorded)
         asks = section is not None and section.greedy and not (kept is not None and kept.covers(prepared.models))
         return StartingPoint(
             planned(prior=kept),
@@ -102,14 +102,14 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
             lacks_opponent=lacks_opponent,
         )
     event = take_prior(section, section.run, prepared, directory, kept)
-    with_prior = _planned(prepared, held, taken_prior(event, section), recorded)
+    with_prior = _with_known_outcomes(prepared, held, event_prior(event, section), recorded)
     return StartingPoint(with_prior, event, thresholds, taken, kept=kept)
 
 
 def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
-    """Keep how the run began, where the configuration leaves it open."""
+    """Keep the settings that the run began with where the configuration leaves them open."""
     stored, chosen = stored_config(reader.header()), prepared.why_favoured is not None
-    if stored.trials.favour == "auto":  # of trials that were imported a look was taken by no pace
+    if stored.trials.favour == "auto":  # an import, whose looks had no pace
         stored = with_trials(stored, {"favour": "answers"})
     config = begin_as(prepared.config, stored, at_any_pace=chosen)
     if config.trials == prepared.config.trials:
@@ -119,7 +119,7 @@ def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
 
 
 class _StoredBeginning(NamedTuple):
-    """Events, trials of the first look, imported trials and horizons of the stored run, and whether caps cut its first
+    """Events, trials of the first look, imported trials and horizons of a stored run, and whether caps cut its first
     round."""
 
     events: Sequence[Event] = ()
@@ -137,10 +137,10 @@ def _read_beginning(prepared: PreparedRun, reader: RunReader) -> _StoredBeginnin
     return _StoredBeginning(events, first, imported_cells(prepared.roster, reader, events), horizons, capped)
 
 
-def _planned(
+def _with_known_outcomes(
     prepared: PreparedRun, held: _StoredBeginning, prior: PriorOutcomes | None, recorded: Recorded
 ) -> PreparedRun:
-    """The plan with what is known beforehand; R0 has no more of a question than the first look has."""
+    """Add what is known beforehand to the plan; R0 has no more trials per question than the first look."""
     first, horizons, capped = held.first, held.horizons, held.capped
     if first is None and prior is None and not recorded and not horizons and capped is None:
         return prepared

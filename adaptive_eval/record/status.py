@@ -1,4 +1,4 @@
-"""State of a run at this moment, as plain values for every display."""
+"""Current state of a run, as plain values for all displays."""
 
 import math
 from collections import Counter
@@ -25,27 +25,27 @@ class Standing(NamedTuple):
 
     row: ModelRow
     clauses: tuple[Clause, ...] = ()
-    """Its relations to others, those first that are not decided; empty if no comparison involves it."""
+    """Its relations to others, undecided ones first; empty if no comparison involves it."""
 
     @property
     def clause(self) -> Clause | None:
-        """The first of its relations."""
+        """The first relation."""
         return next(iter(self.clauses), None)
 
 
 def standings(found: Judged) -> tuple[Standing, ...]:
-    """The ranking."""
+    """The ranking, best model first."""
     return tuple(Standing(row, tuple(model_clauses(found, row))) for row in found.models)
 
 
 BOUGHT = ("trials", "tokens", "usd")
 DETAILED_QUESTIONS = 20
-"""A display shows as many of them as it has room for."""
+"""Displays show as many of them as they have room for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """A budget: what was used of it."""
+    """A cap of the budget, with what was used of it."""
 
     name: str
     used: float
@@ -54,20 +54,20 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class SiteTraffic:
-    """Requests at a site of a cluster; None: only the process of the run knows."""
+    """Requests at a site of a cluster; None: known to the run's process alone."""
 
     model: str
     site: str
     in_flight: int | None
     queued: int | None
-    """Requests in flight that its server does not have yet, or has answered."""
+    """Requests in flight that its server does not have yet, or has already answered."""
     answers: int
-    """Answers from the site since some moment: only differences count."""
+    """Answers from the site since an arbitrary time: only differences count."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentTraffic:
-    """Requests at all servers; None: only the process of the run knows."""
+    """Requests at all servers; None: known to the run's process alone."""
 
     in_flight: int | None
     retries: int
@@ -76,7 +76,7 @@ class CurrentTraffic:
     replicas: int
     sites: tuple[SiteTraffic, ...] = ()
     waiting: int | None = None
-    """Requests that no site of their model has yet."""
+    """Requests that wait for a site of their model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class ModelTraffic:
     in_flight: int
     retries: int
     errors: Mapping[str, int]
-    """By kind."""
+    """Number of errors by kind."""
     replicas: Mapping[str, bool]
-    """By address, whether they are healthy."""
+    """Whether each replica is healthy, by address."""
     server_seconds: float | None = None
     """Time for which its servers were held; None if unknown."""
     server_gpu_seconds: float | None = None
@@ -102,7 +102,7 @@ class ModelTraffic:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDetail:
-    """The posterior of one question for the two models of the comparison that is nearest to being decided."""
+    """Posterior of one question for the two models of a `Detail`."""
 
     question: str
     first: tuple[float, float, float]
@@ -117,7 +117,7 @@ class QuestionDetail:
 class Detail:
     """The open comparison that is nearest to being decided, on the questions that are known least.
 
-    Before the first look, which decides what is open, the two models that have most answers.
+    Before the first look it has the two models with most answers.
     """
 
     first: str
@@ -126,7 +126,7 @@ class Detail:
     not_judged: int = 0
     """Trials of the two that no look has used yet."""
     best: int = 1
-    """The category that is worth most."""
+    """The category with the highest weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +140,22 @@ class Status:
     caps: tuple[Cap, ...]
     traffic: CurrentTraffic
     models: tuple[ModelTraffic, ...]
-    """Empty where the status was taken from the store: only the process of the run knows."""
+    """Empty if the status was read from the store: known to the run's process alone."""
     trials: int
-    """Committed, over all starts."""
+    """Committed trials over all starts."""
     new_trials: int
-    """Committed since this start."""
+    """Trials committed in this start."""
     new_tokens: int
     elapsed: float
     trials_to_go: float | None
     """Estimate of the trials that open comparisons still need; None before the first look."""
     detail: Detail | None
     promise: str | None = None
-    """The promise of a call in one line."""
+    """Error rate promised for each call, in one line."""
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
     beside: tuple[OtherCostRow, ...] = ()
-    """Spending that caps count besides the stored answers of today's models."""
+    """Spending that caps count besides the stored answers of the current models."""
     grading: GradingCost | None = None
     """Cost of grades by a judge or a verifier."""
     sites: tuple[SiteRow, ...] = ()
@@ -163,7 +163,7 @@ class Status:
     gate: tuple[GateRow, ...] = ()
     """The gate's outcome for each model."""
     finding: tuple[str, ...] = ()
-    """What the latest look has found, in sentences."""
+    """Finding of the latest look, in sentences."""
 
     @property
     def states(self) -> str:
@@ -172,12 +172,12 @@ class Status:
 
     @property
     def judged(self) -> int:
-        """Trials that looks have judged, of which the scores are."""
+        """Trials that looks have judged, which the scores are computed from."""
         return sum(one.row.trials for one in self.standings if one.row.recorded is None)
 
 
 def used_caps(budget: Budget, used: Mapping[str, float], beside: Sequence[OtherCostRow]) -> tuple[Cap, ...]:
-    """Each cap of the budget with what was `used` of it; what was spent `beside` counts for trials, tokens and USD."""
+    """Caps of the budget with what was `used` of them; spending `beside` is added for trials, tokens and USD."""
     spent = dict(used) | {name: used[name] + sum(getattr(row, name) for row in beside) for name in BOUGHT}
     return tuple(Cap(name, spent[name], cap) for name in spent if (cap := getattr(budget, name)) is not None)
 
@@ -185,8 +185,8 @@ def used_caps(budget: Budget, used: Mapping[str, float], beside: Sequence[OtherC
 def closest_comparison(
     found: Findings, roster: Roster, counts: NDArray[np.integer], w: NDArray[np.float64]
 ) -> Detail | None:
-    """The open comparison that is nearest to being decided, by counts (L, M, K) of all graded trials."""
-    shown = _nearest_open(found.pairs) if found.models else _two_answering(roster, counts)
+    """Find the open comparison that is nearest to being decided, with counts (L, M, K) of all graded trials."""
+    shown = _nearest_open_pair(found.pairs) if found.models else _two_most_answered(roster, counts)
     if shown is None:
         return None
     counts = counts[list(map(roster.models.position_of, shown))]
@@ -201,7 +201,7 @@ def closest_comparison(
     return Detail(*shown, tuple(starmap(QuestionDetail, rows)), max(0, waiting), int(w.argmax()))
 
 
-def _nearest_open(pairs: Sequence[PairRow]) -> tuple[str, str] | None:
+def _nearest_open_pair(pairs: Sequence[PairRow]) -> tuple[str, str] | None:
     best: tuple[float, str, str] | None = None
     for pair in pairs:
         if pair.verdict == Verdict.OPEN and pair.worse is not None:
@@ -211,7 +211,7 @@ def _nearest_open(pairs: Sequence[PairRow]) -> tuple[str, str] | None:
     return None if best is None else best[1:]
 
 
-def _two_answering(roster: Roster, counts: NDArray[np.integer]) -> tuple[str, str] | None:
+def _two_most_answered(roster: Roster, counts: NDArray[np.integer]) -> tuple[str, str] | None:
     """The two models with most answers; None if fewer than two have any."""
     answers = counts.sum(axis=(1, 2))
     order = np.argsort(-answers, kind="stable")[:2].tolist()

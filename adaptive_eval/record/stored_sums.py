@@ -1,4 +1,4 @@
-"""Sums of what a run has stored: read once, and brought up to date by what has come since."""
+"""Sums over a run's stored records: read once, then updated with newer records."""
 
 from collections.abc import Container, Sequence
 
@@ -18,9 +18,9 @@ from adaptive_eval.store import (
 from adaptive_eval.store.kept_sums import Counts, merge_sums, thin_out, total_spending
 
 STEPS = 200
-"""Moments at which the usage is kept."""
-ANEW = (RunBegun, SettingsChanged, TrialsRegraded)
-"""Events after which looks may have been taken anew, and grades may have changed."""
+"""Number of moments at which the usage is kept."""
+RESET_EVENTS = (RunBegun, SettingsChanged, TrialsRegraded)
+"""Events after which looks may be retaken, or grades may have changed."""
 
 
 class StoredSums:
@@ -31,21 +31,21 @@ class StoredSums:
         self._configuration = reader.newest_configuration_id()
         self._roster, self._categories = setup.roster, len(open_rubric(setup.config.rubric).weights)
         self.counts: Counts = reader.counts(self._roster, self._categories)
-        """(L, M, K): graded trials by model, question and category; another array whenever there are more."""
+        """Graded trials by model, question and category (L, M, K); a new array whenever there are more."""
         self._sums = reader.sums()
         self._spending = reader.spending(STEPS)
         self.looks: list[StoredLook] = reader.looks()
-        """The looks that were taken under the newest configuration."""
+        """Looks under the newest configuration."""
         self.look_times = reader.look_times()
-        """When each of these was taken, in seconds since 1970."""
+        """Time of each of these looks, in seconds since 1970."""
         self.events: Sequence[Event] = reader.events() if events is None else events
         self._last = max((one.last for one in self._sums), default=0)
         self.elapsed = reader.elapsed
 
     def update(self, reader: RunReader) -> bool:
-        """Read what has come since; False, and nothing is read, where what was read before no longer holds."""
+        """Read newer records; False, and nothing is read, if earlier ones are no longer valid."""
         events = reader.events()
-        anew = any(isinstance(event, ANEW) for event in events[len(self.events) :])
+        anew = any(isinstance(event, RESET_EVENTS) for event in events[len(self.events) :])
         if anew or reader.newest_configuration_id() != self._configuration:
             return False
         self.counts = self.counts + reader.counts(self._roster, self._categories, self._last)
@@ -72,7 +72,7 @@ class StoredSums:
 
     @property
     def traffic(self) -> list[ReplicaTraffic]:
-        """The stored answers by model and replica."""
+        """Stored answers by model and replica."""
         return [one.traffic() for one in self._sums]
 
     def spent(self, models: Container[str] | None = None) -> Spending:

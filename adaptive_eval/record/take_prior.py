@@ -10,7 +10,7 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions import Question
 from adaptive_eval.record.history import imported_cells
 from adaptive_eval.record.prior import Outcomes, PriorOutcomes
-from adaptive_eval.record.restore import StoredRun, opened_run
+from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.record.same_outcomes import grading_problems, prompt_problems, rubric_problems, sampling_changes
 from adaptive_eval.store import PriorTaken
 from adaptive_eval.store.whereabouts import is_run
@@ -24,12 +24,12 @@ MEND = (
 def take_prior(
     section: PriorEvidenceConfig, run: Path, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None
 ) -> PriorTaken:
-    """R0 from the earlier run, for the models that `kept` does not have; `ConfigError` says why there is none."""
+    """Take R0 from the earlier run for the models that `kept` lacks; raises `ConfigError` if that is impossible."""
     if is_run(directory) and run.resolve() == directory.resolve():
         raise ConfigError("prior_evidence.run names the run itself; name an earlier one, or remove the section")
     if not is_run(run):
         raise ConfigError(f"prior_evidence.run: {run} holds no run; name the directory of one")
-    with opened_run(run) as earlier:
+    with open_run(run) as earlier:
         sources = {name: section.models.get(name, name) for name in prepared.models}
         if problem := next(_problems(section, prepared, earlier, sources), None):
             raise ConfigError(f"prior_evidence: {run} {problem}")
@@ -45,7 +45,7 @@ def _outcomes(
     sources: Mapping[str, str],
     known: Mapping[str, Outcomes],
 ) -> Mapping[str, Outcomes]:
-    """Outcomes by model: those that are `known`, and of the other models those of the earlier run."""
+    """Outcomes by model: the `known` ones, and those of the earlier run for the other models."""
     found, theirs = dict(known), earlier.setup.roster.models
     depth = prepared.config.trials.min if section.depth is None else section.depth
     openings = first_outcomes(earlier, {source for name, source in sources.items() if name not in known})
@@ -65,7 +65,7 @@ def _outcomes(
 def _source_questions(
     section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]
 ) -> dict[str, tuple[str, ...]]:
-    """The questions of the earlier run whose outcomes each question of this run takes."""
+    """Questions of the earlier run whose outcomes each question of this run takes."""
     there = {question.id for question in theirs}
     if section.groups:
         members: dict[str, list[str]] = defaultdict(list)
@@ -99,7 +99,7 @@ def _problems(
 
 
 def _map_problems(section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]) -> Iterator[str]:
-    """Names in a map that neither run has."""
+    """Names in a map of questions or groups that the runs do not have."""
     for what, named, mine, old in (
         ("question", section.questions, {one.id for one in ours}, {one.id for one in theirs}),
         ("group", section.groups, {one.cluster for one in ours}, {one.cluster for one in theirs}),
@@ -112,7 +112,7 @@ def _map_problems(section: PriorEvidenceConfig, ours: Sequence[Question], theirs
 
 
 def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dict[str, list[int]]]:
-    """Categories of each model's trials before its first look, in their order; without models that lack some."""
+    """Categories of each model's trials before its first look, in order; incomplete models are left out."""
     roster, least = earlier.setup.roster, earlier.setup.config.trials.min
     first = imported_cells(roster, earlier.reader, earlier.events)
     size = {

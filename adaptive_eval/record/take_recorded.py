@@ -7,9 +7,9 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.lines import first_few
-from adaptive_eval.record.recorded import LOGS, Recorded, kept_outcomes, outcomes_digest
-from adaptive_eval.record.restore import StoredRun, opened_run
-from adaptive_eval.record.same_outcomes import graded_by_logs, grading_problems, prompt_problems, rubric_problems
+from adaptive_eval.record.recorded import LOGS, Recorded, outcomes_digest, stored_outcomes
+from adaptive_eval.record.restore import StoredRun, open_run
+from adaptive_eval.record.same_outcomes import grading_problems, is_graded_by_logs, prompt_problems, rubric_problems
 from adaptive_eval.store import Json, OutcomesRecorded
 from adaptive_eval.store.whereabouts import is_run
 
@@ -21,8 +21,8 @@ MEND = (
 
 
 def take_outcomes(prepared: PreparedRun, directory: Path, kept: Recorded) -> list[OutcomesRecorded]:
-    """Outcomes of the recorded models that the run in `directory` has not `kept` yet; `ConfigError` says why they
-    cannot be taken."""
+    """Take outcomes of the recorded models that the run in `directory` has not `kept` yet; raises `ConfigError` if that
+    is impossible."""
     wanted: dict[Path, list[ModelConfig]] = {}
     for model in prepared.config.models:
         if model.recorded is not None and (model.name not in kept or kept[model.name].directory != str(model.recorded)):
@@ -45,7 +45,7 @@ def _take_from_run(
         raise ConfigError(f"recorded models {names}: {run} is the run itself; name an earlier one")
     if not is_run(run):
         raise ConfigError(f"recorded models {names}: {run} holds no run; name the directory of one")
-    with opened_run(run) as stored:
+    with open_run(run) as stored:
         if problem := next(_problems(prepared, stored, models), None):
             raise ConfigError(f"recorded models {names}: {run} {problem}")
         outcomes = _EarlierOutcomes(stored, prepared)
@@ -71,12 +71,12 @@ GO_ON = "let that run go on first"
 
 
 class _EarlierOutcomes:
-    """Outcomes of an earlier run, by name of its models."""
+    """Outcomes of an earlier run, by its names of models."""
 
     def __init__(self, stored: StoredRun, prepared: PreparedRun) -> None:
         self._stored, self._prepared = stored, prepared
-        self._before = kept_outcomes(stored.setup.config, stored.events)
-        """Outcomes of models that were recorded in the earlier run already."""
+        self._before = stored_outcomes(stored.setup.config, stored.events)
+        """Outcomes of models that were already recorded in the earlier run."""
 
     def take(self, model: ModelConfig, run: Path) -> OutcomesRecorded:
         """Take all outcomes of one model; raises `ConfigError` if some question has none."""
@@ -109,7 +109,7 @@ class _EarlierOutcomes:
         )
 
     def _taken_before(self, before: OutcomesRecorded, model: ModelConfig, run: Path) -> OutcomesRecorded:
-        """Outcomes that the earlier run took from one before it, of the questions of this run."""
+        """Outcomes, on the questions of this run, that the earlier run itself took from another."""
         counts = {question.id: list(before.counts[question.id]) for question in self._prepared.questions}
         ungraded = {key: number for key, number in before.ungraded.items() if key in counts}
         digest = outcomes_digest(counts, ungraded, before.meaning)
@@ -135,4 +135,4 @@ class _EarlierOutcomes:
         header = self._stored.reader.header()
         asked = header.models.get(called, {})
         graded = {key: header.meaning[key] for key in ("grader", "rubric")}
-        return {"model": asked, **graded} | ({"grader": LOGS} if graded_by_logs(self._stored) else {})
+        return {"model": asked, **graded} | ({"grader": LOGS} if is_graded_by_logs(self._stored) else {})

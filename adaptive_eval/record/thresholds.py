@@ -14,9 +14,9 @@ FIRST_ROUND = 0
 
 
 def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
-    """Thresholds from the run that the rubric names; None if it names none, or needs nothing of it.
+    """Thresholds from the run that the rubric names; None if it names none, or needs none.
 
-    What that run has frozen itself is taken as it is; the rest is fitted on its opening.
+    Those that the run has frozen itself are taken unchanged; others are fitted on its opening.
     """
     if not isinstance(section.fit, EarlierThresholds) or not open_rubric(section).lacks:
         return None
@@ -43,13 +43,13 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
     except GraderError as error:
         raise ConfigError(f"rubric.fit.run: {directory}: {error}; name another run, or give the number") from error
     models = Counter(one.outcome.model for one in held)
-    values = {name: known.get(name, value) for name, value in fitted.values.items()}  # what it has compared with stays
+    values = {name: known.get(name, value) for name, value in fitted.values.items()}  # frozen ones stay
     frozen = FrozenThresholds(values, fitted.rest_on, fitted.medians)
     return frozen_event(section, frozen, models, setup.config.name)
 
 
-def frozen_words(event: ThresholdsFrozen) -> str:
-    """The frozen thresholds, and the trials they were fitted on, in a sentence."""
+def frozen_sentence(event: ThresholdsFrozen) -> str:
+    """Describe frozen thresholds and the trials that they were fitted on."""
     each = [
         f"{name} {value:.4g} ({event.rest_on[name]:,} trials)" if name in event.rest_on else f"{name} {value:.4g}"
         for name, value in event.values.items()

@@ -1,7 +1,7 @@
 """The last message of a trial that Inspect ran, from the transcript in Inspect's log.
 
-A log may be anybody's, as all of a run that was handed over: Inspect's own functions read it, in a process of its own,
-and no file outside of the run's folder of logs is opened.
+The log of a run that was handed over is untrusted: Inspect's own functions read it, in a separate process, and no file
+outside the run's folder of logs is opened.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.benchmark import INSPECT_LOGS, sample_name
 from adaptive_eval.store import TrialRecord
 
-GONE = "Inspect's log is not there any more, so that its transcript cannot be shown."
-UNWRITTEN = "Inspect has not written this sample into its log yet, or the log is damaged ({})."
+LOG_MISSING = "Inspect's log is not there any more, so that its transcript cannot be shown."
+SAMPLE_MISSING = "Inspect has not written this sample into its log yet, or the log is damaged ({})."
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class TranscriptEnd:
     """The last message of a transcript."""
 
     log: str
-    """Its log, from the directory of the run."""
+    """Path of the log, relative to the directory of the run."""
     sample: str
-    """The id of its sample there."""
+    """Id of the sample in the log."""
     role: str | None
-    """Who said it; None where it cannot be read."""
+    """Role of the speaker; None if the message cannot be read."""
     text: str
-    """What was said, or why that is not known."""
+    """The message, or why it cannot be read."""
 
 
 def is_from_inspect(record: TrialRecord) -> bool:
@@ -36,9 +36,9 @@ def is_from_inspect(record: TrialRecord) -> bool:
 
 
 def transcript_ends(directory: Path, records: Sequence[TrialRecord]) -> list[TranscriptEnd]:
-    """The last message of each of these trials of Inspect, read by one process."""
+    """Read the last message of each of these trials of Inspect, in one process."""
     pointers = [(one.answer.replica, sample_name(one.question, one.trial, one.answer.attempts)) for one in records]
-    logs = {log: path for log, _ in pointers if (path := _inside(directory, log)) is not None}
+    logs = {log: path for log, _ in pointers if (path := _log_path(directory, log)) is not None}
     wanted = [(log, sample) for log, sample in pointers if log in logs]
     found: dict[tuple[str, str], TranscriptEnd] = {}
     try:
@@ -48,15 +48,15 @@ def transcript_ends(directory: Path, records: Sequence[TrialRecord]) -> list[Tra
 
         asked = [LoggedSample(log=str(logs[log]), id=sample) for log, sample in wanted]
         for pointer, told in zip(wanted, read_last_messages(asked) if asked else (), strict=True):
-            text = UNWRITTEN.format(told["problem"]) if "problem" in told else told["text"]
+            text = SAMPLE_MISSING.format(told["problem"]) if "problem" in told else told["text"]
             found[pointer] = TranscriptEnd(*pointer, told.get("role"), text)
     except (ConfigError, ImportError) as error:
         found = {pointer: TranscriptEnd(*pointer, None, f"{error}.") for pointer in wanted}
-    return [found.get(pointer) or TranscriptEnd(*pointer, None, GONE) for pointer in pointers]
+    return [found.get(pointer) or TranscriptEnd(*pointer, None, LOG_MISSING) for pointer in pointers]
 
 
-def _inside(directory: Path, log: str) -> Path | None:
-    """The path of a log; None where it is no file of the run's folder of logs."""
+def _log_path(directory: Path, log: str) -> Path | None:
+    """Path of a log; None if it is no file in the run's folder of logs."""
     path = directory / log
     try:
         inside = path.is_file() and path.resolve().parent == (directory / INSPECT_LOGS).resolve()

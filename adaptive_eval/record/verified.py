@@ -1,4 +1,4 @@
-"""Check that a run is intact: stored rows, and results.json against them."""
+"""Check that a run is intact: its stored rows, and results.json against them."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.results import Results
-from adaptive_eval.record.results_file import RESULTS_FILE, is_whole, read_results
+from adaptive_eval.record.results_file import RESULTS_FILE, is_intact, read_results
 from adaptive_eval.store import RunFinished, RunReader, is_held
 from adaptive_eval.store.address import is_address, parse_address
 from adaptive_eval.store.answer_places import VARIABLE
@@ -27,7 +27,7 @@ class Verified:
     mend: str | None = None
     """The repair, if there is one."""
     earlier_looks: int = 0
-    """How many of the looks were taken under earlier settings, and are in no report."""
+    """Number of looks taken under earlier settings, which no report shows."""
 
 
 def verify_run(directory: Path) -> Verified:
@@ -43,7 +43,7 @@ def verify_run(directory: Path) -> Verified:
     ]
     notes += stored.notes
     damages = [*stored.damages]
-    results, whole = read_results(directory), is_whole(directory)
+    results, whole = read_results(directory), is_intact(directory)
     if whole is False:
         damages.append(f"{RESULTS_FILE}: is not what was written")
     elif results is None and is_address(directory):
@@ -54,19 +54,19 @@ def verify_run(directory: Path) -> Verified:
         if whole is None:
             notes.append(f"{RESULTS_FILE} has no checksum (an earlier version wrote it): only its counts are checked")
         if not stored.damages:
-            _compare(directory, results, damages, notes)
-    mend = reindex_instructions(directory) if stored.order_alone else None
+            _compare_with_store(directory, results, damages, notes)
+    mend = reindex_instructions(directory) if stored.only_structure else None
     looks = stored.rows.get("looks", 0)
     earlier = looks - results.looks[-1].look if results is not None and results.looks else 0
     return Verified(stored.rows.get("trials", 0), looks, tuple(damages), tuple(notes), mend, max(earlier, 0))
 
 
-def passed_over(directory: Path) -> Iterator[str]:
-    """Damage of a run that does not keep it from being read or resumed."""
+def harmless_damage(directory: Path) -> Iterator[str]:
+    """Describe damage that does not keep a run from being read or resumed."""
     database = directory / DATABASE_FILE
     if parse_address(directory) is not None or not database.exists() or is_held(directory):
         return
-    if is_whole(directory) is False:
+    if is_intact(directory) is False:
         path = directory / RESULTS_FILE
         yield f"{path} is not what was written, and is passed over: all of it follows from {DATABASE_FILE}"
     if lost_commits(database) == 1:
@@ -76,8 +76,8 @@ def passed_over(directory: Path) -> Iterator[str]:
         )
 
 
-def _compare(directory: Path, results: Results, damages: list[str], notes: list[str]) -> None:
-    """Compare what results.json speaks of with what is stored."""
+def _compare_with_store(directory: Path, results: Results, damages: list[str], notes: list[str]) -> None:
+    """Compare the trials and looks of results.json with the stored ones."""
     try:
         with closing(RunReader.open(directory)) as reader, reader.consistent_read():
             events, latest, trials = reader.events(), reader.latest_look(), reader.trial_count()

@@ -1,8 +1,8 @@
-"""A stored run as one value, `RunView`: what reports, monitors and comparisons are made of.
+"""A stored run as one value, `RunView`, from which reports, monitors and comparisons are made.
 
-`results` is what results.json says; the rest is what it leaves out because it grows with the run, or because only a
-reader of the whole run needs it. Plain values throughout, so that the whole is JSON as it stands; a number that does
-not exist is None. Nothing here says where the run lies, since reports are published.
+`results` has the content of results.json; the other fields are left out there because they grow with the run, or
+because only readers of the whole run need them. All are plain values that serialize to JSON; a number that does not
+exist is None. No field says where the run is stored, since reports are published.
 """
 
 import hashlib
@@ -22,22 +22,23 @@ from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.build import finite_or_none
-from adaptive_eval.record.ending import Advice, find_ending, published
-from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.ending import find_ending
+from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts, state_word
 from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
+from adaptive_eval.record.next_steps import Advice, next_steps, without_folders
 from adaptive_eval.record.orders import OrderEffect, order_effect
 from adaptive_eval.record.other_costs import summarize_other_costs
-from adaptive_eval.record.pairing import Pairing, compared_by_trial, pairings
+from adaptive_eval.record.pairing import Pairing, pairing_sentences, pairings
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.record.relabel import Relabelling, relabelled
-from adaptive_eval.record.restore import StoredRun, opened_run
+from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.record.results import BatchRow, Caution, OtherCostRow, Results
 from adaptive_eval.record.sites import SiteView, site_views
 from adaptive_eval.record.snapshot import batch_rows
 from adaptive_eval.record.stored_sums import StoredSums
-from adaptive_eval.record.thresholds import frozen_words
+from adaptive_eval.record.thresholds import frozen_sentence
 from adaptive_eval.record.transcripts import TranscriptEnd, transcript_ends
 from adaptive_eval.record.words import (
     DecisionsInWords,
@@ -56,7 +57,7 @@ from scorio.sinf.compare import compare
 
 @dataclass(frozen=True, slots=True)
 class PairView:
-    """One comparison at one look; positive z favours `better`, which was placed higher at that look."""
+    """One comparison at one look; `better` was ranked higher then, and positive z favours it."""
 
     better: str
     worse: str | None
@@ -69,7 +70,7 @@ class PairView:
 
 @dataclass(frozen=True, slots=True)
 class LookView:
-    """One look whole; the lists are in the order of `models`, which is that of the configuration."""
+    """One complete look; lists are in the order of `models`, which is that of the configuration."""
 
     look: int
     """Counted from 1."""
@@ -93,7 +94,7 @@ class EventView:
     kind: str
     body: Mapping[str, object]
     text: str | None
-    """The event in words; None if it shows anyway."""
+    """The event in words; None if displays show it in another way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class QuestionView:
 
 
 def questions_digest(questions: Sequence[Question | QuestionView]) -> str:
-    """A digest of questions and answer keys, whatever their order."""
+    """Digest of questions and answer keys, regardless of their order."""
     rows = sorted([one.id, one.prompt, one.answer, list(one.choices)] for one in questions)
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
@@ -127,7 +128,7 @@ class PosteriorView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """The whole run but for its trials: what pages, reports and comparisons draw."""
+    """A whole run without its trials, as pages, reports and comparisons draw it."""
 
     results: Results | None
     """None before the first look."""
@@ -136,7 +137,7 @@ class RunView:
     words: DecisionsInWords
     """Decisions and promises in words."""
     configuration: Mapping[str, object]
-    """Complete, with every default, and without any secret."""
+    """The whole configuration, with all defaults and without secrets."""
     weights: tuple[float, ...]
     categories: tuple[str, ...]
     """Names of the rubric's categories."""
@@ -145,19 +146,19 @@ class RunView:
     questions: tuple[QuestionView, ...]
     """In the order of the run, which is that of `results.questions` too."""
     trials: tuple[tuple[int, ...], ...]
-    """[model][question]: number of graded trials, also those of a round in flight."""
+    """Number of graded trials by [model][question], also those of a round in flight."""
     posteriors: tuple[PosteriorView, ...]
-    """Every distinct posterior of these trials, whether or not a look has judged them."""
+    """Every distinct posterior of these trials, judged by a look or not."""
     posterior_of: tuple[tuple[int, ...], ...]
-    """[model][question]: position in `posteriors`."""
+    """Position in `posteriors` by [model][question]."""
     looks: tuple[LookView, ...]
     z: tuple[tuple[float | None, ...], ...]
-    """[i][j]: z of model i against model j after the latest look, positive where i is ahead; both in the order of
-    `results.models`. Empty before the first look."""
+    """z of model i against model j after the latest look, by [i][j] in the order of `results.models`; positive if i is
+    ahead. Empty before the first look."""
     trials_to_go: float | None
     """Estimate of the trials that open comparisons still need; None before the first look."""
     spending: tuple[Spending, ...]
-    """Cumulative, at up to `STEPS` moments."""
+    """Cumulative spending at up to `STEPS` moments."""
     traffic: tuple[ReplicaTraffic, ...]
     events: tuple[EventView, ...]
     elapsed: float
@@ -165,7 +166,7 @@ class RunView:
     error: str | None = None
     """The error that ended the run, if one did."""
     ended: str | None = None
-    """The end of the run in a sentence; None while it goes on."""
+    """How the run ended, in a sentence; None while it goes on."""
     next_steps: tuple[Advice, ...] = ()
     """What to do next; empty while it goes on."""
     place: str = "RUN"
@@ -175,7 +176,7 @@ class RunView:
     sites: tuple[SiteView, ...] = ()
     """Sites on a cluster."""
     relabelled: Relabelling | None = None
-    """The run under other rubrics; None if that was not worked out, as while it goes on."""
+    """The run under other rubrics; None if not computed, as while the run goes on."""
     thresholds: str | None = None
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
     judge: JudgeUse | None = None
@@ -185,19 +186,19 @@ class RunView:
     labelled: LabelledRun | None = None
     """Effect of labels on grades and scores; None without labels, and while the run goes on."""
     besides: tuple[OtherCostRow, ...] = ()
-    """Spending that caps count besides the stored answers of today's models."""
+    """Spending that caps count besides the stored answers of the current models."""
     pairings: tuple[Pairing, ...] = ()
-    """Compared models that were asked with the same seeds; empty where there are none, or the run goes on."""
+    """Compared models that were asked with the same seeds; empty while the run goes on."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
     finding: tuple[str, ...] = ()
     """The finding in sentences; empty before the first look, and until the view is made for a page."""
     transcripts: tuple[TranscriptEnd, ...] = ()
-    """Of each log of Inspect the last message of its latest sample; empty as `judge`."""
+    """Last message of the latest sample in each log of Inspect; empty while the run goes on."""
     counted: str | None = None
-    """The answers that the scores are of, in a sentence, where it is not all that were asked."""
+    """Which answers the scores include, in a sentence; None if it is all that were asked."""
     verdicts: tuple[str, ...] = ()
-    """Comparisons of each model of `results.models` in words; empty as `finding`."""
+    """Comparisons of each model of `results.models` in words; empty whenever `finding` is."""
 
     @property
     def draws_questions(self) -> bool:
@@ -213,25 +214,25 @@ LARGE = Caution(
 )
 
 
-UNTOLD = {"host", "pid", "key", "planned", "asked_as"}
-"""Fields of events that are of no use to others: reports are published."""
+PRIVATE_FIELDS = {"host", "pid", "key", "planned", "asked_as"}
+"""Fields of events that published reports leave out, as they are of no use to others."""
 
 
 def read_view(directory: Path) -> RunView:
     """Read the run in `directory`; raises `StoreError` if there is none."""
     running = is_held(directory)
-    with opened_run(directory) as stored:
+    with open_run(directory) as stored:
         return _build_view(stored, stored.results(running=running), running=running)
 
 
 def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> RunView:
-    """The view of a run with what only a report has: the run under other rubrics.
+    """Read the view of a run for a report, which also has the run under other rubrics.
 
-    That of a large run leaves out what every trial would have to be read for, and says so, unless it is asked for the
-    `whole`. `rows` as in a `Feed`.
+    For a large run, everything that would require reading all trials is left out with a warning, unless `whole` is set.
+    `rows` as in a `Feed`.
     """
     running = is_held(directory)
-    with opened_run(directory, summed=whole) as stored:
+    with open_run(directory, summed=whole) as stored:
         results = stored.results(running=running) if whole else stored.brief_results(running=running, rows=rows)
         view = _build_view(stored, results, running=running)
         if results is None:
@@ -255,7 +256,7 @@ def _build_view(stored: StoredRun, results: Results | None, *, running: bool) ->
 
 
 def without_rows(view: RunView) -> RunView:
-    """The view for a page: with sentences on the findings, without rows of questions, which `posteriors` repeats."""
+    """Convert the view for a page: add sentences, and remove the rows of questions, which `posteriors` repeats."""
     if view.results is None:
         return view
     results = replace(view.results, questions=())
@@ -264,14 +265,14 @@ def without_rows(view: RunView) -> RunView:
 
 
 def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None, *, running: bool) -> RunView:
-    """The view of a run whose results are known."""
+    """Build the view of a run whose results are known."""
     config, questions, plug_ins, roster = setup
     rubric, events, counts = open_rubric(config.rubric), sums.events, sums.counts
     known, places = posterior_views(counts, rubric.weights)
     spending, traffic = tuple(sums.spending), tuple(sums.traffic)
     horizons = recorded_horizons(events)
     ending = find_ending(events, results, spending[-1].trials if spending else 0, gated=config.objective.gate)
-    place = _place(config.store.folder, sums.directory)
+    place = _command_path(config.store.folder, sums.directory)
     return RunView(
         results=results,
         name=config.name,
@@ -302,15 +303,15 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         elapsed=sums.elapsed,
         error=None if ending.fatal_error is None else ending.fatal_error.headline,
         ended=None if running else ending.why,
-        next_steps=() if running else tuple(published(ending).next_steps(place)),
+        next_steps=() if running else tuple(next_steps(without_folders(ending), place)),
         place=place,
         thresholds=_thresholds_sentence(config.rubric, events),
-        by_trial=() if results is None else compared_by_trial(results.pairs),
+        by_trial=() if results is None else pairing_sentences(results.pairs),
     )
 
 
-def _place(folder: Path, directory: Path) -> str:
-    """A run in its folder by both names, as its user types them; any other by its own, since a report is published."""
+def _command_path(folder: Path, directory: Path) -> str:
+    """The run as a command names it: with the configured folder if it is there, else its name alone."""
     there = not folder.is_absolute() and directory.absolute().parent == folder.absolute()
     return shlex.quote(str(folder / directory.name) if there else directory.absolute().name)
 
@@ -318,7 +319,7 @@ def _place(folder: Path, directory: Path) -> str:
 def _thresholds_sentence(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
     kept = kept_thresholds(rubric, events)
     if kept is not None:
-        return frozen_words(kept)
+        return frozen_sentence(kept)
     waiting = "The rubric's thresholds are fitted when the run's opening is complete; until then nothing is judged."
     return waiting if open_rubric(rubric).lacks else None
 
@@ -326,7 +327,7 @@ def _thresholds_sentence(rubric: RubricConfig, events: Sequence[Event]) -> str |
 def posterior_views(
     counts: NDArray[np.integer], weights: Sequence[float]
 ) -> tuple[tuple[PosteriorView, ...], tuple[tuple[int, ...], ...]]:
-    """Every distinct posterior of counts (L, M, K), and for each model and question its position among them."""
+    """Distinct posteriors of counts (L, M, K), and the position among them of each model and question."""
     distinct, places = distinct_counts(counts)
     columns = [column.tolist() for column in (distinct, *question_posteriors(distinct, np.array(weights)))]
     known = tuple(PosteriorView(tuple(many), *values) for many, *values in zip(*columns, strict=True))
@@ -334,7 +335,7 @@ def posterior_views(
 
 
 def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
-    """z of every model against every other, best first; None where a model has no score."""
+    """z of every model against every other, best first; None if a model has no score."""
     if results is None:
         return ()
     score = np.array([np.nan if model.score is None else model.score for model in results.models])
@@ -346,8 +347,8 @@ def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
 def z_of_drawn(
     results: Results | None, models: Sequence[str], counts: NDArray[np.integer]
 ) -> tuple[tuple[float | None, ...], ...]:
-    """z of every pair on the questions that both were asked, by counts (L, M, K) of all trials of these models; of
-    pairs that are judged it is that of the latest look."""
+    """z of every pair on the questions that both were asked, from counts (L, M, K) of all trials of these models;
+    judged pairs have that of the latest look."""
     if results is None:
         return ()
     names = [row.name for row in results.models]
@@ -369,7 +370,7 @@ def _matrix_rows(z: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]
 
 
 def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:
-    """Looks as plain values, with None for numbers that do not exist."""
+    """Convert looks to plain values, with None for numbers that do not exist."""
     for stored in looks:
         models, look = read_look(stored)
         yield LookView(
@@ -381,18 +382,19 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compa
             tiers=look.tiers,
             scores=tuple(map(finite_or_none, look.scores)),
             sigmas=tuple(map(finite_or_none, look.sigmas)),
-            pairs=tuple(_pair(verdict, models, compared) for verdict in look.comparisons),
+            pairs=tuple(_pair_view(verdict, models, compared) for verdict in look.comparisons),
         )
 
 
 def event_view(event: Event) -> EventView:
-    """Convert an event to plain values that can be published: no lists and mappings, which are long."""
+    """Convert an event to publishable plain values, without lists and mappings, which are long."""
     flat = {key: value for key, value in event.body().items() if isinstance(value, str | int | float)}
-    told = {key: state_word(one) if isinstance(one, Reason) else one for key, one in flat.items() if key not in UNTOLD}
-    return EventView(event.at, event.kind, told, sentence(event))
+    public = {key: one for key, one in flat.items() if key not in PRIVATE_FIELDS}
+    told = {key: state_word(one) if isinstance(one, Reason) else one for key, one in public.items()}
+    return EventView(event.at, event.kind, told, event_sentence(event))
 
 
-def _pair(pair: PairVerdict, models: Names, compared: bool) -> PairView:
+def _pair_view(pair: PairVerdict, models: Names, compared: bool) -> PairView:
     return PairView(
         better=models[pair.better],
         worse=None if pair.worse is None else models[pair.worse],

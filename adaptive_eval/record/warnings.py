@@ -14,7 +14,7 @@ from adaptive_eval.record.lines import first_few, several
 from adaptive_eval.record.recorded import LOGS
 from adaptive_eval.record.results import REDECIDED, Caution, ModelRow
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.words import deciding_rule, judged_by, judges_errors
+from adaptive_eval.record.words import deciding_rule, grader_errors_note, judged_by
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
@@ -34,15 +34,15 @@ from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_s
 from adaptive_eval.store.usage import TrialUsage
 
 DECIDING = ("stopping.", "objective.", "prior_evidence", "trials.")
-"""Settings of what is called, and when."""
+"""Prefixes of settings that decide what is called, and when."""
 SHOWN_CHANGES = 4
 HARMLESS = ("stopping.futility", "trials.max")
-"""Giving up sooner or later adds no false call, and another horizon has a caution of its own."""
+"""Giving up earlier or later adds no false call, and a changed horizon has its own caution."""
 AFRESH = "a run that begins with this maximum (--fresh), or with `rule: anytime`, does not pay this"
 
 
 def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequence[Event]) -> Iterator[Caution]:
-    """Each change of the horizon after a look, and what it costs."""
+    """Warn of each change of the horizon after a look, with its price."""
     dates = [_date(change.at) for change in changed_horizons(events)]
     for number, extension in enumerate(extensions):
         date = f" ({dates[number]})" if number < len(dates) else ""
@@ -65,7 +65,7 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     number = int(able.sum())
     which = f"the {number} pairs of models that were open" if number > 1 else "the pair of models that was open"
     spent = "" if able.all() else f", and {len(able) - able.sum()} with no error left can no longer be decided"
-    bound, was = _range(extension.boundary[able]), _range(extension.was[able], digits=3)
+    bound, was = _format_range(extension.boundary[able]), _format_range(extension.was[able], digits=3)
     return (
         f"{which} must reach |z| of {bound} now and not of {was}, by what is left of {error}{spent}; the promise "
         f"stands; {AFRESH}"
@@ -73,7 +73,7 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
 
 
 def _price_without_error(rule: Rule) -> str:
-    """The price of an extension under a rule that has no part of its error left."""
+    """Price of an extension under a rule that does not divide its error."""
     if isinstance(rule, Extendable):
         return "the rule needs no horizon, and its promise stands"
     if isinstance(rule, Correctable):
@@ -84,13 +84,13 @@ def _price_without_error(rule: Rule) -> str:
     return "the rule promises nothing about repeated looks that this could break"
 
 
-def _range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], digits: int = 2) -> str:
+def _format_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], digits: int = 2) -> str:
     least, most = f"{values.min():.{digits}g}", f"{values.max():.{digits}g}"
     return least if least == most else f"{least} to {most}"
 
 
 def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Settings that decide, and were chosen when looks had been taken."""
+    """Warn of deciding settings that were changed after looks."""
     for event in events_of_kind(events, SettingsChanged):
         told = [
             f"{path}: {was} → {now}"
@@ -106,16 +106,15 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
             )
 
 
-def uncounted_caution(stored: int, counted: int, events: Sequence[Event]) -> Iterator[Caution]:
-    """Trials that were asked for under earlier settings, and that no round of today's has reached."""
+def uncounted_caution(stored: int, kept: int, events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of trials of earlier settings that no round under the current ones has reached."""
     redecided = any(event.looks for event in events_of_kind(events, SettingsChanged))
-    if redecided and stored - counted > SHARE_WORTH_SAYING * stored:
+    if redecided and kept > MIN_REPORTED_SHARE * stored:
         yield Caution(
             "uncounted",
             None,
-            f"{stored - counted:,} of {stored:,} stored trials are in no score: they were asked for under settings "
-            "that have changed since, and by those of now no look has come to them; they are kept, and count once one "
-            "does",
+            f"{kept:,} of {stored:,} stored trials are in no score: they were asked for under settings "
+            "that have changed since, and by those of now no look has come to them; they count once one does",
         )
 
 
@@ -123,8 +122,8 @@ def _date(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
-SHARE_WORTH_SAYING = 0.02
-"""Truncated, empty and refused answers are reported from this share on."""
+MIN_REPORTED_SHARE = 0.02
+"""Smallest share of truncated, empty or refused answers that is reported."""
 
 _MEANING = {
     "truncated": (
@@ -143,7 +142,7 @@ _MEANING = {
 
 
 def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
-    """Warn of repeated looks under a rule that was made for one."""
+    """Warn of repeated looks under a rule that was made for a single look."""
     rule = deciding_rule(decisions)
     if rule is not None and rule.caution:
         yield Caution("peeking", None, rule.caution)
@@ -152,7 +151,7 @@ def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
 def judge_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
     """Warn that the promise leaves out a judge's errors."""
     if (judge := judged_by(decisions)) is not None:
-        yield Caution("judged", None, judges_errors(judge))
+        yield Caution("judged", None, grader_errors_note(judge))
 
 
 def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[Caution]:
@@ -184,7 +183,7 @@ def opponent_caution(events: Sequence[Event]) -> Iterator[Caution]:
 def prior_caution(
     names: Sequence[str], depths: Sequence[float], found: Sequence[ModelRow], events: Sequence[Event]
 ) -> Iterator[Caution]:
-    """Models with R0 in their scores, how much of it (D), how it was sampled otherwise, and the order without it."""
+    """Warn of R0 in scores: how much of it (D), how its sampling differs, and the order without it."""
     if any(depths):
         taken = events_of_kind(events, PriorTaken)[-1]
         told = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
@@ -199,12 +198,12 @@ def prior_caution(
                 f"trials of the first look): {told}; where a model has changed since, they pull its score to what it "
                 "was."
             )
-        changes = f" {sampled_otherwise(taken)}." if taken.sampled_otherwise else ""
+        changes = f" {sampling_sentence(taken)}." if taken.sampled_otherwise else ""
         yield Caution("prior", None, f"{text}{changes} {_order_alone(found)}")
 
 
-def sampled_otherwise(taken: PriorTaken) -> str:
-    """The sentence on R0 whose answers were drawn by other settings than those of this run."""
+def sampling_sentence(taken: PriorTaken) -> str:
+    """Say that the answers of R0 were drawn with other sampling settings than this run's."""
     told = first_few(taken.sampled_otherwise, SHOWN_CHANGES)
     return f"These outcomes were drawn with other sampling settings than those of this run ({told})"
 
@@ -220,15 +219,15 @@ def _order_alone(found: Sequence[ModelRow]) -> str:
 
 
 def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Notices about servers, each once, however often the run was started."""
+    """Notices about servers, each once, regardless of the number of starts."""
     said = {(event.notice, event.model, event.text): None for event in events_of_kind(events, ServersNoticed)}
     return (Caution(kind, model or None, text) for kind, model, text in said)
 
 
 def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Lost answers, and what caps count for them.
+    """Warn of lost answers, with what caps count for them.
 
-    Of servers that the run starts they count the time for which these are held, and no answer's.
+    For servers that the run starts, caps count the time for which they are held, and no time of answers.
     """
     launched = {event.model for event in events_of_kind(events, ServerLaunched)}
     lost: defaultdict[str, list[AnswersLost]] = defaultdict(list)
@@ -250,8 +249,8 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         yield Caution("lost", model, told)
 
 
-def repeats_left_out(number: int) -> str:
-    """The warning of an import that left out so many repeated answers."""
+def repeats_warning(number: int) -> str:
+    """Say that an import has left out so many repeated answers."""
     return (
         f"{number} answers of its logs are identical to another one to the same question, as from a server that "
         "ignores the seed or serves a cache, and were not counted; `import --repeats-are-samples` counts each of them"
@@ -259,7 +258,7 @@ def repeats_left_out(number: int) -> str:
 
 
 def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Trials missing from imported logs: quick answers are more often there, and more often right."""
+    """Warn of trials missing from imported logs: quick answers are more often present, and more often right."""
     for event in events_of_kind(events, TrialsImported):
         for model, reasons in event.missing.items():
             worst = max(reasons, key=lambda why: reasons[why])
@@ -276,11 +275,11 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
                 "model whose answers agree more often than independent samples would, a warning says so all the same",
             )
         for model, number in event.repeated.items():
-            yield Caution("repeats", model, repeats_left_out(number))
+            yield Caution("repeats", model, repeats_warning(number))
 
 
 def alarm_cautions(names: Sequence[str], usages: Sequence[TrialUsage], events: Sequence[Event]) -> Iterator[Caution]:
-    """Models whose answers are all alike in some way, with an example."""
+    """Warn of models whose answers are all alike in some way, with an example."""
     examples = {(one.model, one.fault): one.example for one in events_of_kind(events, AlarmRaised)}
     faults = [usage.answers.fault for usage in usages]
     if len(names) > 1 and None not in faults:
@@ -293,14 +292,14 @@ def alarm_cautions(names: Sequence[str], usages: Sequence[TrialUsage], events: S
 
 
 def is_alarmed(decisions: Mapping[str, object], cautions: Iterable[Caution]) -> bool:
-    """Whether no model's answers can be what was asked for, and the user has not said that they are."""
+    """Whether the answers of every model are implausible, unless the user has set `on_alarm: never`."""
     stopping = decisions.get("stopping")
     accepted = isinstance(stopping, Mapping) and stopping.get("on_alarm") == "never"
     return not accepted and any(one.kind == "alarm" for one in cautions)
 
 
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:
-    """Calls that stand although the scores have turned since."""
+    """Warn of calls that stand although the scores have changed places since."""
     for better, worse in pairs:
         yield Caution("reversal", better, f"is ahead of {worse or 'the reference'}, which was called better before")
 
@@ -308,7 +307,7 @@ def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Cauti
 def unknown_cautions(
     names: Sequence[str], usages: Sequence[TrialUsage], found: Iterable[ModelResult], scale: Scale
 ) -> Iterator[Caution]:
-    """The largest effect of time-outs and ungraded answers on each score."""
+    """Warn of time-outs and ungraded answers, with their largest effect on each score."""
     for row in sorted(found, key=lambda row: row.model):
         usage = usages[row.model]
         late, failed = usage.signals["timed_out"], usage.signals["unanswered"]
@@ -330,7 +329,7 @@ def unknown_cautions(
 def repeat_cautions(
     names: Sequence[str], usages: Sequence[TrialUsage], drawn: Sequence[SamplingFreedom | None]
 ) -> Iterator[Caution]:
-    """Models whose answers repeat more often than independent samples would, and models where this is unclear."""
+    """Warn of models whose answers repeat more often than independent samples would, or may do so."""
     found = find_repeats([usage.pairs for usage in usages], drawn)
     for name, one in zip(names, found, strict=True):
         if one is not None:
@@ -338,11 +337,11 @@ def repeat_cautions(
             yield Caution(kind, name, repeats_sentence(one, names))
 
 
-def cautions(names: Sequence[str], usages: Sequence[TrialUsage]) -> Iterator[Caution]:
-    """Frequent signals of each model's answers: truncated, empty, refused ..."""
+def signal_cautions(names: Sequence[str], usages: Sequence[TrialUsage]) -> Iterator[Caution]:
+    """Warn of frequent signals of each model's answers: truncated, empty, refused ..."""
     for name, usage in zip(names, usages, strict=True):
         for signal, meaning in _MEANING.items():
-            told = usage.signals["reasoning_only"] if signal == "empty" else 0  # these are told apart
+            told = usage.signals["reasoning_only"] if signal == "empty" else 0  # has its own warning
             share = (usage.signals[signal] - told) / max(usage.trials, 1)
-            if share >= SHARE_WORTH_SAYING:
+            if share >= MIN_REPORTED_SHARE:
                 yield Caution(signal, name, f"{share:.1%} of its answers {meaning}")

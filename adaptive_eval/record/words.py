@@ -23,7 +23,7 @@ from adaptive_eval.record.scale import Scale
 
 @dataclass(frozen=True, slots=True)
 class DecisionsInWords:
-    """One or two sentences each."""
+    """Decisions of a run, each in one or two sentences."""
 
     objective: str
     """Comparisons that matter."""
@@ -41,12 +41,12 @@ class DecisionsInWords:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveView:
-    """Terms of an objective by its entry in the registry; for a plug-in they are unknown."""
+    """Terms of an objective, from its registry entry; unknown for a plug-in."""
 
     compares: bool
-    """Its pairs are comparisons; else each score is judged by itself."""
+    """Whether it compares models; else each score is judged on its own."""
     in_order: bool
-    """Each model is compared with the next one in the order."""
+    """Whether each model is compared with the next one in the order."""
     baseline: str | None
     """The model that all others are compared with."""
     first: int | None
@@ -58,7 +58,7 @@ class ObjectiveView:
 
 
 def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:
-    """The terms of the objective in these decisions; its options are known by their types."""
+    """Terms of the objective in these decisions, which the types of its options tell apart."""
     section = cast(Mapping[str, Any], decisions.get("objective", {}))
     entry = OBJECTIVES.get(str(section.get("kind")))
     given = {} if entry is None else {option.type: section.get(option.name) for option in entry.options}
@@ -75,13 +75,13 @@ def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:
 def decisions_in_words(
     config: RunConfig, plug_ins: Mapping[str, str], *, began_at: int, imported: bool
 ) -> DecisionsInWords:
-    """The sentences for a configuration. `plug_ins` maps a setting to the plug-in's own description; `began_at` is the
-    horizon that the run began with; `imported`: the first trials came from logs."""
+    """Describe a configuration. `plug_ins` maps a setting to the plug-in's own description; `began_at` is the horizon
+    that the run began with; `imported` says that its first trials came from logs."""
     return DecisionsInWords(
         objective=_objective(config, plug_ins.get("objective.kind", "")),
         rule=_rule(config, brings_its_own=OWN_RULE in plug_ins),
         promise=_promise(config, plug_ins)
-        + ("" if (judge := judged_by(config.stated())) is None else f" {judges_errors(judge)}"),
+        + ("" if (judge := judged_by(config.stated())) is None else f" {grader_errors_note(judge)}"),
         allocation=_allocation(config, began_at),
         prior=_prior(config),
         seeds=_imported_seeds(config) if imported else _seeds(config),
@@ -90,47 +90,47 @@ def decisions_in_words(
 
 def deciding_rule(decisions: Mapping[str, object]) -> RuleEntry | None:
     """The registry entry of the rule that decides; None for a plug-in."""
-    objective = OBJECTIVES.get(str(_chosen(decisions, "objective", "kind", "ranking")))
+    objective = OBJECTIVES.get(str(_setting(decisions, "objective", "kind", "ranking")))
     if objective is not None and objective.own_rule is not None:
         return objective.own_rule
-    name = str(_chosen(decisions, "stopping", "rule", OPTIMAL.name))
+    name = str(_setting(decisions, "stopping", "rule", OPTIMAL.name))
     return RULES.get(name) or RETIRED.get(name)
 
 
 def compares_bayes(decisions: Mapping[str, object]) -> bool:
-    """Bayes@N is compared and ranked, not the score beside it."""
+    """Whether Bayes@N is compared and ranked instead of the score."""
     rule = deciding_rule(decisions)
     return rule is not None and rule.estimator == "bayes"
 
 
-def _chosen(decisions: Mapping[str, object], section: str, key: str, default: str) -> object:
+def _setting(decisions: Mapping[str, object], section: str, key: str, default: str) -> object:
     settings = decisions.get(section)
     chosen = settings.get(key, default) if isinstance(settings, Mapping) else default
     return chosen.get("use", default) if isinstance(chosen, Mapping) else chosen
 
 
 def draws_questions(decisions: Mapping[str, object]) -> bool:
-    """Questions were drawn at random, and each model was asked some of them."""
+    """Whether questions were drawn at random, and each model was asked some of them."""
     trials = decisions.get("trials")
     return isinstance(trials, Mapping) and trials.get("draw") is not None
 
 
 def promise_in_short(decisions: Mapping[str, object]) -> str | None:
-    """The promise of a call in one line."""
+    """Error rate promised for each call, in one line; None if the rule promises none."""
     rule, stopping = deciding_rule(decisions), decisions.get("stopping")
     if not isinstance(stopping, Mapping):
         return None
     beside = "" if (judge := judged_by(decisions)) is None else f"; errors of the {judge} come on top"
     if rule is None:
         return f"that of a plug-in, none of adaptive-eval's own{beside}"
-    if str(_chosen(decisions, "objective", "kind", "ranking")) not in OBJECTIVES:
+    if str(_setting(decisions, "objective", "kind", "ranking")) not in OBJECTIVES:
         beside = f", unless the plug-in that is the objective brings a rule of its own{beside}"
     if rule.in_short:
         return rule.in_short + beside
     if not rule.correctable:
         return None
     wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
-    if _chosen(decisions, "objective", "gate", "") is True:
+    if _setting(decisions, "objective", "gate", "") is True:
         return f"at most {wrong} risk that a PASS or a FAIL is wrong, however often you look{beside}"
     whose = "for all pairs together" if stopping["familywise"] == "holm" else "per pair"
     return f"{whose}, at most {wrong} risk of a wrong order, {tie} risk of naming a winner between equal models{beside}"
@@ -144,13 +144,13 @@ def promise_line(results: Results) -> str | None:
 
 
 def judged_by(decisions: Mapping[str, object]) -> str | None:
-    """The kind of grader that makes errors of its own, judge or verifier; None if answers are compared with a key."""
+    """The kind of grader that makes errors, judge or verifier; None if answers are compared with a key."""
     kind = decisions.get("judged_by")
     return kind if kind in ("judge", "verifier") and isinstance(kind, str) else None
 
 
-def judges_errors(judge: str) -> str:
-    """The part of a promise about a judge's errors, and how to correct them."""
+def grader_errors_note(judge: str) -> str:
+    """Say that the promise leaves out a judge's errors, and how to correct for them."""
     return (
         f"The promise takes every grade as right. Errors of the {judge} come on top: if it errs more with one model "
         "than with another, the order can be wrong however many answers there are. Label some answers of each model "
@@ -159,7 +159,7 @@ def judges_errors(judge: str) -> str:
 
 
 def _benchmark_gates(config: RunConfig) -> dict[str, float]:
-    """The delta of each benchmark that has a gate of its own."""
+    """Delta of each benchmark that has its own gate."""
     return {one.name: one.gate for one in config.benchmarks if one.gate is not None}
 
 
@@ -194,11 +194,11 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
         said = said.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config))
         if rule.gives_up and config.trials.seeds == "coupled":
             said += " For models that are compared trial by trial the power of t is -1/20, and c another."
-    if _judges_alone(config):
+    if _has_own_rule(config):
         return said
     if (rule is None or rule.latching) and not gives_up:
         said += " It is given up as out of reach when the trials that are left would hardly decide it."
-    return said + _delta(config)
+    return said + _tie_sentence(config)
 
 
 def _horizon(config: RunConfig) -> str:
@@ -207,23 +207,22 @@ def _horizon(config: RunConfig) -> str:
 
 
 def _gives_up(config: RunConfig, rule: RuleEntry) -> bool:
-    """Whether the rule gives comparisons up itself in this run, as `Plan.deciding_rule` has it."""
+    """Whether the rule itself gives comparisons up in this run, as in `Plan.deciding_rule`."""
     shared = config.trials.seeds == "coupled" or config.stopping.familywise != "none" or _benchmark_gates(config)
-    recorded = any(model.recorded is not None for model in config.models)
-    return rule.gives_up and not (shared or recorded or config.batched)
+    return rule.gives_up and not (shared or config.recorded or config.batched)
 
 
-def _judges_alone(config: RunConfig) -> bool:
-    """The objective brings a rule that knows neither ties nor what it would take to call."""
+def _has_own_rule(config: RunConfig) -> bool:
+    """Whether the objective has its own rule, which knows neither ties nor the trials needed for a call."""
     entry = OBJECTIVES.get(str(config.objective.kind))
     return entry is not None and entry.own_rule is not None
 
 
 def _option_texts(entry: Entry[Any], given: Mapping[str, Any]) -> dict[str, str]:
-    return {option.name: _worded(option, given.get(option.name)) for option in entry.options}
+    return {option.name: _option_text(option, given.get(option.name)) for option in entry.options}
 
 
-def _worded(option: Option, value: Any) -> str:
+def _option_text(option: Option, value: Any) -> str:
     if value is None:
         return option.default or ""
     match option.type:
@@ -237,7 +236,7 @@ def _worded(option: Option, value: Any) -> str:
             return str(value)
 
 
-def _delta(config: RunConfig) -> str:
+def _tie_sentence(config: RunConfig) -> str:
     delta = 0.0 if config.objective.gate else config.stopping.delta
     return (
         f" Two scores are certified as tied when they lie within {_scale(config).points(delta)} of each other."
@@ -291,8 +290,8 @@ def _allocation(config: RunConfig, began_at: int) -> str:
 
 
 def run_in_words(config: RunConfig, questions: int) -> str:
-    """The models, questions, objective and trials of a run whose pace is chosen, in one line."""
-    recorded = len(config.models) - len(config.asked)
+    """Models, questions, objective and trials of a run whose pace is chosen, in one line."""
+    recorded = len(config.recorded)
     beside = f" and {recorded} recorded" if recorded else ""
     return (
         f"{several(len(config.asked), 'model')}{beside}, {several(questions, 'question')}, "
@@ -301,7 +300,7 @@ def run_in_words(config: RunConfig, questions: int) -> str:
 
 
 def pace_in_words(config: RunConfig) -> str:
-    """The pace, and why `auto` would take it."""
+    """The pace, with the reason if `auto` would take it too."""
     if config.batched:
         return "of batches: rounds are as large as the need, since each waits for batches"
     chosen = choose_favour(config.asked, config.trials)
@@ -328,17 +327,17 @@ def _prior(config: RunConfig) -> str:
 
 HARMLESS = re.compile(r"[\w\s,.;()'%=+/-]")
 FULL_WIDTH = 0xFEE0
-"""From an ASCII sign to its wide twin, which looks the same and is no markup."""
+"""Offset from an ASCII character to its full-width form, which looks alike and is no markup."""
 
 
 def _plug_in_quote(says: str) -> str:
-    """A plug-in's own description, harmless in a browser, a terminal and Markdown."""
+    """Quote a plug-in's own description, made harmless for browsers, terminals and Markdown."""
     plain = " ".join("".join(map(_harmless_character, says[:SAID])).split()).strip("_ ")
     return f" It says of itself: '{plain}'." if plain else ""
 
 
 def _harmless_character(sign: str) -> str:
-    """The character, its full-width twin, or nothing: a formula without its `<` would mean something else."""
+    """The character, its full-width form (a formula needs its `<`), or nothing."""
     if HARMLESS.match(sign) or category(sign) == "Sm" and not sign.isascii():
         return sign
     return chr(ord(sign) + FULL_WIDTH) if sign.isascii() and sign.isprintable() else ""
@@ -365,12 +364,12 @@ def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.10g}%"
 
 
-def to_go_on(results: Results) -> str | None:
-    """The expected cost of going on until all is called or a cap is met; None if the run is finished."""
+def cost_to_go_on(results: Results) -> str | None:
+    """Expected cost of going on until all is called or a cap is met; None if the run is finished."""
     more, cost = results.trials_to_go, results.cost
     if results.run.status == "finished":
         return None
-    if more < 0.5:  # by the estimate an open pair would be called by now; how long it stays open is luck
+    if more < 0.5:  # open pairs are past their estimate, and how long they stay open is chance
         return "going on asks for another round of answers at least"
     known = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}
     each = [said.format(used / cost.trials * more) for used, said in known.values() if used and cost.trials]

@@ -12,7 +12,7 @@ from adaptive_eval.graders.slot import LabelScores
 from adaptive_eval.graders.verifying import VerifierPool
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.store import BaselineAsked, CommitBatch, Event, Store, events_of_kind
-from adaptive_eval.store.spending import spent_in_all
+from adaptive_eval.store.spending import total_spent
 
 
 async def take_baseline(grading: Grading, store: Store, bears: Callable[[Cost], bool]) -> list[Event]:
@@ -25,7 +25,7 @@ async def take_baseline(grading: Grading, store: Store, bears: Callable[[Cost], 
     worst = BaselineAsked(grading.asked_as, (), (), *grading.lost)
 
     async def reserve() -> bool:
-        if not bears(spent_in_all(store.reader).plus(grading.lost)):
+        if not bears(total_spent(store.reader).plus(grading.lost)):
             return False
         store.commit(CommitBatch(events=[worst]))
         return True

@@ -40,7 +40,7 @@ from adaptive_eval.running.session import Session
 from adaptive_eval.running.watching import TwoPartWatcher, Watcher, Watchers
 from adaptive_eval.store import CommitBatch, GreedyBegun, OpenedStore, RunHeader, RunReader, Store, require_same_meaning
 from adaptive_eval.store.address import LedgerAddress
-from adaptive_eval.store.spending import spent_in_all
+from adaptive_eval.store.spending import total_spent
 from adaptive_eval.store.whereabouts import (
     fresh_directory,
     newest_directory,
@@ -70,7 +70,7 @@ def run_directory(prepared: PreparedRun, given: Path | None, fresh: bool) -> Pat
 
 def _is_empty_and_differs(directory: Path, header: RunHeader) -> bool:
     with RunReader.if_begun(directory) as reader:
-        if reader is None or reader.trial_count() or reader.in_flight() or spent_in_all(reader) != NO_COST:
+        if reader is None or reader.trial_count() or reader.in_flight() or total_spent(reader) != NO_COST:
             return False
         try:
             require_same_meaning(reader.header(), header, directory)
@@ -165,7 +165,7 @@ class _Execution:
         async with opening as serving:
             async with open_run_graders(prepared) as grading:
                 bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
-                news = [*beginning.news, *await take_baseline(grading, store, bears)]
+                news = [*beginning.pending_events, *await take_baseline(grading, store, bears)]
                 ended = await Session(prepared, store, serving, grading, watcher).carry_on(opened, news, interrupts)
             store.close()  # who reads how it ended may go on with the run
             if not is_first_part:
@@ -209,8 +209,8 @@ def _opened_store(beginning: StartingPoint, directory: Path) -> Iterator[OpenedS
     section = prepared.config.store
     opened = Store.open(directory, prepared.header, section.answers, section.patience)
     try:
-        if beginning.news:
-            opened.store.commit(CommitBatch(events=beginning.news))
+        if beginning.pending_events:
+            opened.store.commit(CommitBatch(events=beginning.pending_events))
         yield opened
     except Exception as error:
         note_fatal_error(opened.store, error)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.config.prepare import PreparedRun, with_questions
 from adaptive_eval.config.run import ModelConfig, RunConfig
-from adaptive_eval.record.prior import taken_prior
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.prior import event_prior
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.record.take_prior import first_outcomes
 from adaptive_eval.running.first_part import (
@@ -38,7 +38,7 @@ async def ask_greedily(
     ended = await ask(greedy)
     if stopped() or ended.reason is None or ended.reason in SPENT:
         return ended_early(ended, store, stopped=stopped())
-    with opened_run(directory) as asked:
+    with open_run(directory) as asked:
         found, spent = first_outcomes(asked, names), run_spending(asked.reader)
     if not found:
         return ended_early(ended, store)
@@ -58,7 +58,7 @@ async def ask_greedily(
     before = spent_on_greedy(store.reader.events())
     more = spent.seconds - (0.0 if before is None else before.seconds)
     store.commit(CommitBatch(events=[event], elapsed=store.reader.elapsed + more))
-    return FirstPartFound(beginning._replace(prepared=beginning.with_prior(taken_prior(event, section)), prior=event))
+    return FirstPartFound(beginning._replace(prepared=beginning.with_prior(event_prior(event, section)), prior=event))
 
 
 def _greedy_run(prepared: PreparedRun, left: BudgetConfig) -> PreparedRun:

@@ -17,7 +17,7 @@ from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.launch.command import command_of
 from adaptive_eval.launch.endpoint import ServedEndpoint
-from adaptive_eval.launch.host import Host, holder_of_place
+from adaptive_eval.launch.host import Host, find_holder
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.running.launched import require_no_cluster
 from adaptive_eval.running.serving import Serving, opened_endpoints
@@ -68,7 +68,7 @@ async def check_without_starting(config: RunConfig, elsewhere: Mapping[str, Heal
     `elsewhere` says it of those that would be started on other machines.
     """
     launched = _local_launch_health(config) if elsewhere is None else elsewhere
-    others = tuple(model for model in config.asked if model.launch is None)
+    others = tuple(model for model in config.asked if model.name not in launched)
     found = await check_endpoints(config.model_copy(update={"models": others}))
     found |= launched
     return {model.name: found[model.name] for model in config.asked}
@@ -77,19 +77,12 @@ async def check_without_starting(config: RunConfig, elsewhere: Mapping[str, Heal
 def _local_launch_health(config: RunConfig) -> dict[str, Health]:
     require_no_cluster(config)
     missing = dict(missing_programs(config, read_environment(config.folder)))
-    return {
-        model.name: Health(
-            (
-                ReplicaHealth(
-                    url=_launch_place(config, number),
-                    healthy=model.name not in missing,
-                    detail=missing.get(model.name) or _launch_detail(model, model.launch),
-                ),
-            )
-        )
-        for number, model in enumerate(config.models)
-        if model.launch is not None
-    }
+    found = {}
+    for number, launch in config.launched.items():
+        model, place = config.models[number], _launch_place(config, number)
+        detail = missing.get(model.name) or _launch_detail(model, launch)
+        found[model.name] = Health((ReplicaHealth(place, model.name not in missing, detail),))
+    return found
 
 
 def _launch_place(config: RunConfig, number: int) -> str:
@@ -99,7 +92,7 @@ def _launch_place(config: RunConfig, number: int) -> str:
 
 
 def _launch_detail(model: ModelConfig, launch: LaunchConfig) -> str:
-    holder = None if launch.exclusive is None else holder_of_place(launch.exclusive)
+    holder = None if launch.exclusive is None else find_holder(launch.exclusive)
     when = "" if holder is None else f" when {holder} has ended"
     return f"would be started{when}: {shlex.join(command_of(launch, model.model))}"
 

@@ -70,9 +70,9 @@ def require_no_cluster(config: RunConfig) -> None:
     needs = "needs a cluster: run it with --ray, or"
     if config.servers.pool is not None and config.servers.pool.of_cluster:
         raise ConfigError(f"pool.places: cluster {needs} name places of this machine")
-    for model in config.models:
-        if model.launch is not None and model.launch.sites > 1:
-            key = f"models.{model.name}.launch.sites: {model.launch.sites}"
+    for number, launch in config.launched.items():
+        if launch.sites > 1:
+            key = f"models.{config.models[number].name}.launch.sites: {launch.sites}"
             raise ConfigError(f"{key} {needs} remove it, for one server on this machine")
 
 

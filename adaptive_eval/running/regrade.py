@@ -29,7 +29,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.errors import ConfigError, GraderError, StoreError
-from adaptive_eval.graders.asked import spent_in
+from adaptive_eval.graders.asked import cost_from_signals
 from adaptive_eval.graders.by_benchmark import grader_of, grader_that_asks
 from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.rubric import Rubric, open_rubric
@@ -152,7 +152,7 @@ class _Before:
         """The records, noted as they are taken."""
         for record in records:
             self.categories.append(record.category)
-            self.used.append(spent_in(record.signals))
+            self.used.append(cost_from_signals(record.signals))
             yield record
 
 

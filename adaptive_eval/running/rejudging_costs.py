@@ -18,7 +18,7 @@ from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.scheduler.verdict_costs import require_kept
 from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, RunReader, Store, TrialRecord, VerdictsAsked
-from adaptive_eval.store.spending import entered_cost, spent_in_all
+from adaptive_eval.store.spending import in_flight_cost, total_spent
 
 CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
 """Names of what is bought, as `budget` counts it."""
@@ -36,7 +36,7 @@ class RejudgingCosts:
         self._verdict, self._vote = verdict, vote
         self._store = store
         self._waiting = _in_flight(prepared, store.reader)
-        self._spent = spent_in_all(store.reader).plus(self._waiting)
+        self._spent = total_spent(store.reader).plus(self._waiting)
         self._wanted = NO_COST
         self._lost = 0
 
@@ -106,4 +106,4 @@ class VerdictLedger:
 def _in_flight(prepared: PreparedRun, reader: RunReader) -> Cost:
     """Worst cost of the requests that were in flight when an earlier start was killed."""
     each = zip(prepared.config.models, prepared.plan.bench.worst_cost, strict=True)
-    return entered_cost(reader, {model.name: lost_cost(model, worst) for model, worst in each})
+    return in_flight_cost(reader, {model.name: lost_cost(model, worst) for model, worst in each})

@@ -7,7 +7,8 @@ A *source* opens the endpoints of the models that it has. To add one, write it, 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from adaptive_eval.config.document import read_environment
@@ -60,27 +61,18 @@ class SourceContext:
     logs: Path
     """The folder for what servers print."""
     hosts: OpenedHosts
-    notices: Sequence[Notice]
+    opener: Callable[..., Endpoint]
+    """Opens an endpoint at a server of others."""
     stack: AsyncExitStack
     """Closes what endpoints share after all of them."""
     patient: bool
     """Retries may take as long as they do."""
     answered: Collection[str] = ()
     """Models that have answered at an earlier start."""
-    loads: LoadWatch = field(default_factory=LoadWatch)
 
     def open(self, model: ModelConfig) -> Endpoint:
         """The endpoint of a model at a server of others."""
-        return open_endpoint(
-            model,
-            model.sampling,
-            model.concurrency,
-            keys=self.keys,
-            loads=self.loads,
-            folder=self.config.folder,
-            notices=self.notices,
-            has_answered=model.name in self.answered,
-        )
+        return self.opener(model, model.sampling, model.concurrency, has_answered=model.name in self.answered)
 
 
 FEW_RETRIES = 1
@@ -184,7 +176,8 @@ async def opened_endpoints(
         stack.callback(places.release)
         notices = allow_open_files(config)
         hosts = elsewhere or open_hosts(config, keys, logs, places, notices)
-        context = SourceContext(config, keys, logs, hosts, notices, stack, patient, answered)
+        opener = partial(open_endpoint, keys=keys, loads=LoadWatch(), folder=config.folder, notices=notices)
+        context = SourceContext(config, keys, logs, hosts, opener, stack, patient, answered)
         endpoints: dict[int, Endpoint] = {}
         for source in SOURCES:
             models = {number: model for number, model in enumerate(config.models) if number not in endpoints}

@@ -1,7 +1,7 @@
-"""Whether what the first look is taken on can be what was asked for: judged once, on exactly these answers.
+"""Alarms about the answers of the opening round, raised once, at the first look.
 
-So it is a function of the committed outcomes, at whatever speed they come and however often the run is killed: the
-trials of the opening round, by their numbers, and no others.
+They are a function of the committed trials of that round alone, whatever the order of the answers and however often the
+run is killed.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -22,7 +22,7 @@ SHOWN_CHARACTERS = 120
 
 
 class AlarmExample(NamedTuple):
-    """One answer, for a reader to see what is meant."""
+    """An answer that shows what an alarm means."""
 
     question: str
     key: str
@@ -31,7 +31,7 @@ class AlarmExample(NamedTuple):
 
     @classmethod
     def from_record(cls, record: TrialRecord, question: Question) -> "AlarmExample":
-        """The end of a stored answer, where its answer stands."""
+        """Make an example of a stored answer, cut to its end, where the result stands."""
         text = record.answer.text.strip()
         cut = text if len(text) <= SHOWN_CHARACTERS else f"…{text[-SHOWN_CHARACTERS:]}"
         extracted = None if record.extracted is None else record.extracted[:SHOWN_CHARACTERS]
@@ -60,61 +60,63 @@ class Alarms:
         drawn: Sequence[SamplingFreedom | None],
         stop_on: StopOnAlarm = "all",
     ) -> None:
-        """`opening` (L, M) has the trials of the first round; `drawn` says how freely each model's are."""
+        """`opening` (L, M): the trials of the first round; `drawn`: how freely each model samples."""
         self._models, self._questions, self._opening, self._stop_on = models, questions, opening, stop_on
         self._drawn = drawn
         self._usages: Sequence[TrialUsage] = [TrialUsage() for _ in models]
-        self._apart: dict[int, _OpeningAnswers] = {}
-        """Of models that have answers beyond the opening."""
+        self._opening_only: dict[int, _OpeningAnswers] = {}
+        """Opening answers of the models that have later ones, too."""
         self._examples: dict[int, AlarmExample] = {}
         self._judged = False
         self.raised: set[tuple[str, str]] = set()
         """Models and faults of the alarms that are on disk."""
         self.stopped: str | None = None
-        """Why the run ends here; None where it goes on."""
+        """Why the alarms end the run; None if it goes on."""
 
     def follow(self, usages: Sequence[TrialUsage]) -> None:
-        """Go by these sums of all outcomes of each model as long as they are of the opening alone."""
+        """Use these running totals of the models, each until its model has answers beyond the opening."""
         self._usages = usages
 
     def add(self, model: int, question: int, outcome: StoredOutcome) -> None:
-        """One committed outcome, before it is in the sums of its model; those beyond the opening are passed over."""
+        """Add a committed outcome, before it is in its model's totals; outcomes beyond the opening are ignored."""
         if self._judged:
             return
         within = outcome.trial < self._opening.item(model, question)
-        apart = self._apart.get(model)
+        apart = self._opening_only.get(model)
         if apart is not None and within:
             apart.answers.add(outcome)
             apart.pairs.add(outcome)
         elif apart is None and not within:
-            self._apart[model] = _OpeningAnswers(*deepcopy((self._usages[model].answers, self._usages[model].pairs)))
+            self._opening_only[model] = _OpeningAnswers(
+                *deepcopy((self._usages[model].answers, self._usages[model].pairs))
+            )
 
     def see(self, model: int, record: TrialRecord) -> None:
-        """Keep an answer as an example, where it is the first trial of the first question."""
+        """Keep an answer as an example if it is the first trial of the first question."""
         if record.trial == 0 and record.question == self._questions[0].id:
             self._examples[model] = AlarmExample.from_record(record, self._questions[0])
 
     def look_up(self, reader: RunReader) -> None:
-        """Take the examples of what is stored already."""
+        """Take the examples from the stored answers."""
         for model, name in enumerate(self._models):
             for record in reader.cell(name, self._questions[0].id):
                 self.see(model, record)
                 break
 
     def judge(self, gone: Collection[int]) -> list[Event]:
-        """Raise the alarms of the first look, without models that are `gone`; those on disk are not raised again."""
+        """Raise the alarms of the first look that are not on disk yet, leaving out the models in `gone`."""
         if self._judged:
             return []
         self._judged = True
         there = [model for model in range(len(self._models)) if model not in gone]
         raised = list(self._find_alarms(there))
         if self._stop_on != "never" and raised and (self._stop_on == "any" or len(raised) == len(there)):
-            self.stopped = self._reason(raised, everyone=len(raised) == len(there))
+            self.stopped = self._stop_reason(raised, everyone=len(raised) == len(there))
         return [event for event in raised if (event.model, event.fault) not in self.raised]
 
     def _find_alarms(self, there: Sequence[int]) -> Iterator[AlarmRaised]:
-        """The alarms of these models, one each at most: a fault of its answers, else their repeats."""
-        counted = [self._apart.get(model, self._usages[model]) for model in there]
+        """Yield at most one alarm for each of these models: a fault of its answers, or else repeated answers."""
+        counted = [self._opening_only.get(model, self._usages[model]) for model in there]
         again = find_repeats([one.pairs for one in counted], [self._drawn[model] for model in there])
         names = [self._models[model] for model in there]
         for name, model, answers, found in zip(names, there, [one.answers for one in counted], again, strict=True):
@@ -125,7 +127,7 @@ class Alarms:
             elif found is not None and found.chance is not None:
                 yield AlarmRaised(name, AnswerFault.REPEATED, repeats_sentence(found, names), shown)
 
-    def _reason(self, raised: Sequence[AlarmRaised], everyone: bool) -> str:
+    def _stop_reason(self, raised: Sequence[AlarmRaised], everyone: bool) -> str:
         alike: dict[str, list[AlarmRaised]] = {}
         for event in raised:
             alike.setdefault(event.text, []).append(event)

@@ -1,7 +1,7 @@
-"""From an answer to what is stored of it, and from a stored answer to its verdict.
+"""Turns answers into records, and stored answers into verdicts.
 
-Where a grade takes a request of its own, the answer is stored first, and its verdict in a later commit: whoever ends
-the run between the two loses neither.
+If grading takes a request of its own, the answer is committed first and its verdict later, so that nothing is lost when
+the run ends between the two.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from adaptive_eval.supply.types import Lane, Request
 
 
 class AnswerGrader:
-    """Turns the answers of a request into records, and stored answers into verdicts where these take requests."""
+    """Turns the answers of a request into records, and asks a judge about stored answers."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class AnswerGrader:
 
     @property
     def tasks(self) -> int:
-        """Verdicts that are awaited."""
+        """How many verdicts are awaited."""
         return len(self._tasks)
 
     async def records(self, request: Request, answers: Sequence[Answer]) -> list[TrialRecord]:
-        """Grade the answers of a request, or leave them to be judged next; returns the records to store."""
+        """Grade the answers of a request, or mark them as awaiting a verdict; returns the records to store."""
         lane, question = self._lanes[request.model], self._questions[request.question]
         records = []
         for trial, answer in zip(request.trials, answers, strict=True):
@@ -55,13 +55,13 @@ class AnswerGrader:
         return records
 
     def judge(self, record: TrialRecord) -> None:
-        """Have a stored answer judged."""
+        """Start to judge a stored answer."""
         task = asyncio.create_task(self._verdict(record))
         self._tasks.add(task)
         task.add_done_callback(self._on_end)
 
     async def cancel(self) -> None:
-        """Leave stored answers without their verdicts: the next start has them judged."""
+        """Stop judging; the next start judges the answers that have no verdict."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

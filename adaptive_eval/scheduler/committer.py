@@ -1,8 +1,8 @@
-"""Group commits: records wait for each other a little, and one thread writes them.
+"""Group commits: records are gathered for a moment, and one thread writes them.
 
-Each commit waits on the disk and costs a fixed 0.1 to 0.2 ms of CPU. Gathering for `GATHER_SECONDS` makes that one
-commit for some 60 trials at 3,000 trials a second, while a person or a following round never waits longer than that
-plus one fsync; and nothing waits when there is nothing left to wait for.
+Each commit waits on the disk and costs a fixed 0.1 to 0.2 ms of CPU. Gathering for `GATHER_SECONDS` makes one commit of
+some 60 trials at 3,000 trials a second. It delays a user or the next round by no more than that time plus one fsync,
+and there is no delay when no more records are expected.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class _Draft:
 
 
 class Committer:
-    """Commits what it is given, in order, and says of each batch when it is on disk."""
+    """Commits records in order, and reports each batch when it is on disk."""
 
     def __init__(
         self,
@@ -43,15 +43,15 @@ class Committer:
         self._store, self._say = store, say
         self._elapsed, self._held = elapsed, held
         self.gathers = False
-        """More is expected soon: what comes waits a little for it."""
+        """More records are expected soon, so a commit waits a moment for them."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._draft = _Draft()
         self._waiting: list[asyncio.Future[None]] = []
-        """Whoever waits for what was given by now."""
+        """Futures to resolve when the current draft is on disk."""
         self._taken_at = 0.0
         self._added = asyncio.Event()
         self._writing: tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]] | None = None
-        """What the thread has taken, and is not reported yet."""
+        """The batch that the thread is writing, or has written but not reported."""
 
     @property
     def idle(self) -> bool:
@@ -68,7 +68,7 @@ class Committer:
         sent: Iterable[SentRequest] = (),
         unsent: Iterable[SentRequest] = (),
     ) -> None:
-        """Commit these soon, together."""
+        """Add these records to the next commit."""
         draft = self._draft
         draft.trials.extend(trials)
         draft.verdicts.extend(verdicts)
@@ -79,19 +79,19 @@ class Committer:
         self._added.set()
 
     async def safe(self) -> None:
-        """Wait until what was given by now is on disk."""
-        here = asyncio.get_running_loop().create_future()
-        self._waiting.append(here)
+        """Wait until everything added so far is on disk."""
+        on_disk = asyncio.get_running_loop().create_future()
+        self._waiting.append(on_disk)
         self._added.set()
-        await here
+        await on_disk
 
     def beat(self) -> None:
-        """Commit the time, where nothing else was committed for a while."""
+        """Commit the elapsed time if nothing was committed for `BEAT_SECONDS`."""
         if self._elapsed() - self._taken_at >= BEAT_SECONDS:
             self._added.set()
 
     def mark(self) -> None:
-        """Commit the time now, and what servers were held by now."""
+        """Commit the elapsed time and the held time of servers now."""
         self._added.set()
 
     async def run(self) -> None:
@@ -103,7 +103,7 @@ class Committer:
             await self.flush()
 
     async def flush(self) -> None:
-        """Commit and report what is there now; first report what a cancelled flush has left to the thread."""
+        """Commit and report the draft, or report the batch that a cancelled flush has left to the thread."""
         if self._writing is None:
             if not self._added.is_set():
                 return
@@ -115,7 +115,7 @@ class Committer:
         self._say(Committed(batch, waiting))
 
     def _take(self) -> tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]]:
-        """Have the thread write what is there now."""
+        """Start to write the draft in the thread."""
         self._taken_at = self._elapsed()
         draft, self._draft = self._draft, _Draft()
         batch = CommitBatch(elapsed=self._taken_at, held=self._held(), **vars(draft))

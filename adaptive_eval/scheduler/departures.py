@@ -1,11 +1,11 @@
 """Models that are asked nothing more, and why.
 
-A model is set aside when its servers do not answer, when too much of it cannot be graded, or when it goes beyond what
-caps reserve: the core hears of it when the event is on disk, and goes on without. A model that refuses its very first
-request is a mistake of the configuration, which ends the run. A model is settled when nothing can want it again, and
-rests while nothing is asked of it.
+A model is set aside when its servers do not answer, when too many of its answers cannot be graded, or when it uses more
+than caps reserve: the core is told when the event is on disk, and goes on without it. If a model refuses its very first
+request, the configuration is wrong, and the run ends. A model is settled when nothing can want it again, and parked
+while nothing is asked of it.
 
-What a method gives are events to record; what it raises ends the run.
+Methods return the events to record; an error that they raise ends the run.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ from adaptive_eval.errors import EndpointError, Rejected
 from adaptive_eval.store import AnswerUngraded, Event, ModelSetAside, ModelSettled, RunBegun, SettingsChanged
 
 ELSEWHERE = "\nwhich of the other models can be used: adaptive-eval check CONFIG"
-"""Ends the error that names them, since the other models were not all heard."""
+"""Ends an error about some models when not all others have answered yet."""
 
 
 class Departures:
-    """The models that are set aside, that refused, and that are settled."""
+    """The models that were set aside, that refused, and that are settled."""
 
     def __init__(self, names: Sequence[str], recorded: Collection[int] = frozenset()) -> None:
-        """`recorded` models are asked nothing from the start: that is no departure."""
+        """`recorded` models are never asked anything, so they do not count as departed."""
         self._names, self.recorded = names, frozenset(recorded)
         self.lost: dict[int, Lost] = {}
         """Models that were set aside since this start."""
@@ -34,16 +34,16 @@ class Departures:
         self.settled: set[int] = set()
         """Models that nothing can want again, as far as the run goes today."""
         self.parked: set[int] = set()
-        """Models that are asked nothing beside what is in flight, until others want more of them."""
+        """Models that are asked nothing more until trials of others want them again."""
         self.answers = [0] * len(names)
         """Requests of each model that were answered since this start."""
-        self._told_settled: set[str] = set()
-        """Models that were said to be settled since the settings were last changed."""
+        self._reported_settled: set[str] = set()
+        """Models that were reported as settled since the settings were last changed."""
         self._ungraded: dict[int, tuple[str, str]] = {}
         """By model, the first question since this start on which the grader failed, and its error."""
 
     def apply(self, event: Event) -> None:
-        """Take up a recorded event."""
+        """Apply a recorded event."""
         match event:
             case RunBegun():  # what earlier starts have given up is asked again
                 self.lost.clear()
@@ -53,9 +53,9 @@ class Departures:
             case AnswerUngraded(model=name, question=question, error=error) if name in self._names:
                 self._ungraded.setdefault(self._names.index(name), (question, error))
             case SettingsChanged():  # it may want them again
-                self._told_settled.clear()
+                self._reported_settled.clear()
             case ModelSettled(model=name):
-                self._told_settled.add(name)
+                self._reported_settled.add(name)
 
     def is_gone(self, model: int) -> bool:
         """Whether the model is asked nothing more."""
@@ -65,12 +65,12 @@ class Departures:
 
     @property
     def all_heard(self) -> bool:
-        """Every model has answered or refused."""
+        """Whether every model has answered or refused."""
         silent = self.refused.keys() | set(self.recorded)
         return all(answers or model in silent for model, answers in enumerate(self.answers))
 
     def refuses(self, model: int, error: EndpointError) -> bool:
-        """Note a refusal of a model that has not answered yet; whether it is one."""
+        """Whether the error is a refusal of a model that has not answered yet, which is noted."""
         if isinstance(error, Rejected) and not self.answers[model]:
             self.refused.setdefault(model, str(error))
             return True
@@ -82,7 +82,7 @@ class Departures:
         return Rejected("\n".join(told) + ("" if self.all_heard else ELSEWHERE))
 
     def drop_unserved(self, model: int, error: EndpointError) -> Iterable[Event]:
-        """Go on without a model that cannot be served; before any answer that is a mistake to be mended first."""
+        """Set aside a model that cannot be served; if no model has answered yet, raise the error instead."""
         if any(self.answers):
             return self.set_aside(model, Lost(Cause.SERVER, str(error)))
         raise type(error)(f"{self._names[model]}: {error}{ELSEWHERE}")
@@ -90,14 +90,14 @@ class Departures:
     # -- set aside ------------------------------------------------------------------------------------------------
 
     def set_aside(self, model: int, lost: Lost) -> Iterable[Event]:
-        """Go on without a model: the core hears of it when the event is on disk."""
+        """Go on without a model; the core is told when the event is on disk."""
         if model in self.lost:
             return ()
         self.lost[model] = lost
         return [ModelSetAside(self._names[model], lost.reason, lost.cause)]
 
     def ungraded(self, model: int, question: str, error: str) -> Iterable[Event]:
-        """Tell of a model's first answer that has no grade: the run goes on."""
+        """Report a model's first answer without a grade; the run goes on."""
         if model in self._ungraded:
             return ()
         self._ungraded[model] = (question, error)
@@ -125,6 +125,6 @@ class Departures:
         self.settled = {model for model in range(len(self._names)) if not wanted[model] and model not in self.lost}
         for model in sorted(self.settled.difference(self.recorded)):
             name = self._names[model]
-            if name not in self._told_settled:
-                self._told_settled.add(name)
+            if name not in self._reported_settled:
+                self._reported_settled.add(name)
                 yield ModelSettled(name, launched=model in launched)

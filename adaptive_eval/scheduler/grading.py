@@ -1,8 +1,8 @@
-"""Grades or the reason why there is none: for new answers, and for those that are stored without a grade.
+"""Grades, or the reasons why there are none, for new answers and for stored ones without a grade.
 
 A failure of the grader says nothing about the answer, so it is never graded wrong, and drawing another answer instead
-would favour what the grader understands. The grader is tried again, but not where it has used up its limits; if it
-fails on, the answer is stored ungraded, and the core is told so (see `core.ungraded`). `adaptive-eval regrade`, and the
+would favour what the grader understands. The grader is tried again unless it has used up its limits. If it keeps
+failing, the answer is stored ungraded, and the core is told so (see `core.ungraded`). `adaptive-eval regrade`, and the
 next start of the run, try to grade the stored answer.
 """
 
@@ -17,7 +17,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.redaction import BLOT, blotted
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.errors import GraderError, GraderExhausted, JudgeFailed
-from adaptive_eval.graders.asked import spent_in
+from adaptive_eval.graders.asked import cost_from_signals
 from adaptive_eval.graders.pool import Grading as Grading
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
@@ -26,7 +26,7 @@ from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT
 from adaptive_eval.supply.types import Lane
 
 ATTEMPTS = 3
-"""A grader that raised an error so often on one answer is taken to fail on it always."""
+"""After this many errors on one answer the grader is not tried again on it."""
 
 AT_A_TIME = 64
 Result = TypeVar("Result")
@@ -35,14 +35,14 @@ Result = TypeVar("Result")
 async def grade_or_error(
     grading: Grading, answer: Answer, question: Question, again: Again | None = None
 ) -> Grade | GraderError:
-    """The grade, or the error of the last attempt; of what is no answer, why it is none."""
+    """Grade an answer; returns the error of the last attempt, or of the server if it gave no answer."""
     if "unanswered" in answer.signals:
         return GraderError(f"its server fails this request every time, and answers others: {answer.finish_reason}")
     return await result_or_error(partial(grading.grade, answer, question, *(() if again is None else (again,))))
 
 
 async def result_or_error(grade: Callable[[], Awaitable[Result]]) -> Result | GraderError:
-    """What a grader gives, or the error of its last attempt."""
+    """Call a grader up to `ATTEMPTS` times; returns its result, or the last error."""
     for _ in range(ATTEMPTS):
         try:
             return await grade()
@@ -59,7 +59,7 @@ async def grade_stored(
     questions: Mapping[str, Question],
     again: Callable[[TrialRecord], Again | None] = lambda record: None,
 ) -> list[Regrade]:
-    """Grade stored answers again, without a request; their texts are in memory only `AT_A_TIME`."""
+    """Grade stored answers again, `AT_A_TIME` to bound the memory for their texts."""
     regrades: list[Regrade] = []
     rest = iter(records)
     while some := list(islice(rest, AT_A_TIME)):
@@ -74,7 +74,7 @@ async def grade_stored(
 
 
 def waiting_record(lane: Lane, question: Question, trial: int, round_: int, answer: Answer) -> TrialRecord:
-    """Record of an answer that is graded next, without what its grade may cost."""
+    """Record of an answer that awaits its verdict, without the cost of the verdict."""
     return record_of(lane, question, trial, round_, answer, GraderError(AWAITS_VERDICT))
 
 
@@ -87,19 +87,19 @@ def record_of(
     trial_at = (lane.name, question.id, trial, round_, answer)
     if isinstance(grade, GraderError):
         return TrialRecord(*trial_at, category=None, grader_error=str(grade), cost=cost)
-    return TrialRecord(*trial_at, grade.category, grade.signals, grade.extracted, _awaits(grade), cost=cost)
+    return TrialRecord(*trial_at, grade.category, grade.signals, grade.extracted, _missing_fit(grade), cost=cost)
 
 
-def _awaits(grade: Grade) -> str | None:
+def _missing_fit(grade: Grade) -> str | None:
     return AWAITS_THRESHOLDS if grade.category is None else None
 
 
 def without_secrets(
     answer: Answer, grade: Grade | GraderError, secrets: tuple[str, ...]
 ) -> tuple[Answer, Grade | GraderError]:
-    """An answer and its grade without keys that came back in the answer, which was graded as it came.
+    """Remove API keys that came back in an answer from it and from its grade; it was graded as it came.
 
-    What a grader has found in such an answer may be a piece of one: it stays only where the rest of the answer has it.
+    A string that the grader extracted may be part of a key: it stays only if the cleaned answer contains it.
     """
     if not secrets:
         return answer, grade
@@ -120,28 +120,27 @@ def without_secrets(
 
 
 def _without_secret_tokens(answer: Answer, secrets: tuple[str, ...]) -> Answer:
-    """The answer without the texts of its tokens where these have a key, which might be put together from several of
-    them."""
-    told = answer.token_logprobs
-    if told is None or blotted(whole := "".join(told.tokens), secrets) == whole:
+    """The answer without the texts of its tokens if a key can be put together from them."""
+    logprobs = answer.token_logprobs
+    if logprobs is None or blotted(text := "".join(logprobs.tokens), secrets) == text:
         return answer
-    return replace(answer, token_logprobs=told._replace(tokens=("",) * len(told.tokens)))
+    return replace(answer, token_logprobs=logprobs._replace(tokens=("",) * len(logprobs.tokens)))
 
 
 def wasted_verdict(verdict: Regrade, replaced: Cost | None = None) -> VerdictsWasted | None:
-    """The event for what a verdict has cost besides its grade, and for all of a `replaced` one; None if nothing."""
-    more = verdict.cost.plus((spent_in(verdict.signals) or NO_COST).times(-1))
+    """The event for the cost of a verdict beyond its grade, plus that of a `replaced` one; None if that is nothing."""
+    more = verdict.cost.plus((cost_from_signals(verdict.signals) or NO_COST).times(-1))
     verdicts = int(verdict.failed) + (replaced is not None)
     more = more if replaced is None else more.plus(replaced)
-    if more.tokens <= 0:  # else what rounding has left of USD and seconds
+    if more.tokens <= 0:  # USD and seconds may differ from 0 by rounding
         return None
     return VerdictsWasted(verdict.model, verdicts, *more)
 
 
 def regrade_of(record: TrialRecord, result: Grade | GraderError) -> Regrade:
-    """The grade that a stored trial gets."""
+    """Make the regrade of a stored trial from a grader's result."""
     at = (record.model, record.question, record.trial)
     if isinstance(result, GraderError):
         spent = result.cost if isinstance(result, JudgeFailed) and isinstance(result.cost, Cost) else NO_COST
         return Regrade(*at, category=None, signals={}, extracted=None, grader_error=str(result), cost=spent)
-    return Regrade(*at, result.category, result.signals, result.extracted, _awaits(result), result.cost)
+    return Regrade(*at, result.category, result.signals, result.extracted, _missing_fit(result), result.cost)

@@ -1,4 +1,4 @@
-"""Where everything that is recorded of a run passes: on its way to the store, and to whoever watches."""
+"""The way of all records of a run to the store and to the observer."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from adaptive_eval.supply.happenings import Say
 
 
 class RunJournal:
-    """Notes events and looks; `committer` takes trials, verdicts and requests."""
+    """Records events and looks; `committer` takes trials, verdicts and requests."""
 
     def __init__(self, store: Store, meter: RunMeter, observer: Observer, say: Say) -> None:
         self.store, self.meter, self.observer = store, meter, observer

@@ -1,10 +1,10 @@
-"""Caps hold through kills: a request is sent when it is written down that it will be, and what it may cost at worst.
+"""A ledger of sent requests, so that caps hold through kills.
 
-Where a cap on tokens, USD or GPU time is set, the trials of a request are entered in the store, with the next group
-commit, before it is sent, and crossed out by the commit that has their answers. What a later start finds entered was
-generated and lost, as far as anybody knows: it is spent at its worst, and an event says so. An answer that is lost on
-the way while the run goes on (a reset, a stream that stops, a time-out, a dead replica) is spent at its worst, too, as
-soon as it is noticed. A refusal or an error that a server reports costs nothing: nobody is charged for it.
+If a cap on tokens, USD or GPU time is set, the trials of a request are entered in the store, with the next group
+commit, before it is sent, and crossed out by the commit that has their answers. Entries that a later start finds may
+have been generated and lost: they count at their worst cost, and an event says so. An answer that is lost on the way
+while the run goes on (a reset, a stream that stops, a time-out, a dead replica) counts at its worst, too, as soon as
+that is noticed. A refusal or an error that a server reports costs nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from adaptive_eval.store.spending import lost_costs
 from adaptive_eval.supply.types import Lane, Request
 
 UNSAID_SECONDS = BEAT_SECONDS + 1.0
-"""A run that was killed may have been active for so long without saying so."""
+"""A killed run may have been active for up to this long after its last record of the time."""
 
 
 class Ledger:
@@ -24,10 +24,10 @@ class Ledger:
     def __init__(self, lanes: Sequence[Lane], reader: RunReader) -> None:
         self._lanes, self._reader = lanes, reader
         self._lost = [0] * len(lanes)
-        """Answers that the endpoint of each model had lost when it was asked last."""
+        """How many answers each model's endpoint had lost at the last call of `new_losses`."""
 
     def entry(self, request: Request) -> SentRequest:
-        """Entry of a request, crossed out when no answer is to come."""
+        """Entry of a request."""
         return SentRequest(self._lanes[request.model].name, request.size)
 
     def new_losses(self) -> Iterator[AnswersLost]:
@@ -35,30 +35,30 @@ class Ledger:
         before, self._lost = self._lost, [lane.endpoint.stats.lost for lane in self._lanes]
         counts = zip(self._lanes, self._lost, before, strict=True)
         if lost := [(lane, now - then) for lane, now, then in counts if now > then]:
-            yield from _losses(self._reader, lost, killed=False)
+            yield from _loss_events(self._reader, lost, killed=False)
 
 
 def lose_entered(store: Store, lanes: Sequence[Lane], left: Mapping[str, int]) -> Iterator[AnswersLost]:
-    """Write down as lost what earlier starts have entered and have no answers for.
+    """Record as lost the trials that earlier starts have entered and that have no answers.
 
-    `left` is what batch services have of each model: it is not lost, and is entered anew when it is asked for.
+    `left` counts each model's trials at batch services: they are not lost, and are entered anew when asked for.
     """
     counts = store.reader.in_flight()
     lost = [(lane, max(0, counts[lane.name] - left.get(lane.name, 0))) for lane in lanes if counts.get(lane.name)]
-    for event in _losses(store.reader, lost, killed=True):
+    for event in _loss_events(store.reader, lost, killed=True):
         store.lose(event)
         if event.answers:
             yield event
 
 
-def _losses(reader: RunReader, lost: Sequence[tuple[Lane, int]], *, killed: bool) -> Iterator[AnswersLost]:
+def _loss_events(reader: RunReader, lost: Sequence[tuple[Lane, int]], *, killed: bool) -> Iterator[AnswersLost]:
     costs = lost_costs(reader, {lane.name: lane.price.worst for lane, _ in lost})
     for lane, count in lost:
         yield AnswersLost(lane.name, count, *costs[lane.name].times(count), killed)
 
 
 def at_least_elapsed(reader: RunReader) -> float:
-    """Seconds that the run has been active: after a kill with as much more as it may have been without saying so."""
+    """Seconds that the run has been active; after a kill with the longest time that it may not have recorded."""
     marks = [event for event in reader.events() if isinstance(event, RunBegun | RunStopped | RunFinished)]
     killed = bool(marks) and isinstance(marks[-1], RunBegun)
     return reader.elapsed + (UNSAID_SECONDS if killed else 0.0)

@@ -1,11 +1,11 @@
-"""What follows from whatever happens in a run: the one place where values move between the decision core and the
-servers, the graders and the store.
+"""The event loop of a run: the one place where values move between the decision core, the servers, the graders and
+the store.
 
     ask -> wait for a slot -> sample -> grade -> commit -> apply -> decide -> commit
 
-Whatever happens is put on one queue, and `take` is where all of it arrives: it turns each happening into records to be
-stored and requests to be sent. A record is applied to the state once it is on disk, and the core is told then: whatever
-it has decided on can be read back.
+Everything that happens is put on one queue. `Loop` turns each happening into records to be stored and requests to be
+sent. A record is applied to the state, and the core told of it, once it is on disk: so everything that a decision rests
+on can be read back.
 """
 
 import asyncio
@@ -51,14 +51,11 @@ from adaptive_eval.supply.supplies import Supplies
 from adaptive_eval.supply.types import Request
 
 REFUSALS_SECONDS = 2.0
-"""How long the run waits for more when a model refuses its first request: whatever is wrong is told at once.
-
-Models that have not said a word by then may refuse, too.
-"""
+"""How long the run waits for further refusals when a model refuses its first request, to report them together."""
 
 
 class Loop:
-    """Takes what happens from the queue, and has done what follows from it."""
+    """Takes happenings from the queue, and does what follows from each."""
 
     def __init__(
         self,
@@ -70,7 +67,7 @@ class Loop:
         hosts: Sequence[ServerHost] = (),
         removed_gpu_seconds: float = 0.0,
     ) -> None:
-        """`hosts` is where servers are started; `removed_gpu_seconds` of models that the run has no more."""
+        """`hosts`: where servers are started; `removed_gpu_seconds`: of models that were taken out of the run."""
         self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
         say = self.happenings.put_nowait
         self.state, self.ending = state, RunEnd(state)
@@ -92,7 +89,7 @@ class Loop:
         await self.journal.safe()
 
     async def listen(self) -> None:
-        """Take what happens as it comes, until cancelled."""
+        """Take happenings as they come, until cancelled."""
         while True:
             self._take_safely(await self.happenings.get())
             self.take_all()
@@ -105,7 +102,7 @@ class Loop:
     def _take_safely(self, happening: Happening) -> None:
         try:
             self._take(happening)
-        except Exception as error:  # whatever it is, it ends the run, and what was graded is committed
+        except Exception as error:  # it ends the run, and graded answers are still committed
             self.ending.abort(error)
 
     def _take(self, happening: Happening) -> None:
@@ -153,8 +150,8 @@ class Loop:
                 self._on_tick()
 
     def _on_committed(self, batch: CommitBatch) -> None:
-        """Apply what is on disk, decide, and go on."""
-        for event in self.journal.store.take_news():
+        """Apply the records of a commit, decide, and go on."""
+        for event in self.journal.store.take_pending_events():
             self.journal.observer.happened(event)
         for record in committed_records(batch):
             self.state.apply(record)
@@ -173,9 +170,9 @@ class Loop:
         self.grader.costs.require_kept(verdict, reserved, finished=self.state.controller.finished is not None)
 
     def _on_unanswered(self, request: Request, error: EndpointError) -> None:
-        """A model that refuses from the start is a mistake of the configuration; one that fails later is set aside."""
+        """End the run if the model refuses its first request, and set the model aside if it fails later."""
         self.requests.slots.release(request.model)
-        self.count_losses()  # apart; what was refused cost nothing
+        self.count_losses()  # only these cost something, a refusal does not
         if self.state.controller.is_paused(request.model):
             self.requests.give_back(request)  # nobody waits for it now
             return
@@ -199,7 +196,7 @@ class Loop:
     # -- what follows --------------------------------------------------------------------------------------------
 
     def decide(self) -> Sequence[Look]:
-        """Have the core decide on what is new, and record what follows."""
+        """Have the core decide on the new records, and record the decision."""
         begun = self.state.has_begun
         decision = self.state.decide(self.meter.launched, stopping=self.ending.halt is not None)
         self._note_departures(decision.set_aside)
@@ -227,7 +224,7 @@ class Loop:
         self._note_departures(self.state.departures.set_aside(model, Lost(Cause.SERVER, str(error))))
 
     def count_losses(self) -> None:
-        """Count what servers have generated and lost; where a cap is reached by it, nothing more is asked."""
+        """Count answers that servers have generated and lost; if this reaches a cap, ask nothing more."""
         for event in self.requests.new_losses():
             self._count_loss(event)
 
@@ -264,10 +261,9 @@ class Loop:
         self.requests.make_room(self._watch.failing_requests)
 
     def _give_up_hopeless(self, seconds: float) -> None:
-        """The end waits for what was being answered when it began, not for what fails again and again, nor for servers
-        that nobody brings up any more."""
+        """At the end of a run, give up models whose requests only fail, and those whose servers are gone for good."""
         hopeless = set(self._watch.hopeless(seconds))
-        if self.ending.halt is None and self.state.capped:  # only its failure says that it has cost nothing
+        if self.ending.halt is None and self.state.capped:  # a request has cost nothing only if it fails
             hopeless = set()
         for model in hopeless | set(self.supply.deserted):
             self.requests.give_up(model)
@@ -277,7 +273,7 @@ class Loop:
             self.requests.fill(model)
 
     def fill_all(self) -> None:
-        """Start whatever can be started."""
+        """Start all requests and servers that can be started."""
         for model in range(len(self.state.lanes)):
             self._fill(model)
         self._settle_servers()

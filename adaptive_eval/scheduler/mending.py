@@ -1,13 +1,13 @@
-"""Repairs of the store before a run goes on: nothing is asked meanwhile, and no record is applied before.
+"""Repairs of the store before a run goes on; no model is asked meanwhile, and records are applied afterwards.
 
-What was no answer of a model that was set aside is forgotten, so that it is asked for again. The core sets a model
-aside when too few requests of a round were really answered (`core.rounds`), or when too many have no grade
-(`core.ungraded`), such as those that its server always fails. That is decided on what is stored, and stays so for
-whoever reads the run; who starts it again has mended something, or hopes that it is.
+Trials that a model did not answer are forgotten if it was set aside, so that they are asked again. The core sets a
+model aside when too few requests of a round were really answered (`core.rounds`), or when too many have no grade
+(`core.ungraded`), such as those that its server always fails. Readers of the run see that decision until somebody
+starts the run again, probably after mending the server.
 
-Stored answers without a grade are graded once more, a few at a time, each few stored as soon as they are graded: it may
-take long, shows how far it is, and can be stopped. Under caps a verdict is reserved before it is asked for, and what an
-earlier start has reserved for verdicts that it has not seen come is written down as lost.
+Stored answers without a grade are graded once more, in small batches that are stored as soon as they are graded: it may
+take long, shows its progress, and can be stopped. Under caps a verdict is reserved before it is asked for, and reserves
+for verdicts that an earlier start has not received are recorded as lost.
 """
 
 import asyncio
@@ -41,28 +41,28 @@ from adaptive_eval.store import (
     events_of_kind,
 )
 from adaptive_eval.store.records import AWAITS_VERDICT
-from adaptive_eval.store.spending import entered_cost, spent_in_all, stored_cost
+from adaptive_eval.store.spending import in_flight_cost, stored_cost, total_spent
 
 AT_A_TIME = 16
-"""Answers that are graded between two signs of life, and lost when one stops it."""
+"""Answers that are graded between two progress events; their grades are lost when regrading is stopped."""
 
 
 class Mending:
-    """Forgets what was no answer, and grades stored answers once more that have no grade."""
+    """Forgets trials that have to be asked again, and grades stored answers that have no grade."""
 
     def __init__(self, state: RunState, grader: AnswerGrader, journal: RunJournal) -> None:
         self._grading, self._costs, self._questions = grader.grading, grader.costs, grader.questions
         self._store, self._observer, self._caps = journal.store, journal.observer, state.controller
         self._meter = journal.meter
         self._lanes = {lane.name: lane for lane in state.lanes}
-        """The models that the run has today: answers of others wait until they come back."""
-        self._told_failed: set[str] = set()
-        """Models of which an answer without a grade was told."""
+        """The models that the run has today; answers of removed models wait until these come back."""
+        self._reported_models: set[str] = set()
+        """Models for which a failed grade was reported."""
         self._stopped = False
-        self._at_work: asyncio.Task[list[Regrade]] | None = None
+        self._grading_task: asyncio.Task[list[Regrade]] | None = None
 
     async def run(self) -> None:
-        """Mend what there is to mend."""
+        """Do all repairs."""
         for name, trials in trials_to_ask_again(self._store.reader).items():
             if name in self._lanes:
                 text = f"{len(trials)} of its requests had no answer when it was set aside, and were asked again"
@@ -71,7 +71,7 @@ class Mending:
         await self._regrade()
 
     async def _regrade(self) -> None:
-        if next(self._ungraded(), None) is None:  # that is known when all are read, which should be done once
+        if next(self._ungraded(), None) is None:  # to find none, all trials are read: once is enough
             return
         self._meter.start()
         self._lose_reserved()
@@ -80,7 +80,7 @@ class Mending:
         while some := list(islice(self._ungraded(), failed, failed + AT_A_TIME)):
             if graded == 0:
                 self._observer.happened(RegradingBegun(total))
-            reserves = self._affordable([(one, self._costs.reserved(one)) for one in some])
+            reserves = self._reserve_affordable([(one, self._costs.reserved(one)) for one in some])
             verdicts = await self._grade([one for one, _ in reserves])
             if not verdicts:
                 break
@@ -91,29 +91,29 @@ class Mending:
             self._observer.happened(event)
             for verdict, reserved in each:
                 self._costs.require_kept(verdict, reserved, finished=self._caps.finished is not None)
-            failed += self._tell_failed(verdicts)
+            failed += self._report_failed(verdicts)
 
     def stop(self) -> None:
-        """Leave what is not graded yet as it is."""
+        """Stop grading; answers that have no grade yet stay as they are."""
         self._stopped = True
-        if self._at_work is not None:
-            self._at_work.cancel()
+        if self._grading_task is not None:
+            self._grading_task.cancel()
 
-    def _tell_failed(self, verdicts: Sequence[Regrade]) -> int:
-        """Tell of the first answer of each model that has no grade again; gives how many answers have none."""
+    def _report_failed(self, verdicts: Sequence[Regrade]) -> int:
+        """Report each model's first answer that failed again; returns the number of failed answers."""
         failed = [one for one in verdicts if one.failed]
         for one in failed:
-            if one.model not in self._told_failed:
-                self._told_failed.add(one.model)
+            if one.model not in self._reported_models:
+                self._reported_models.add(one.model)
                 self._write(CommitBatch(events=[AnswerUngraded(one.model, one.question, str(one.grader_error))]))
         return len(failed)
 
     async def _grade(self, some: Sequence[TrialRecord]) -> list[Regrade]:
-        """Their grades, none when it is stopped."""
+        """Grade these answers; returns no grades if stopped."""
         if self._stopped:
             return []
         grading = grade_stored(self._grading, some, self._questions, self._repeat_guard)
-        at_work = self._at_work = asyncio.create_task(grading)
+        at_work = self._grading_task = asyncio.create_task(grading)
         try:
             await asyncio.wait([at_work])
         finally:
@@ -128,7 +128,7 @@ class Mending:
     # -- under caps -----------------------------------------------------------------------------------------------
 
     def _lose_reserved(self) -> None:
-        """Write down as lost what was reserved for verdicts that an earlier start has not seen come."""
+        """Record as lost the reserves for verdicts that an earlier start has not received."""
         lost, rest = dict[str, AnswersLost](), list[Regrade]()
         for one in self._ungraded():
             before = lost.get(one.model, AnswersLost(one.model, killed=True))
@@ -136,36 +136,36 @@ class Mending:
             if one.awaits_verdict and more.tokens > 0:
                 total = stored_cost(before).plus(more)
                 lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)
-                rest.append(_with_cost(one, more.times(-1)))
+                rest.append(_add_cost(one, more.times(-1)))
         if rest:
             self._write(CommitBatch(events=list(lost.values()), verdicts=rest))
 
-    def _affordable(self, reserves: Sequence[tuple[TrialRecord, Cost]]) -> Sequence[tuple[TrialRecord, Cost]]:
-        """Reserve, on disk, the verdicts of the first records that the caps allow; returns these, with their costs."""
+    def _reserve_affordable(self, reserves: Sequence[tuple[TrialRecord, Cost]]) -> Sequence[tuple[TrialRecord, Cost]]:
+        """Reserve verdicts, on disk, for as many records as the caps allow; returns these with their reserves."""
         if not self._costs.is_counted:
             return reserves
         number = len(reserves)
-        while number and not self._bears(reduce(Cost.plus, (cost for _, cost in reserves[:number]))):
+        while number and not self._can_afford(reduce(Cost.plus, (cost for _, cost in reserves[:number]))):
             number -= 1
         if number:
-            waiting = [_with_cost(replace(one, grader_error=AWAITS_VERDICT), cost) for one, cost in reserves[:number]]
+            waiting = [_add_cost(replace(one, grader_error=AWAITS_VERDICT), cost) for one, cost in reserves[:number]]
             self._write(CommitBatch(verdicts=waiting))
         return reserves[:number]
 
     def _repeat_guard(self, record: TrialRecord) -> Again | None:
-        """The guard of a lost reply: it counts the loss, and says whether the caps allow another request."""
+        """The guard to call when a reply is lost: it counts the loss, and says whether caps allow another request."""
         loss = self._costs.loss(record)
-        return None if loss is None else partial(self._loss_is_borne, loss)
+        return None if loss is None else partial(self._may_repeat, loss)
 
-    async def _loss_is_borne(self, loss: AnswersLost) -> bool:
+    async def _may_repeat(self, loss: AnswersLost) -> bool:
         self._write(CommitBatch(events=[loss]))
-        return self._bears(NO_COST)
+        return self._can_afford(NO_COST)
 
-    def _bears(self, more: Cost) -> bool:
-        """Whether the caps bear this on top of all that was spent, for whichever model."""
+    def _can_afford(self, more: Cost) -> bool:
+        """Whether the caps allow this cost on top of everything spent so far by all models."""
         reader = self._store.reader
-        entered = entered_cost(reader, {name: lane.price.worst for name, lane in self._lanes.items()})
-        return self._caps.can_afford(spent_in_all(reader).plus(entered).plus(more))
+        entered = in_flight_cost(reader, {name: lane.price.worst for name, lane in self._lanes.items()})
+        return self._caps.can_afford(total_spent(reader).plus(entered).plus(more))
 
     def _write(self, batch: CommitBatch) -> None:
         self._store.commit(batch)
@@ -173,13 +173,13 @@ class Mending:
             self._observer.happened(event)
 
 
-def _with_cost(record: TrialRecord, more: Cost) -> Regrade:
-    """The record still without a grade, at another cost."""
+def _add_cost(record: TrialRecord, more: Cost) -> Regrade:
+    """A regrade that leaves the record ungraded and adds to its cost."""
     return Regrade(record.model, record.question, record.trial, None, {}, None, record.grader_error, more)
 
 
 def trials_to_ask_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:
-    """Trials that models which were set aside are asked again: time-outs of silent rounds, and permanent failures."""
+    """Trials to ask again of models that were set aside: time-outs of silent rounds, and permanent failures."""
     set_aside = {event.model for event in events_of_kind(reader.events(), ModelSetAside)}
     if not set_aside:
         return {}

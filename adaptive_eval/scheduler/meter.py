@@ -16,7 +16,7 @@ class RunMeter:
     """The clocks of a run, over all its starts."""
 
     def __init__(self, lanes: Sequence[Lane], supply: Supply, reader: RunReader, removed_gpu_seconds: float) -> None:
-        """`removed_gpu_seconds`: of models that the run has no more."""
+        """`removed_gpu_seconds`: of models that were taken out of the run."""
         self._lanes, self.launched = lanes, frozenset(supply.launched)
         self._removed_gpu_seconds = removed_gpu_seconds
         self._elapsed_before = at_least_elapsed(reader)
@@ -25,15 +25,15 @@ class RunMeter:
         self.idle = IdleServers([lane.name for lane in lanes], supply)
 
     def start(self) -> None:
-        """Begin to count, unless that has begun: not before something is asked or graded."""
+        """Start the clock unless it runs; called when something is asked or graded."""
         self._started = self._started or time.monotonic()
 
     def stop(self) -> None:
-        """Count no further: nothing more is asked."""
+        """Stop the clock: nothing more is asked."""
         self._elapsed_before, self._started = self.elapsed(), None
 
     def hear(self, event: Event) -> None:
-        """Take up that a server came up, or ended."""
+        """Note the start or end of a server."""
         self.times.hear(event)
         self.idle.hear(event)
 
@@ -43,7 +43,7 @@ class RunMeter:
         return self._elapsed_before + since
 
     def held_times(self) -> Sequence[HeldTime | None]:
-        """How long each model has held its servers; None where that is unknown, or not a moment."""
+        """How long each model has held its servers; None if that is unknown or zero."""
         held = self.times.held_times() or {}
         return [held.get(lane.name) for lane in self._lanes]
 

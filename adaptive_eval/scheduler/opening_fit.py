@@ -1,10 +1,10 @@
-"""Thresholds that are fitted on the opening of a run: its answers wait for their categories until all of it is there.
+"""Fit of the rubric's thresholds on the opening of a run; its answers wait for their categories until then.
 
-What the fit rests on are the trials of the first round, by their numbers, of every model that has all of its own: so it
-is a function of these answers, whatever comes first and however often the run is killed. Until then answers are stored
-with their signals and without a category, and the core is not told of them. Then the thresholds are frozen as an event,
-in one commit with the category of every answer that waits, and only then is the first look taken. Where servers are
-held, a model that is through with its opening waits for the others this once.
+The fit uses the trials of the first round of every model that has all of them: so it is a function of these answers,
+whatever their order and however often the run is killed. Until then answers are stored with their signals but without a
+category, and the core is not told of them. Then the thresholds are frozen as an event, in one commit with the category
+of every answer that waits, and only then is the first look taken. Where servers are held, a model that is through with
+its opening waits for the others this once.
 """
 
 from collections import Counter
@@ -29,20 +29,19 @@ MEND = (
 
 
 class OpeningFit:
-    """The answers that wait, and the fit that ends it."""
+    """Answers that wait for their categories, and the fit of the thresholds."""
 
     def __init__(self, section: RubricConfig, rubric: Rubric, roster: Roster, opening: NDArray[np.int32]) -> None:
-        """`rubric` is complete where its thresholds were frozen before; `opening` (L, M) has the trials of the first
-        round."""
+        """`rubric` is complete if its thresholds are frozen; `opening` (L, M): the trials of the first round."""
         self._section, self._roster, self._opening = section, roster, opening
         self.rubric = rubric
         self._missing = opening.astype(np.int64)
-        self._late = Counter[int]()
+        self._timeouts = Counter[int]()
         self._held: dict[Place, HeldTrial] = {}
         self._uncategorised: list[Place] = []
-        """Held trials whose categories were not given yet."""
+        """Held trials whose categories were not returned by `take_verdicts` yet."""
         self.unplanned: set[Place] = set()
-        """Held trials that no round has asked for: of a start with other models."""
+        """Held trials that no round has asked for: they are from a start with other models."""
 
     @property
     def is_over(self) -> bool:
@@ -50,40 +49,40 @@ class OpeningFit:
         return not self.rubric.lacks
 
     def hold(self, record: TrialRecord) -> None:
-        """Have a trial wait for its category."""
+        """Keep a trial until it has its category."""
         held = self._held[place_of(record)] = HeldTrial.from_record(record)
         self._uncategorised.append(place_of(record))
         self.count(held.outcome)
 
     def has(self, place: Place) -> bool:
-        """A trial waits here for its category."""
+        """Whether the trial waits for its category."""
         return place in self._held
 
     def count(self, outcome: StoredOutcome) -> None:
-        """Count a trial that is there, with or without a grade."""
+        """Count a stored trial, with or without a grade."""
         model, question = self._roster.cell(outcome.model, outcome.question)
         if outcome.trial < self._opening[model, question]:
             self._missing[model, question] -= 1
-            self._late[model] += outcome.timed_out
+            self._timeouts[model] += outcome.timed_out
 
     def is_ready(self, is_gone: Callable[[int], bool]) -> bool:
-        """Every model that is not gone has all of its opening, and the thresholds are not known yet."""
+        """Whether every model that is not gone has all of its opening, and the thresholds are not known yet."""
         if self.is_over:
             return False
-        whole = [not self.lacks_some(model) for model in range(len(self._missing))]
-        return any(whole) and all(done or is_gone(model) for model, done in enumerate(whole))
+        complete = [not self.lacks_some(model) for model in range(len(self._missing))]
+        return any(complete) and all(done or is_gone(model) for model, done in enumerate(complete))
 
     def lacks_some(self, model: int) -> bool:
-        """A model does not have all of its opening."""
+        """Whether a trial of the model's opening is missing."""
         return bool(self._missing[model].any())
 
     def freeze(self) -> ThresholdsFrozen:
-        """Fit the thresholds; `ConfigError` says which cannot be, and what to do."""
-        at_work = {self._roster.models[model] for model in self._whole()}
+        """Fit the thresholds; raises `ConfigError` if one cannot be fitted."""
+        fitted = {self._roster.models[model] for model in self._models_to_fit()}
         trials = [
             one
             for (model, question, trial), one in sorted(self._held.items())
-            if model in at_work and trial < self._opening[self._roster.cell(model, question)]
+            if model in fitted and trial < self._opening[self._roster.cell(model, question)]
         ]
         columns, questions = FactColumns([one.facts for one in trials]), [one.outcome.question for one in trials]
         try:
@@ -94,19 +93,19 @@ class OpeningFit:
         return frozen_event(self._section, frozen, Counter(one.outcome.model for one in trials))
 
     def take_verdicts(self) -> Sequence[Regrade]:
-        """The categories of trials that wait, each given once; none before the thresholds are known."""
+        """Return the categories of waiting trials, each once; none before the thresholds are known."""
         if not self.is_over:
             return ()
         places, self._uncategorised = self._uncategorised, []
         return [self._held[place].verdict(self.rubric) for place in places]
 
     def settle(self, verdict: Regrade) -> StoredOutcome | None:
-        """A trial that has its category on disk; None where it did not wait here."""
+        """Release a trial whose category is on disk; returns its outcome, or None if it was not held."""
         held = self._held.pop(place_of(verdict), None)
         return None if held is None else held.outcome._replace(category=verdict.category, awaits_thresholds=False)
 
     def fit_stored(self, store: Store) -> None:
-        """End the wait in a run that asks for nothing more, without the models that lack something."""
+        """Fit and categorise the stored answers of a run that asks nothing more, without incomplete models."""
         for record in store.reader.trials("ungraded"):
             if record.awaits_thresholds and record.model in self._roster.models:
                 self.hold(record)
@@ -118,13 +117,13 @@ class OpeningFit:
         if verdicts := self.take_verdicts():
             store.commit(CommitBatch(events=events, verdicts=verdicts))
 
-    def _whole(self) -> list[int]:
-        """The models with all of their opening, without those that hardly answered, unless all did."""
-        whole = np.flatnonzero(~self._missing.any(axis=1)).tolist()
+    def _models_to_fit(self) -> list[int]:
+        """The models with a complete opening, without those that mostly timed out (unless all of them did)."""
+        complete = np.flatnonzero(~self._missing.any(axis=1)).tolist()
         sizes = self._opening.sum(axis=1)
-        return [model for model in whole if enough_answers(self._late[model], int(sizes[model]))] or whole
+        return [model for model in complete if enough_answers(self._timeouts[model], int(sizes[model]))] or complete
 
 
 def place_of(one: TrialRecord | Regrade) -> Place:
-    """The trial of a record or a grade."""
+    """The model, question and trial of a record or a grade."""
     return one.model, one.question, one.trial

@@ -1,4 +1,4 @@
-"""Whether what was lost on the way may be requested again: its loss is counted, on disk, and the caps bear both."""
+"""Permission to request a lost answer or verdict again, once the loss is on disk and if the caps allow both."""
 
 import asyncio
 
@@ -15,8 +15,7 @@ class RepeatGuard:
         self._state, self._committer, self._say = state, committer, say
 
     async def may_repeat(self, model: int | None = None, loss: AnswersLost | None = None) -> bool:
-        """Whether a lost answer of a model, which its endpoint counts, or a lost reply of a judge may be requested
-        again."""
+        """Whether a model's lost answer, counted by its endpoint, or a judge's lost reply may be requested again."""
         counted = asyncio.get_running_loop().create_future()
         self._say(LossFound(loss, counted))
         await counted

@@ -1,8 +1,8 @@
 """Requests to the servers: one task for each in flight, none for those that wait.
 
-Requests are started as slots and trials appear. Where caps must hold through kills, a request is booked first and sent
-when it is on disk that it will be (see `ledger`). A task asks the server and then has the answers graded; what comes of
-either it puts on the queue of the run, and what follows from it is decided there (`loop`).
+Requests are started as slots and trials appear. Where caps must hold through kills, a request is booked first, and sent
+when its entry is on disk (see `ledger`). A task asks the server, has the answers graded, and puts the results on the
+queue of the run, where `loop` handles them.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from adaptive_eval.supply.types import Lane, Request, Supply, trials_per_request
 
 
 class Slots:
-    """Places of requests at each model's servers."""
+    """Request slots at each model's servers."""
 
     def __init__(self, lanes: Sequence[Lane], supply: Supply, times: ServerTimes) -> None:
         self._lanes, self._supply, self._times = lanes, supply, times
         self.taken = [0] * len(lanes)
         """Requests that a server has, or is to be sent."""
         self.failing = [0] * len(lanes)
-        """Requests among these that fail again and again while others are answered: others may take their places."""
+        """Requests among these that fail again and again while others are answered: their slots may be reused."""
 
     def free(self, model: int) -> int:
         """How many further requests a model's servers can be sent now."""
@@ -39,18 +39,18 @@ class Slots:
         return slots + min(self.failing[model], slots) - self.taken[model] if slots else 0
 
     def release(self, model: int) -> None:
-        """Count a request of a model as over, whatever came of it."""
+        """Free the slot of a request that is over, answered or not."""
         self.taken[model] -= 1
         if not self.taken[model]:
             self._times.quiet(model)
 
     def send(self, model: int) -> None:
-        """Have the clock of a model's servers go: a request is sent."""
+        """Start the clock of a model's servers, since a request is sent."""
         self._times.sent(model)
 
 
 class Requests:
-    """Fills the free slots of every model with what waits for them."""
+    """Fills the free slots of every model with waiting trials."""
 
     def __init__(
         self, state: RunState, supply: Supply, grader: AnswerGrader, journal: RunJournal, guard: RepeatGuard, say: Say
@@ -62,13 +62,13 @@ class Requests:
         self.waiting = TrialQueues(state)
         self.slots = Slots(state.lanes, supply, journal.meter.times)
         self.booked: list[Request] = []
-        """Requests that are sent as soon as it is on disk that they will be."""
+        """Requests that are sent as soon as their ledger entries are on disk."""
         self._tasks: dict[asyncio.Task[None], Request | None] = {}
-        """Requests that are under way; None for those whose answers are being graded."""
+        """The request of each task; None while its answers are being graded."""
 
     @property
     def tasks(self) -> int:
-        """Requests that are with a server, and those whose answers are being graded."""
+        """How many requests are with a server, or have answers that are being graded."""
         return len(self._tasks)
 
     @property
@@ -77,7 +77,7 @@ class Requests:
         return self.slots.taken
 
     def fill(self, model: int) -> None:
-        """Send what a model's free slots allow."""
+        """Send, or book, as many requests of a model as its free slots allow."""
         if self._state.departures.is_gone(model):
             return
         lane = self._lanes[model]
@@ -95,14 +95,14 @@ class Requests:
                 self._committer.add(sent=[self._ledger.entry(request)])
 
     def make_room(self, failing: Sequence[int]) -> None:
-        """Send others in the places of so many requests of each model that fail again and again."""
+        """Send further requests in the slots of those that fail again and again; `failing` counts them by model."""
         before, self.slots.failing = self.slots.failing, list(failing)
         for model, number in enumerate(failing):
             if number > before[model]:
                 self.fill(model)
 
     def send_booked(self, batch: CommitBatch, *, ending: bool) -> None:
-        """Send what is on disk by now, unless it is not to be sent any more."""
+        """Send the requests whose entries are on disk, or drop them if the run is ending or their model is gone."""
         count = len(batch.sent)
         booked, self.booked = self.booked[:count], self.booked[count:]
         for request in booked:
@@ -117,24 +117,24 @@ class Requests:
         return iter(()) if self._ledger is None else self._ledger.new_losses()
 
     def lose(self, request: Request) -> None:
-        """Cross a request out: no answer to it comes in this start."""
+        """Cross out a request that gets no answer in this start."""
         self._state.trials.move_request(request, Step.LOST)
         self._cross_out(request)
 
     def give_back(self, request: Request) -> None:
-        """Have a request that was sent and not answered wait again."""
+        """Return an unanswered request to the queue."""
         self._state.trials.move_request(request, Step.WANTED)
         self._cross_out(request)
         self.waiting.give_back(request)
 
     def give_up(self, model: int) -> None:
-        """Wait no more for what this model was asked, and has not answered."""
+        """Cancel the unanswered requests of this model."""
         for task, request in list(self._tasks.items()):
             if request is not None and request.model == model:
                 task.cancel()
 
     async def cancel(self) -> None:
-        """Abandon everything that is under way."""
+        """Cancel all requests, and the grading of their answers."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -9,15 +9,15 @@ from adaptive_eval.scheduler.types import Halt
 
 
 class RunEnd:
-    """The end of one start of a run: wished by the user, decided by the core, or forced by an error."""
+    """The end of one start of a run: requested by the user, decided by the core, or forced by an error."""
 
     def __init__(self, state: RunState) -> None:
         self._state = state
         self.halt: Halt | None = None
         self.over = False
-        """Nothing more is asked, and nothing stops it any more."""
+        """Nothing more is asked, and signals no longer matter."""
         self.out_of_time = False
-        """A cap on time is reached, so that what is in flight is cancelled."""
+        """A cap on time is reached, so requests in flight are cancelled."""
         self.error: BaseException | None = None
         """Why the start cannot go on."""
         self._done = asyncio.Event()
@@ -36,26 +36,28 @@ class RunEnd:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the end waits for nothing, since the user wants it so or something is broken."""
+        """Whether the run ends without waiting, on the user's wish or because of an error."""
         return self.halt is Halt.AT_ONCE or self.error is not None or not self.done
 
     def stop(self) -> None:
-        """Let what is in flight come back; called again, wait for nothing."""
+        """Let requests in flight come back; called again, wait for nothing."""
         self.halt = Halt.DRAINED if self.halt is None else Halt.AT_ONCE
 
     def abort(self, error: BaseException) -> None:
-        """End at once by an error; the first one counts, after the end only that of a commit."""
+        """End at once with an error: the first one, or after the end only that of a commit."""
         if self.error is None and (not self.done or isinstance(error, StoreError)):
             self.error = error
             self._done.set()
 
     def end_if_over(self, *, quiet: bool, waits: bool) -> None:
-        """End the run if there is nothing left to wait for. `quiet`: nothing is under way; `waits`: for a server, or
-        trials for a slot."""
+        """End the run if there is nothing left to wait for.
+
+        `quiet`: nothing is under way; `waits`: a server is being started or stopped, or trials wait for a slot.
+        """
         departures, finished = self._state.departures, self._state.controller.finished is not None
         if self.done:
             return
-        # else what is in flight of a model that was set aside comes back, for it is paid
+        # otherwise requests in flight come back, also those of a model that was set aside: they are paid for
         at_once = self.halt is Halt.AT_ONCE or self.out_of_time
         if departures.refused and (quiet or departures.all_heard):
             self.abort(departures.refusals())
@@ -65,7 +67,7 @@ class RunEnd:
             self.abort(RuntimeError("the decision core is neither finished nor asks for trials"))
 
     def seconds(self) -> float | None:
-        """For how long the run has been ending; None while it goes on."""
+        """Seconds since the run began to end; None while it goes on."""
         if self.halt is None and self._state.controller.finished is None:
             return None
         now = time.monotonic()
@@ -73,7 +75,7 @@ class RunEnd:
         return now - self._since
 
     async def wait(self) -> None:
-        """Wait for the end; raises the error that has forced it."""
+        """Wait for the end; raises the error that forced it."""
         await self._done.wait()
         if self.error is not None:
             raise self.error

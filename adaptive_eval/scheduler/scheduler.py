@@ -1,7 +1,7 @@
 """One start of a run, from its beginning to its end.
 
-A start first mends what an earlier one has left half done (`mending`), and applies all that is stored to the state;
-only then is anything asked. What goes on from there is in `loop`. In the end everything that was graded is committed.
+A start first repairs what an earlier one has left half done (`mending`), and applies all stored records to the state;
+only then is anything asked, by `loop`. At the end everything that was graded is committed.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from adaptive_eval.store.looks import trials_at
 from adaptive_eval.supply.happenings import Ticked
 
 TICK_SECONDS = 0.5
-"""How often the decision core is told the time, and the servers are looked at."""
+"""How often the decision core is told the time, and the servers are checked."""
 
 
 def _is_retaken(last: StoredLook, looks: Sequence[Look], roster: Roster) -> bool:
-    """Whether the last stored look is among these, on as many trials of each model."""
+    """Whether these looks include the last stored one, with as many trials of each model."""
     there = last.number < len(looks)
     return there and trials_at(last) == dict(zip(roster.models, looks[last.number].trials, strict=True))
 
@@ -44,18 +44,18 @@ class Scheduler:
         return max(sum(self.requests.in_flight), self.requests.tasks + self._loop.grader.tasks)
 
     def stop(self) -> None:
-        """Stop asking and let what is in flight come back; called again, stop at once."""
+        """Stop asking and let requests in flight come back; called again, stop at once."""
         if not self.ending.over:
             self._mending.stop()
             self._loop.stop()
 
     def abort(self, error: BaseException) -> None:
-        """Stop at once, because nothing good can come of going on; `run` raises the error."""
+        """Stop at once; `run` raises the error."""
         self._mending.stop()
         self.ending.abort(error)
 
     async def run(self) -> None:
-        """Run until the core is finished or the user has stopped the run; what was graded by then is committed.
+        """Run until the core is finished or the user has stopped the run, and commit everything that was graded.
 
         Raises `Rejected` when a model refuses its first request, and `StoreError` when nothing can be written.
         """
@@ -63,13 +63,13 @@ class Scheduler:
             await self._begin()
             if self.state.controller.finished is None:
                 self.meter.start()
-            await self._go_on()
+            await self._run_to_end()
         finally:
             self.ending.over = True
             self._loop.journal.committer.close()
 
     async def _begin(self) -> None:
-        """Mend and apply what earlier starts of the run have stored: nothing is committed or asked meanwhile."""
+        """Repair and apply the records of earlier starts; no model is asked meanwhile."""
         state, store, observer = self.state, self._loop.journal.store, self._loop.journal.observer
         await self._mending.run()
         left = self.supply.take_over(store, state.roster)
@@ -90,8 +90,8 @@ class Scheduler:
             self._loop.note(LooksRetaken(last.number + 1))
         store.forget_looks(len(looks))
 
-    async def _go_on(self) -> None:
-        """Ask, commit and look until the end; what was noted on the way here is committed first."""
+    async def _run_to_end(self) -> None:
+        """Ask, commit and look until the end; events noted before are committed first."""
         loop, committer = self._loop, self._loop.journal.committer
         helpers = [asyncio.create_task(one) for one in (committer.run(), loop.listen(), self._tick())]
         for helper in helpers:
@@ -106,7 +106,7 @@ class Scheduler:
         finally:
             self.ending.over = True
             try:
-                await self._leave()
+                await self._release_requests()
             finally:  # whatever has failed, what was graded is committed
                 for helper in helpers:
                     helper.cancel()
@@ -120,8 +120,8 @@ class Scheduler:
         if self.ending.error is not None:  # a commit failed when the end had come
             raise self.ending.error
 
-    async def _leave(self) -> None:
-        """Abandon what is under way, or leave it to the next start."""
+    async def _release_requests(self) -> None:
+        """Abandon requests and batches under way, or leave them to the next start."""
         await self.requests.cancel()
         await self._loop.grader.cancel()
         finished, lost = self.state.controller.finished is not None, self.state.departures.lost
@@ -129,7 +129,7 @@ class Scheduler:
         self._loop.count_losses()
 
     async def _commit_the_rest(self) -> None:
-        """Commit what was graded before the end, and the looks that this completes; not after a failed commit."""
+        """Commit what was graded before the end and the looks this completes, unless a commit failed."""
         loop, committer = self._loop, self._loop.journal.committer
         loop.take_all()
         while not isinstance(self.ending.error, StoreError) and not committer.idle:

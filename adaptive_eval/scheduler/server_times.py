@@ -1,11 +1,10 @@
 """Time for which each model holds its servers, busy or not: what a run on one's own GPUs pays.
 
-A server that the run starts is held from when it is started until it is stopped, whether it ever comes up: a GPU that
-loads a model is nobody else's. The last of its seconds are those of the run, or of the site on a cluster that has kept
-it for the next start of a run that was killed. Where a model is served at several places at the same time, each of its
-servers counts. Servers of others are held, in each start of the run, from the first to the last request that was wanted
-of them: before and after that somebody else could have had them. For a model that is asked through a batch service
-nothing is held.
+A server that the run starts is held from its start until it is stopped, whether or not it ever comes up: nobody else
+can use a GPU that loads a model. After a kill the time goes on while a site on a cluster keeps the server for the next
+start. If a model is served at several places at the same time, each of its servers counts. Servers of others are held,
+in each start of the run, from the first request to the last: before and after that somebody else could have had them.
+For a model that is asked through a batch service nothing is held.
 """
 
 import math
@@ -28,45 +27,45 @@ class ServerTimes:
         served_by_nobody: Collection[int] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`before` is what earlier starts held; None where that is unknown, and then nothing is measured.
+        """`before`: held times of earlier starts; None if they are unknown, and then nothing is measured.
 
         Nothing is held for models that are `served_by_nobody`: a batch service answers when it has time.
         """
         self._lanes, self._launched, self._before, self._clock = lanes, launched, before, clock
         self._not_held = served_by_nobody
         self._numbers = {lane.name: number for number, lane in enumerate(lanes)}
-        self._done = [0.0] * len(lanes)
+        self._past_seconds = [0.0] * len(lanes)
         """Seconds of this start that are over."""
         self._since: dict[int, dict[str | None, float]] = {}
-        """Of each model the places where it is up, and since when."""
+        """By model: the places where it is up, and since when."""
         self._until: dict[int, float] = {}
         """When the last answer came from servers of others that have no request now."""
 
     def hear(self, event: Event) -> None:
-        """A server of the run is started, came up, or ended."""
+        """Note that a server of the run is started, came up, or ended."""
         match event:
             case ServerLaunching(model=name, on=place):
                 self._begin(self._numbers[name], place)
             case ServerLaunched(model=name, on=place, without_head=before, seconds=start):
-                self._done[self._numbers[name]] += before or 0.0
+                self._past_seconds[self._numbers[name]] += before or 0.0
                 self._begin(self._numbers[name], place, start)
             case ServerDied(model=name, on=on) | ServerReleased(model=name, on=on) | SiteLost(model=name, on=on):
                 self._end(self._numbers[name], on)
 
     def sent(self, model: int) -> None:
-        """A request is wanted of a model."""
+        """Note that a request is sent to a model."""
         if model not in self._launched and model not in self._not_held:
             if not self._since.get(model):
                 self._begin(model, None)
             self._until.pop(model, None)
 
     def quiet(self, model: int) -> None:
-        """The last request of a model has come back."""
+        """Note that a model has no request in flight any more."""
         if self._since.get(model) and model not in self._launched:
             self._until[model] = self._clock()
 
     def close(self) -> None:
-        """The run lets go of all servers."""
+        """Note that the run releases all servers."""
         for model, places in self._since.items():
             for place in list(places):
                 self._end(model, place)
@@ -83,10 +82,10 @@ class ServerTimes:
         """The held time of a model; None if it held nothing."""
         assert self._before is not None
         before, up = self._before.get(lane.name), self._since.get(model, {})
-        if before is None and not up and not self._done[model]:
+        if before is None and not up and not self._past_seconds[model]:
             return None
         before = before or HeldTime()
-        seconds = self._done[model] + sum(self._until.get(model, now) - since for since in up.values())
+        seconds = self._past_seconds[model] + sum(self._until.get(model, now) - since for since in up.values())
         if before.up:  # an earlier start was killed while it held them
             seconds += UNSAID_SECONDS
         return HeldTime(
@@ -101,4 +100,4 @@ class ServerTimes:
 
     def _end(self, model: int, place: str | None) -> None:
         if (since := self._since.get(model, {}).pop(place, None)) is not None:
-            self._done[model] += self._until.pop(model, self._clock()) - since
+            self._past_seconds[model] += self._until.pop(model, self._clock()) - since

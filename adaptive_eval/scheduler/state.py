@@ -1,11 +1,11 @@
-"""Everything that can be known of a run from what is stored. Pure: no clock, no task, no file.
+"""State of a run, made from its stored records alone. Pure: no clock, no task, no file.
 
-`apply` is the one way in, for a record of whatever kind. While the run goes on each record is applied once it is on
-disk; when a run is resumed, read or imported, all that is stored is applied in the same way: no other code restores
-anything. `decide` then hands the core what is new, and says what follows: looks, events and grades to be stored.
+Records of all kinds are passed to `apply`: while the run goes on, once they are on disk; when a run is resumed, read or
+imported, all at once. No other code restores anything. `decide` then tells the core the new facts, and returns what is
+to be stored: looks, events and grades.
 
-One kind is applied as soon as it is noticed: the loss of an answer, since a cap must count it before anything else is
-asked. What a run *intends*, such as to ask a model nothing more, is in `departures`.
+The loss of an answer is applied as soon as it is noticed, since a cap must count it before anything else is asked. What
+a run *intends*, such as to ask a model nothing more, is in `departures`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, SetAside
-from adaptive_eval.graders.asked import spent_in
+from adaptive_eval.graders.asked import cost_from_signals
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.departures import Departures
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
@@ -61,14 +61,14 @@ class Decision(NamedTuple):
     """Consequences of new records, to be stored."""
 
     set_aside: Sequence[Event]
-    """Who the run goes on without, and answers without a grade."""
+    """Models that are set aside, and answers without a grade."""
     looks: Sequence[Look]
     events: Sequence[Event]
     verdicts: Sequence[Regrade]
 
 
 class RunState:
-    """State of a run, as its stored records give it."""
+    """State of a run, made from its stored records."""
 
     def __init__(
         self,
@@ -80,35 +80,35 @@ class RunState:
         alarms: Alarms | None = None,
         fit: OpeningFit | None = None,
     ) -> None:
-        """`lanes`: where something is asked, not where a run is read; `reserve`: what is reserved for a verdict, where
-        answers are judged by requests; `fit`: where the rubric has thresholds to be fitted."""
+        """`lanes`: empty if the run is only read; `reserve`: the cost reserved for a verdict, if answers are judged by
+        requests; `fit`: if the rubric has thresholds to be fitted."""
         self.controller, self.alarms, self.fit = controller, alarms, fit
         self.roster, self.lanes, self.reserve = roster, lanes, reserve
         self.capped = controller.plan.budget.bought
-        """A cap counts answers that were lost."""
+        """Whether a cap counts answers that were lost."""
         self.departures = Departures(tuple(roster.models), controller.plan.bench.recorded)
         self.trials = TrialTable(len(roster.models))
         self.spent = SpentByModel(len(roster.models))
         if alarms is not None:
             alarms.follow(self.spent.usages)
         self.awaiting: dict[Place, TrialRecord] = {}
-        """Answers that are on disk, and whose verdicts are not."""
+        """Answers on disk that await their verdicts."""
         self._news = News()
 
     @property
     def is_judged(self) -> bool:
-        """Answers are judged by requests."""
+        """Whether answers are judged by requests."""
         return self.reserve is not None
 
     @property
     def has_begun(self) -> bool:
-        """The core was told what earlier starts have stored."""
+        """Whether the core was told of the records of earlier starts."""
         return self._news.begun
 
     # -- facts ----------------------------------------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
-        """Take up one stored record."""
+        """Apply one stored record."""
         match record:
             case StoredOutcome():
                 self._apply_outcome(record)
@@ -140,7 +140,7 @@ class RunState:
                 self.alarms.raised.add((event.model, event.fault))
 
     def _apply_trial(self, record: TrialRecord) -> None:
-        """Take up an answer with its texts: one that has just come, or one that waits for thresholds."""
+        """Apply an answer with its texts: one that has just come, or one that waits for thresholds."""
         if record.model not in self.roster.models:
             return
         model, question = self.roster.cell(record.model, record.question)
@@ -152,11 +152,11 @@ class RunState:
             self.trials.move(model, question, (record.trial,), Step.AWAITS_VERDICT)
             return
         is_new = self.trials.step(model, question, record.trial) is not None
-        if is_new and (cost := spent_in(record.signals)) is not None:
+        if is_new and (cost := cost_from_signals(record.signals)) is not None:
             self.spent.count_grading(model, GradingUse(1, cost))
         if not record.awaits_thresholds:
             self._apply_outcome(record.outcome())
-            self._tell_ungraded(model, record)
+            self._report_ungraded(model, record)
             return
         assert self.fit is not None
         self._spend(model, record.outcome())
@@ -169,7 +169,7 @@ class RunState:
         self.controller.hold(model, question, record.trial, record.cost)
 
     def _apply_verdict(self, verdict: Regrade) -> None:
-        """Take up the category of a stored answer: of a judge, or by thresholds that are fitted now."""
+        """Apply the category of a stored answer, from a judge or by thresholds that are fitted now."""
         if (record := self.awaiting.pop(place_of(verdict), None)) is not None:
             self._apply_trial(record.judged(verdict))
         elif self.fit is not None and (outcome := self.fit.settle(verdict)) is not None:
@@ -178,7 +178,7 @@ class RunState:
                 self.controller.spend_outside_plan(-1, outcome.cost.times(-1))
             model, question = self.roster.cell(outcome.model, outcome.question)
             self._judge(model, question, outcome)
-            self._tell_ungraded(model, verdict)
+            self._report_ungraded(model, verdict)
 
     def _apply_outcome(self, outcome: StoredOutcome) -> None:
         if outcome.model not in self.roster.models:
@@ -201,7 +201,7 @@ class RunState:
             self._require_within_reserve(model, outcome.cost)
 
     def _judge(self, model: int, question: int, outcome: StoredOutcome) -> None:
-        """Have the core told of an answer that is counted, and has its category now."""
+        """Queue an answer for the core, now that it has its category."""
         if self.alarms is not None:
             self.alarms.add(model, question, outcome)
         self.spent.usages[model].judge(outcome)
@@ -213,12 +213,12 @@ class RunState:
             self.trials.move(model, question, (outcome.trial,), Step.GRADED)
             self._news.outcomes.append(told)
 
-    def _tell_ungraded(self, model: int, one: TrialRecord | Regrade) -> None:
+    def _report_ungraded(self, model: int, one: TrialRecord | Regrade) -> None:
         if one.grader_error is not None:
             self._news.events += self.departures.ungraded(model, one.question, one.grader_error)
 
     def _require_within_reserve(self, model: int, cost: Cost) -> None:
-        """Ask nothing more of a model whose server goes beyond what caps reserve for an answer."""
+        """Set aside a model whose answer used more than caps reserve for it."""
         if not (self.capped and self.lanes):
             return
         reserved = self.lanes[model].price.worst.tokens - (0 if self.reserve is None else self.reserve.tokens)
@@ -229,13 +229,15 @@ class RunState:
     # -- decisions ------------------------------------------------------------------------------------------------
 
     def decide(self, launched: Collection[int] = (), *, stopping: bool = False) -> Decision:
-        """Tell the core what is new, and say what follows from it; raises `ConfigError` where thresholds cannot be
-        fitted. The run starts the servers of `launched` models itself."""
+        """Tell the core the new facts, and return its decision; raises `ConfigError` if thresholds cannot be fitted.
+
+        The run starts the servers of `launched` models itself.
+        """
         news, self._news = self._news, News(begun=True)
         over = self.controller.finished is not None
-        looks = news.told_to(self.controller)
+        looks = news.tell_core(self.controller)
         if over:
-            return Decision(news.events, (), (), self._categorised())
+            return Decision(news.events, (), (), self._new_categories())
         if news.unjudged and not stopping:  # nobody pays for their verdicts
             self.controller.end_over_budget()
         set_aside = [*news.events, *self.departures.set_aside_by_core(self.controller)]
@@ -246,14 +248,14 @@ class RunState:
             events += self.departures.settle(self.controller, launched)
         if self.fit is not None and self.controller.finished is None and self.fit.is_ready(self.departures.is_gone):
             events.append(self.fit.freeze())
-        return Decision(set_aside, looks, events, self._categorised())
+        return Decision(set_aside, looks, events, self._new_categories())
 
-    def _categorised(self) -> Sequence[Regrade]:
+    def _new_categories(self) -> Sequence[Regrade]:
         """The categories of answers that wait for thresholds, once these are known."""
         return () if self.fit is None else self.fit.take_verdicts()
 
     def want(self, asks: Iterable[Ask]) -> Iterator[Ask]:
-        """Yield the core's trials that have to be asked; stored answers to others wait for thresholds."""
+        """Yield those of the core's trials that have to be asked; stored answers to others await thresholds."""
         for ask in asks:
             if self.fit is not None and self.fit.has(self._place(ask)):
                 self.trials.move(ask.model, ask.question, (ask.trial,), Step.AWAITS_THRESHOLDS)
@@ -265,7 +267,7 @@ class RunState:
         return self.roster.models[ask.model], self.roster.questions[ask.question], ask.trial
 
     def is_owed(self, model: int) -> bool:
-        """Whether a trial of this model is neither told to the core nor waiting for thresholds."""
+        """Whether a trial was asked of this model that the core was not told of, and that awaits no thresholds."""
         under_way = (Step.WANTED, Step.BOOKED, Step.IN_FLIGHT, Step.ANSWERED, Step.AWAITS_VERDICT)
         return not self.departures.is_gone(model) and self.trials.number(model, *under_way) > 0
 
@@ -274,18 +276,18 @@ class News:
     """Facts that the core was not told yet."""
 
     def __init__(self, *, begun: bool = False) -> None:
-        """`begun`: the core has taken up what earlier starts have stored."""
+        """`begun`: the core has been told of the records of earlier starts."""
         self.begun = begun
         self.outcomes: list[Outcome] = []
         self.kept = False
-        """The core has kept outcomes that no round had asked for when they came."""
+        """Whether the core has kept outcomes that no round had asked for when they came."""
         self.set_aside: list[SetAside] = []
         self.lost: dict[int, Cost] = {}
         self.unjudged = False
         self.events: list[Event] = []
 
-    def told_to(self, controller: Controller) -> Sequence[Look]:
-        """The looks that the core takes of it."""
+    def tell_core(self, controller: Controller) -> Sequence[Look]:
+        """Tell the core these facts; returns the looks that it takes."""
         if not self.begun:
             return [*controller.restore((), self.lost), *controller.tell(self.set_aside)]
         for model, cost in self.lost.items():
@@ -317,7 +319,7 @@ class SpentByModel:
 
 
 def stored_records(reader: RunReader, *, judged: bool, fitted: bool) -> Iterator[Record]:
-    """All that is stored of a run: `judged` where grades take requests, `fitted` where the rubric has thresholds."""
+    """All stored records of a run; `judged`: grades take requests, `fitted`: the rubric has thresholds to fit."""
     yield from _with_grading_spent(reader, reader.events(), judged=judged)
     if fitted:
         yield from (record for record in reader.trials("ungraded") if record.awaits_thresholds)
@@ -327,8 +329,8 @@ def stored_records(reader: RunReader, *, judged: bool, fitted: bool) -> Iterator
 def apply_stored(state: RunState, reader: RunReader, events: Sequence[Event], *, judged: bool) -> None:
     """Bring the state of a reader to where the latest start of the run has left it.
 
-    What that start has lost and set aside was decided upon where it stands among the trials; verdicts that are still
-    missing are under way.
+    Losses and set-aside models of that start are applied at their place among the trials, where the core decided on
+    them. Verdicts that are missing are still under way.
     """
     latest = events_since_start(events)
     before, late = events[: len(events) - len(latest)], filter(_stands_among_trials, latest)
@@ -365,7 +367,7 @@ def _with_grading_spent(reader: RunReader, events: Iterable[Event], *, judged: b
 
 
 def committed_records(batch: CommitBatch) -> Iterator[Record]:
-    """All that a commit has added, but losses, which are applied when they are noticed."""
+    """The records of a commit, except losses, which were applied when they were noticed."""
     yield from batch.trials
     yield from batch.verdicts
     yield from (event for event in batch.events if not isinstance(event, AnswersLost))

@@ -1,4 +1,4 @@
-"""Trials that were asked for and wait for a free slot of their model."""
+"""Trials that the core has asked for and that wait for a free slot of their model."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.supply.types import Request
 
 ASKED_AHEAD = 16
-"""Requests whose trials wait besides those that fill the free slots, so that the core is not asked at every answer."""
+"""Requests that are queued beyond the free slots, so that the core is not asked at every answer."""
 
 
 class TrialQueue:
@@ -30,11 +30,11 @@ class TrialQueue:
                 self._requests.append(Request(model, question, trial, 1, round_))
 
     def peek(self) -> Request | None:
-        """The request whose turn it is."""
+        """The next request, which stays in the queue."""
         return self._requests[0] if self._requests else None
 
     def take(self, at_most: int) -> Request:
-        """The first trials of the request whose turn it is; the others keep their place."""
+        """Remove and return the next request, cut to `at_most` trials; the others stay first in the queue."""
         request = self._requests.popleft()
         model, question, first, size, round_ = request
         if size > at_most:
@@ -55,10 +55,10 @@ class TrialQueues:
     def __init__(self, state: RunState) -> None:
         self._state, self._lanes = state, state.lanes
         self._queues = [TrialQueue() for _ in state.lanes]
-        self._dry = [False] * len(state.lanes)
-        """Models that the core has no further trials for until it issues more."""
+        self._drained = [False] * len(state.lanes)
+        """By model: whether the core has no further trials until it issues another round."""
         self._rounds_issued = 0
-        """Rounds that the core had issued when it was told last."""
+        """Rounds that the core had issued at the last call of `core_was_told`."""
 
     @property
     def empty(self) -> bool:
@@ -66,33 +66,33 @@ class TrialQueues:
         return not any(queue.trials for queue in self._queues)
 
     def first(self, model: int, needed: int) -> Request | None:
-        """The request of a model whose turn it is, when so many trials are needed of it; None while it is paused."""
+        """The next request of a model, with so many trials `needed` now; None while the model is paused."""
         if self._state.controller.is_paused(model):
             return None
         self._top_up(model, needed)
         return self._queues[model].peek()
 
     def number(self, model: int, needed: int) -> int:
-        """How many trials of a model wait, when so many are needed of it now; none while it is paused."""
+        """How many trials of a model wait, with so many `needed` now; 0 while the model is paused."""
         if self._state.controller.is_paused(model):
             return 0
         self._top_up(model, needed)
         return self._queues[model].trials
 
     def take(self, model: int, at_most: int) -> Request:
-        """The first trials of that request."""
+        """Remove and return a model's next request, cut to `at_most` trials."""
         return self._queues[model].take(at_most)
 
     def give_back(self, request: Request) -> None:
-        """Let trials that were sent and not answered wait again."""
+        """Queue the trials of an unanswered request again."""
         model, question, _, _, round_ = request
         self._queues[model].add(Ask(model, question, trial, round_) for trial in request.trials)
 
     def core_was_told(self) -> None:
-        """Ask the core again for every model: it may have issued more."""
+        """Ask the core again for trials of every model if it has issued another round."""
         issued = self._state.controller.rounds_issued
         if issued != self._rounds_issued:
-            self._rounds_issued, self._dry = issued, [False] * len(self._lanes)
+            self._rounds_issued, self._drained = issued, [False] * len(self._lanes)
 
     def forget(self, model: int) -> None:
         """Forget the waiting trials of this model."""
@@ -105,11 +105,11 @@ class TrialQueues:
             self.forget(model)
 
     def _top_up(self, model: int, needed: int) -> None:
-        """Have more trials wait than are needed now: requests are then whole when their turn comes."""
+        """Queue more trials than are needed now, so that requests are full when their turn comes."""
         lane, queue = self._lanes[model], self._queues[model]
-        if self._dry[model] or queue.trials >= needed + lane.samples_per_request:
+        if self._drained[model] or queue.trials >= needed + lane.samples_per_request:
             return
-        while (want := needed + ASKED_AHEAD * lane.samples_per_request - queue.trials) > 0 and not self._dry[model]:
+        while (want := needed + ASKED_AHEAD * lane.samples_per_request - queue.trials) > 0 and not self._drained[model]:
             asks = self._state.controller.ask(want, model)
             queue.add(self._state.want(asks))
-            self._dry[model] = len(asks) < want
+            self._drained[model] = len(asks) < want

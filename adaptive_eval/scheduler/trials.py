@@ -1,9 +1,9 @@
-"""Where each trial stands between the core's wish for it and its category on disk.
+"""The step of each trial, from the core's request for it to its category on disk.
 
     wanted -> booked -> in flight -> answered -> awaiting a verdict -> awaiting thresholds -> graded
 
-A step may be left out, and nothing goes back but a request that was given back. What is graded or lost leaves the
-table: the core, or nobody, has it then. The legal steps stand in `STEPS`; any other one is an error of this program.
+Steps may be skipped; only a request that is returned to the queue goes back. Graded and lost trials leave the table.
+`STEPS` lists the legal transitions; any other is a bug in this program.
 """
 
 from collections import Counter
@@ -19,23 +19,23 @@ class Step(StrEnum):
     WANTED = "wanted"
     """The core has asked for it; it waits for a free slot."""
     BOOKED = "booked"
-    """It is sent as soon as it is on disk that it will be."""
+    """It is sent as soon as its ledger entry is on disk."""
     IN_FLIGHT = "in flight"
     """A server has it."""
     ANSWERED = "answered"
     """It is being graded, or written."""
     AWAITS_VERDICT = "awaiting a verdict"
-    """It is on disk without a grade, which takes requests of its own."""
+    """Its answer is on disk without a grade, which takes requests of its own."""
     AWAITS_THRESHOLDS = "awaiting thresholds"
-    """It is on disk, and has its category when the thresholds of the rubric are fitted."""
+    """Its answer is on disk, and gets a category when the thresholds of the rubric are fitted."""
     GRADED = "graded"
-    """It is on disk with its category, or with the reason why it has none, and the core is told."""
+    """Its answer is on disk with a category, or with the reason why it has none, and the core is told."""
     LOST = "lost"
-    """No answer to it comes in this start of the run."""
+    """It gets no answer in this start of the run."""
 
 
 STEPS: dict[Step | None, frozenset[Step]] = {
-    None: frozenset({Step.WANTED, Step.AWAITS_THRESHOLDS}),  # the latter where an earlier start has stored the answer
+    None: frozenset({Step.WANTED, Step.AWAITS_THRESHOLDS}),  # the latter if an earlier start has stored the answer
     Step.WANTED: frozenset({Step.BOOKED, Step.IN_FLIGHT, Step.LOST}),
     Step.BOOKED: frozenset({Step.IN_FLIGHT, Step.LOST}),
     Step.IN_FLIGHT: frozenset({Step.ANSWERED, Step.WANTED, Step.LOST}),
@@ -48,29 +48,29 @@ LAST = frozenset({Step.GRADED, Step.LOST})
 
 
 class TrialTable:
-    """The step of every trial that the core has asked for in this start and was not told of."""
+    """The step of every trial that the core has asked for in this start and that is not done."""
 
     def __init__(self, models: int) -> None:
         self._steps: list[dict[tuple[int, int], Step]] = [{} for _ in range(models)]
         """By model: the step of each question and trial."""
         self._numbers: list[Counter[Step]] = [Counter() for _ in range(models)]
         self._unanswered: set[int] = set()
-        """Models with a request that a server had and that brought no answer, asked again or not."""
+        """Models with a request that was in flight and got no answer, even if it was asked again."""
 
     def step(self, model: int, question: int, trial: int) -> Step | None:
         """The step of a trial; None if nobody has asked for it, or it is done."""
         return self._steps[model].get((question, trial))
 
     def number(self, model: int, *steps: Step) -> int:
-        """How many trials of a model stand at any of these steps."""
+        """How many trials of a model are at any of these steps."""
         return sum(self._numbers[model][step] for step in steps)
 
     def has_all(self, model: int) -> bool:
-        """Whether all that a model was asked in this start was waited for, and has come."""
+        """Whether every request sent to a model in this start was answered, and its answers are done."""
         return model not in self._unanswered and set(self._steps[model].values()) <= {Step.WANTED}
 
     def move(self, model: int, question: int, trials: Iterable[int], to: Step) -> None:
-        """Have trials of a question take a step; raises `RuntimeError` if they may not."""
+        """Move trials of a question to a step; raises `RuntimeError` if the transition is illegal."""
         steps, numbers = self._steps[model], self._numbers[model]
         for trial in trials:
             before = steps.get((question, trial))
@@ -87,11 +87,11 @@ class TrialTable:
                 numbers[to] += 1
 
     def move_request(self, request: Request, to: Step) -> None:
-        """Have the trials of a request take a step."""
+        """Move the trials of a request to a step."""
         self.move(request.model, request.question, request.trials, to)
 
     def forget_wanted(self, model: int) -> None:
-        """Take the trials that wait for a slot out of the table."""
+        """Remove the trials that wait for a slot."""
         for (question, trial), step in list(self._steps[model].items()):
             if step is Step.WANTED:
                 self.move(model, question, (trial,), Step.LOST)

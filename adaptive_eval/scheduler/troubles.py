@@ -1,6 +1,6 @@
-"""Troubles of a model's servers while its requests are repeated: no part of the result, but the cause of a wait.
+"""Troubles of a model's servers while its requests are retried: they do not affect the result, but explain a wait.
 
-Read off what the endpoint counts anyway, twice a second. What is over in a moment is not told.
+They are read from the endpoint's statistics twice a second. Short troubles are not reported.
 """
 
 import time
@@ -13,13 +13,13 @@ from adaptive_eval.store import Event, OnlyFailures, ReplicaBack, ReplicaLost, S
 from adaptive_eval.supply.types import Lane
 
 LOST_SECONDS = 2.0
-"""A replica that fails for so long is told to be lost: one connection in many may fail on a good day."""
+"""A replica that fails for this long is reported as lost: one connection in many may fail on a good day."""
 RETRYING_SECONDS = 10.0
-"""A model of which nothing but failures has come for so long is told to be in trouble."""
+"""A model whose requests have only failed for this long is reported."""
 
 
 class Troubles:
-    """The troubles of one model, each told once when it has lasted a while."""
+    """The troubles of one model, each reported once when it has lasted a while."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -29,28 +29,30 @@ class Troubles:
         self._errors = 0
         self._failing_since: float | None = None
         """When the first request failed after the last answer."""
-        self._told = False
+        self._is_reported = False
         self._notices: set[Notice] = set()
-        self._failing = self._out = False
-        """Requests fail again and again, and none is answered; none of its replicas can be reached."""
+        self._failing = False
+        """Requests fail again and again, and none is answered."""
+        self._unreachable = False
+        """None of the model's replicas can be reached."""
 
     @property
     def stuck(self) -> bool:
         """Whether no answer of the model can be expected now."""
-        return self._failing or self._out
+        return self._failing or self._unreachable
 
     def noticed(self, stats: EndpointStats, answers: int, now: float) -> Iterator[Event]:
-        """Events that are new at this moment; `answers` is the number of answered requests."""
+        """Events since the last call; `answers` is the number of answered requests."""
         for replica in stats.replicas:
-            yield from self._health(replica, now)
-        self._out = bool(stats.replicas) and all(replica.url in self._lost for replica in stats.replicas)
-        yield from self._progress(stats, answers, now)
+            yield from self._replica_events(replica, now)
+        self._unreachable = bool(stats.replicas) and all(replica.url in self._lost for replica in stats.replicas)
+        yield from self._failure_events(stats, answers, now)
         for notice in stats.notices:
             if notice not in self._notices:
                 self._notices.add(notice)
                 yield ServersNoticed(self._name, notice.kind, notice.text)
 
-    def _health(self, replica: ReplicaStats, now: float) -> Iterator[Event]:
+    def _replica_events(self, replica: ReplicaStats, now: float) -> Iterator[Event]:
         if replica.healthy:
             self._down_since.pop(replica.url, None)
             if replica.url in self._lost:
@@ -60,27 +62,27 @@ class Troubles:
             self._lost.add(replica.url)
             yield ReplicaLost(self._name, replica.url, replica.trouble or None)
 
-    def _progress(self, stats: EndpointStats, answers: int, now: float) -> Iterator[Event]:
+    def _failure_events(self, stats: EndpointStats, answers: int, now: float) -> Iterator[Event]:
         errors = sum(stats.errors.values())
         failed, self._errors = errors > self._errors, errors
         if answers != self._answers:
-            self._answers, self._failing_since, self._told, self._failing = answers, None, False, False
+            self._answers, self._failing_since, self._is_reported, self._failing = answers, None, False, False
         elif failed:
             since = self._failing_since = now if self._failing_since is None else self._failing_since
             self._failing = now - since >= LOST_SECONDS
-            if now - since >= RETRYING_SECONDS and not self._told:
-                self._told = True
+            if now - since >= RETRYING_SECONDS and not self._is_reported:
+                self._is_reported = True
                 yield OnlyFailures(self._name, round(now - since), dict(stats.errors), stats.last_error or None)
 
 
 class ServerWatch:
-    """The troubles of all models, and of the servers that are asked for their grades."""
+    """The troubles of all models, and the notices of the grader's servers."""
 
     def __init__(self, lanes: Sequence[Lane], departures: Departures, grading: Grading) -> None:
         self._lanes, self._departures, self._grading = lanes, departures, grading
         self._troubles = [Troubles(lane.name) for lane in lanes]
         self._grading_notices = 0
-        """Notices of the grader that were told."""
+        """How many notices of the grader were reported."""
 
     def news(self) -> Iterator[Event]:
         """Events since the last call."""
@@ -95,10 +97,10 @@ class ServerWatch:
 
     @property
     def failing_requests(self) -> list[int]:
-        """Requests of each model that fail again and again while others are answered."""
+        """How many requests of each model fail again and again while others are answered."""
         return [lane.endpoint.stats.aside for lane in self._lanes]
 
     def hopeless(self, seconds: float) -> Collection[int]:
-        """Models of which nothing comes now, and whose oldest request is not older than so many seconds."""
+        """Models from which no answer can be expected now, and whose oldest request is at most so many seconds old."""
         each = enumerate(zip(self._lanes, self._troubles, strict=True))
         return {model for model, (lane, one) in each if one.stuck and lane.endpoint.stats.oldest <= seconds}

@@ -1,4 +1,4 @@
-"""What the scheduler is given, and what it tells."""
+"""Types shared by the scheduler and its users."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -8,23 +8,23 @@ from adaptive_eval.core.types import Look
 from adaptive_eval.store import Event
 
 BEAT_SECONDS = 2.0
-"""The time of a run is stored at least so often: a kill loses no more of it."""
+"""The elapsed time of a run is stored at least this often: a kill loses no more of it."""
 
 
 class Observer(Protocol):
-    """Hears what happens while it happens; may not take long."""
+    """Is told of looks and events as they happen; may not take long."""
 
     def looked(self, looks: Sequence[Look]) -> None:
-        """Rounds were completed."""
+        """Called when rounds were completed."""
 
     def happened(self, event: Event) -> None:
-        """A model was set aside, or the run was stopped."""
+        """Called for each recorded event, such as a model set aside."""
 
 
 class Halt(StrEnum):
     """How the user stopped a run."""
 
     DRAINED = "drained"
-    """What was in flight came back first."""
+    """Requests in flight came back first."""
     AT_ONCE = "at_once"
-    """What was in flight was cancelled."""
+    """Requests in flight were cancelled."""

@@ -1,10 +1,10 @@
-"""Cost of a judge's verdicts under the caps: they count at their worst until they are there.
+"""Cost of a judge's verdicts under the caps: they count at their worst until they arrive.
 
 An answer is stored with the most that its verdict may cost on top, by the answer's length, and the verdict takes back
-what it did not use. What a later start finds so was asked for and lost, as far as anybody knows: an event says what it
-counts as, and as much is reserved again before it is asked for again. A reply that is lost on the way counts at its
-worst as soon as that is noticed, as an answer does. Where no cap counts it nothing is reserved, and stored is what the
-replies that came have used.
+the unused part. If a later start finds such a reserve, the verdict may have been generated and lost: an event says what
+it counts as, and as much is reserved anew before it is asked for again. A reply that is lost on the way counts at its
+worst as soon as that is noticed, as an answer does. If no cap counts verdicts, nothing is reserved, and only the usage
+of replies that arrived is stored.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ BEYOND = (
 )
 
 FIRST_ANSWERS = 12
-"""A grader that has failed on so many answers, and has given no verdict yet, is taken to fail on all."""
+"""A grader that has failed on this many answers, and has given no verdict yet, is taken to fail on all."""
 MUTE = (
     "no verdict has come on any of the first {} answers, so nothing more is asked: {}\n"
     "Every answer is stored. Mend the grader or its server; the same command then has these answers graded first."
@@ -31,9 +31,9 @@ MUTE = (
 
 
 def require_kept(verdict: Regrade, reserved: Cost, vote: Cost) -> None:
-    """Raise `Unavailable` where a verdict has cost more than was reserved for it; `vote` is one reply to it, at most.
+    """Raise `Unavailable` if a verdict has cost more than was reserved for it.
 
-    What was lost on the way counts in whole votes.
+    `vote` is the most that one reply may cost: replies that were lost on the way count in whole votes.
     """
     if 0 < reserved.tokens < verdict.cost.tokens - vote.tokens:
         raise Unavailable(BEYOND.format(verdict.cost.tokens, reserved.tokens))
@@ -47,43 +47,43 @@ def verdict_reserve(grading: Grading, *, capped: bool) -> Cost | None:
 
 
 def used(verdict: Regrade, reserved: Cost) -> Regrade:
-    """The verdict, taking back what it did not use of what was reserved for it."""
+    """The verdict at its cost minus the reserve, so that the unused part is taken back."""
     return verdict._replace(cost=verdict.cost.plus(reserved.times(-1)))
 
 
 class VerdictCosts:
-    """Reserves for verdicts, and their cost once they are there."""
+    """Reserves for verdicts, and checks of their cost when they arrive."""
 
     def __init__(self, grading: Grading, questions: Sequence[Question], spent: SpentByModel, *, capped: bool) -> None:
-        """`spent` is what the run has used until now; `capped`: a cap counts what verdicts cost."""
+        """`spent`: usage of the run so far; `capped`: a cap counts the cost of verdicts."""
         self.is_counted = grading.lasting and capped
         """Whether anything is reserved."""
         self._grading, self._questions = grading, {question.id: question for question in questions}
         self._spent = spent
-        self._heard = not grading.lasting
-        """A verdict has come, in this start or before; a grader that asks nobody may fail on what it likes."""
+        self._has_verdict = not grading.lasting
+        """Whether a verdict has come, in this start or before; always true for a grader that makes no requests."""
         self._failed = 0
 
     def reserved(self, record: TrialRecord) -> Cost:
-        """The reserve for all votes on a stored answer: as much as its text may take, and no more."""
+        """The reserve for all votes on a stored answer, by the length of its text."""
         if not self.is_counted:
             return NO_COST
         question = self._questions[record.question].for_trial(record.trial)
         return self._grading.lost_with(record.answer.text, question)
 
     def require_kept(self, verdict: Regrade, reserved: Cost, *, finished: bool) -> None:
-        """Raise `Unavailable` where a verdict, as it came, shows that the caps cannot hold, or that none ever comes."""
+        """Raise `Unavailable` if a new verdict shows that the caps cannot hold, or that the grader always fails."""
         require_kept(verdict, reserved, self._grading.lost_vote(reserved))
         self._failed += verdict.failed
-        self._heard = self._heard or bool(verdict.signals.get(USED[0]))
-        if self._failed < FIRST_ANSWERS or self._heard or finished:
+        self._has_verdict = self._has_verdict or bool(verdict.signals.get(USED[0]))
+        if self._failed < FIRST_ANSWERS or self._has_verdict or finished:
             return  # at a cap, lost replies are not asked for again
-        self._heard = any(usage.grading.cost.tokens for usage in self._spent.usages)
-        if not self._heard:
+        self._has_verdict = any(usage.grading.cost.tokens for usage in self._spent.usages)
+        if not self._has_verdict:
             raise Unavailable(MUTE.format(self._failed, verdict.grader_error))
 
     def loss(self, record: TrialRecord) -> AnswersLost | None:
-        """The loss of a reply about an answer on the way; None if no cap counts it."""
+        """The event for a lost reply about an answer; None if no cap counts it."""
         if not self.is_counted:
             return None
         return AnswersLost(record.model, 0, *self._grading.lost_vote(self.reserved(record)), verdicts=1)

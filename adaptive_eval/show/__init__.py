@@ -1,1 +1,1 @@
-"""What people see of a run: text, terminal, Markdown, figures and the page."""
+"""Displays of a run: text, terminal, Markdown, figures and the page."""

@@ -1,9 +1,9 @@
-"""Two runs of the same questions: what changed from one to the other.
+"""Changes between two runs of the same questions.
 
-Scores are compared as the run compares its models, on the questions that both have: z = (a_B - a_A) / sqrt(var_A +
-var_B); of questions that were drawn at random, by the differences on those that were asked in both. Questions are
-compared one by one by the means and variances of their posteriors, and named where the difference is one in twenty for
-all of them together (Holm).
+Scores are compared as a run compares its models, on the questions that both have: z = (a_B - a_A) / sqrt(var_A +
+var_B); if questions were drawn at random, by the differences on those asked in both. Questions are compared one by one,
+by the means and variances of their posteriors, and named if the change is significant at 5% for all of them together
+(Holm).
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,15 +22,15 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.finding import comparison_state
 from adaptive_eval.record.restore import RunCounts
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.repeatable import PLACES
+from adaptive_eval.show.repeatable import PLACE_SECTIONS
 from adaptive_eval.store import Change, TrialsImported, differences
 from scorio.moments import CountArray, FloatArray, question_moments, relative_weights
 from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
 
 LEVEL = 0.05
-COSTS = ("tokens", "gpu_seconds", "server_seconds", "server_gpu_seconds")
-FOUND = ("reworded", "same_seeds", "recorded", "with_prior", "settings", "models", "questions_changed", "verdicts")
+COSTS = ("trials", "tokens", "gpu_seconds", "server_seconds", "server_gpu_seconds")
+FIELDS = ("reworded", "same_seeds", "recorded", "with_prior", "settings", "models", "questions_changed", "verdicts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ModelChange:
     difference: float
     """Score of B minus score of A."""
     lo: float
-    """The lower end of its 95% interval."""
+    """Lower end of the 95% interval of the difference."""
     hi: float
     z: float
     p: float
@@ -77,7 +77,7 @@ class PairChange:
 
 @dataclass(frozen=True, slots=True)
 class RunSide:
-    """One of two runs: what it alone has, and what it has used."""
+    """One of two runs: its cost, and the questions and models that it alone has."""
 
     run: str
     only: tuple[str, ...]
@@ -94,14 +94,14 @@ class RunSide:
 
     @classmethod
     def of(cls, view: RunView, other: RunView) -> Self:
-        """One run beside the other."""
+        """Describe one run in comparison with the other."""
         there = {one.id for one in other.questions}
-        used = () if view.results is None else [getattr(view.results.cost, name) for name in COSTS]
+        asked = sum(one.trials for one in view.traffic)
+        used = (asked,) if view.results is None else [getattr(view.results.cost, name) for name in COSTS]
         return cls(
             view.name,
             tuple(one.id for one in view.questions if one.id not in there),
             tuple(name for name in view.models if name not in other.models),
-            sum(one.trials for one in view.traffic),
             *used,
         )
 
@@ -115,26 +115,26 @@ class RunDiff:
     questions: int
     """Number of questions that both runs have; all means are over these."""
     reworded: tuple[str, ...]
-    """Questions of one id with another prompt or answer."""
+    """Questions with the same id but another prompt or answer."""
     same_seeds: tuple[str, ...]
-    """Models whose trials had the same seeds in both runs: equal answers are then no news."""
+    """Models whose trials had the same seeds in both runs, so that equal answers say nothing."""
     recorded: tuple[str, ...]
-    """Models that one of the runs did not ask: its outcomes of them are those of an earlier run."""
+    """Models that one of the runs did not ask, since it has outcomes of an earlier run."""
     with_prior: tuple[str, ...]
-    """Runs with outcomes of an earlier run in their scores: if that is the other run, both share them."""
+    """Runs with outcomes of an earlier run in their scores, perhaps of the other one."""
     settings: tuple[Change, ...]
     models: tuple[ModelChange, ...]
     questions_changed: tuple[QuestionChange, ...]
     verdicts: tuple[PairChange, ...]
     drawn: bool
-    """Questions were drawn at random: each model is compared on those that it was asked in both runs."""
+    """Whether questions were drawn at random: each model is then compared on those that it was asked in both runs."""
 
     def as_plain(self) -> dict[str, object]:
-        """The differences by name, as `compare --format json` writes them: `run_a`, `run_b` ..."""
+        """Convert to plain values by name, as `compare --format json` writes them: `run_a`, `run_b` ..."""
         plain = {**self._both_sides("run"), "questions": self.questions, **self._both_sides("only", "models_only")}
-        plain |= {name: getattr(self, name) for name in FOUND}
+        plain |= {name: getattr(self, name) for name in FIELDS}
         plain["settings"] = [change._asdict() for change in self.settings]
-        return plain | self._both_sides("trials", *COSTS) | {"drawn": self.drawn}
+        return plain | self._both_sides(*COSTS) | {"drawn": self.drawn}
 
     def _both_sides(self, *names: str) -> dict[str, object]:
         sides = ("a", self.a), ("b", self.b)
@@ -153,30 +153,30 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
         a=RunSide.of(a, b),
         b=RunSide.of(b, a),
         questions=len(common),
-        reworded=_reworded(a, b, common),
-        same_seeds=tuple(_same_seeds(a, b, names)),
+        reworded=_reworded_questions(a, b, common),
+        same_seeds=tuple(_equally_seeded(a, b, names)),
         recorded=tuple(name for name in both if name in recorded),
         with_prior=tuple(view.name for view, counts in ((a, counts_a), (b, counts_b)) if counts.before.any()),
-        settings=tuple(_settings(a, b)),
+        settings=tuple(_setting_changes(a, b)),
         # by z, which still tells apart what p no longer can
-        models=tuple(sorted(_models(a, cells_a, b, cells_b), key=lambda one: (-abs(one.z), -abs(one.difference)))),
+        models=tuple(sorted(_scores(a, cells_a, b, cells_b), key=lambda one: (-abs(one.z), -abs(one.difference)))),
         questions_changed=tuple(_changed_questions(cells_a, cells_b, np.array(a.weights))),
-        verdicts=tuple(_verdicts(a, b)),
+        verdicts=tuple(_verdict_changes(a, b)),
         drawn=a.draws_questions or b.draws_questions,
     )
 
 
-def _reworded(a: RunView, b: RunView, common: list[str]) -> tuple[str, ...]:
+def _reworded_questions(a: RunView, b: RunView, common: list[str]) -> tuple[str, ...]:
     asked_a, asked_b = ({one.id: (one.prompt, one.answer) for one in view.questions} for view in (a, b))
     return tuple(key for key in common if asked_a[key] != asked_b[key])
 
 
-def _settings(a: RunView, b: RunView) -> Iterator[Change]:
-    """Models are compared by name; where the runs lay is no change.
+def _setting_changes(a: RunView, b: RunView) -> Iterator[Change]:
+    """Settings that differ, without the places of the runs; models are compared by name.
 
-    A model's configuration is complete: what changed for the whole run has changed in each, and is told once.
+    A model's configuration has all defaults, so a change for the whole run is in each model, and is given once.
     """
-    (rest_a, models_a), (rest_b, models_b) = _split(a.configuration), _split(b.configuration)
+    (rest_a, models_a), (rest_b, models_b) = _split_models(a.configuration), _split_models(b.configuration)
     shared = list(differences(rest_a, rest_b))
     yield from shared
     for name in (name for name in models_a if name in models_b):
@@ -184,33 +184,33 @@ def _settings(a: RunView, b: RunView) -> Iterator[Change]:
         yield from (change._replace(path=f"models.{name}.{change.path}") for change in own)
 
 
-def _split(configuration: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Mapping[str, object]]]:
-    """The settings of the whole run, and the models by name."""
+def _split_models(configuration: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Mapping[str, object]]]:
+    """Settings of the whole run, and models by name."""
     models = configuration["models"]
     assert isinstance(models, list)
-    rest = {key: value for key, value in configuration.items() if key not in (*PLACES, "models", "name")}
-    # recorded models are never asked, wherever they were
+    rest = {key: value for key, value in configuration.items() if key not in (*PLACE_SECTIONS, "models", "name")}
+    # recorded models are never asked, so their address does not matter
     return rest, {one["name"]: {**one, "base_url": None} if one.get("recorded") else one for one in models}
 
 
-def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
+def _equally_seeded(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
     imports = (one.body for view in (a, b) for one in view.events if one.kind == TrialsImported.KIND)
     if not all(body.get("seeds_match") for body in imports):
         return  # sampled elsewhere
-    (in_a, models_a), (in_b, models_b) = _split(a.configuration), _split(b.configuration)
-    if _seeds_of(in_a) != _seeds_of(in_b):
+    (in_a, models_a), (in_b, models_b) = _split_models(a.configuration), _split_models(b.configuration)
+    if _seed_settings(in_a) != _seed_settings(in_b):
         return
     for name in names:
         if all(models_a[name][key] == models_b[name][key] for key in ("model", "sampling", "prompt", "api")):
             yield name
 
 
-def _seeds_of(settings: Mapping[str, object]) -> tuple[object, object]:
-    """The settings that the seeds of trials follow from."""
+def _seed_settings(settings: Mapping[str, object]) -> tuple[object, object]:
+    """Settings that determine the seeds of trials."""
     return settings["seed"], cast(Mapping[str, object], settings["trials"])["seeds"]
 
 
-def _models(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Iterator[ModelChange]:
+def _scores(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Iterator[ModelChange]:
     rank_a, rank_b = _ranks(a), _ranks(b)
     cells_a, cells_b = counts_a.cells, counts_b.cells
     listed = b.configuration.get("benchmarks") or ()
@@ -244,7 +244,7 @@ def _both_scores(
     cells_a: CountArray, a: RunView, cells_b: CountArray, b: RunView, weighing: Weighing | None
 ) -> tuple[float, float, float] | None:
     """Both scores of a model with counts (M, K), and the standard error of their difference; None if a question has no
-    trial. With drawn questions those stand for all that were asked in both runs."""
+    trial. Drawn questions are only those that were asked in both runs."""
     if a.draws_questions or b.draws_questions:
         return _drawn_scores(cells_a, cells_b, np.array(a.weights, dtype=float))
     if not cells_a.sum(axis=-1).all() or not cells_b.sum(axis=-1).all():
@@ -254,7 +254,8 @@ def _both_scores(
 
 
 def _drawn_scores(cells_a: CountArray, cells_b: CountArray, weights: FloatArray) -> tuple[float, float, float] | None:
-    """The same on the questions with trials in both runs; None if these are fewer than two."""
+    """Both scores and the standard error of their difference, on questions with trials in both runs; None if fewer than
+    two."""
     cells = np.stack([cells_b, cells_a])
     shares = cells / np.maximum(cells.sum(axis=-1, keepdims=True), 1)
     both = cells.any(axis=-1).all(axis=0)
@@ -282,7 +283,7 @@ def _ranks(view: RunView) -> dict[str, int]:
 
 
 def _changed_questions(counts_a: RunCounts, counts_b: RunCounts, w: NDArray[np.float64]) -> Iterator[QuestionChange]:
-    """Significant changes of questions, the surest first."""
+    """Significant changes of questions, the most certain first."""
     names, keys = tuple(counts_a.roster.models), tuple(counts_a.roster.questions)
     if not names or not keys:
         return
@@ -299,7 +300,7 @@ def _changed_questions(counts_a: RunCounts, counts_b: RunCounts, w: NDArray[np.f
         yield QuestionChange(names[model], keys[question], *map(float, values))
 
 
-def _verdicts(a: RunView, b: RunView) -> Iterator[PairChange]:
+def _verdict_changes(a: RunView, b: RunView) -> Iterator[PairChange]:
     if a.results is None or b.results is None:
         return
     then = {frozenset((pair.better, pair.worse)): pair for pair in a.results.pairs}

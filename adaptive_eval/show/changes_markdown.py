@@ -1,4 +1,4 @@
-"""Differences of two runs as Markdown that reads well on a terminal."""
+"""Differences between two runs as Markdown that reads well on a terminal."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,11 +9,11 @@ from adaptive_eval.show.changes import ModelChange, PairChange, RunDiff
 from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
 
 SHOWN = 20
-SURE = 0.05
+SIGNIFICANCE = 0.05
 
 
 def changes_markdown(found: RunDiff, weights: Sequence[float]) -> str:
-    """The whole comparison; `weights` are those of the rubric."""
+    """Render the whole comparison; `weights` are those of the rubric."""
     scale = Scale.of(weights)
     parts = [f"# {markdown_cell(found.a.run)} → {markdown_cell(found.b.run)}", _headline(found), *_models(found, scale)]
     parts += [*_verdicts(found), *_questions(found, scale), *_caveats(found), *_settings(found)]
@@ -21,14 +21,14 @@ def changes_markdown(found: RunDiff, weights: Sequence[float]) -> str:
 
 
 def _headline(found: RunDiff) -> str:
-    sure = [one for one in found.models if one.p < SURE]
-    told = f"{len(sure)} of {len(found.models)} models have changed by more than chance (p < {SURE:g} each)"
+    sure = [one for one in found.models if one.p < SIGNIFICANCE]
+    told = f"{len(sure)} of {len(found.models)} models have changed by more than chance (p < {SIGNIFICANCE:g} each)"
     each = ", each by those that it was asked in both" if found.drawn else ""
-    return f"{told} on the {found.questions} questions that both runs have{each}; {', '.join(_cost(found))}."
+    return f"{told} on the {found.questions} questions that both runs have{each}; {', '.join(_cost_changes(found))}."
 
 
-def _cost(found: RunDiff) -> Iterator[str]:
-    """Trials and costs of both runs, as far as they are known of both."""
+def _cost_changes(found: RunDiff) -> Iterator[str]:
+    """Trials and costs of both runs, as far as both are known."""
     a, b = found.a, found.b
     yield f"trials {count(a.trials)} → {count(b.trials)}"
     for what, before, after, shown in (
@@ -44,42 +44,42 @@ def _cost(found: RunDiff) -> Iterator[str]:
 def _models(found: RunDiff, scale: Scale) -> Iterator[str]:
     if found.models:
         head = ["model", "rank", "score before", "after", "difference", "95% interval", "z", "p", "trials"]
-        yield markdown_table(head, (_model(one, scale) for one in found.models))
+        yield markdown_table(head, (_model_cells(one, scale) for one in found.models))
         yield "The surest change comes first (by |z|)."
 
 
-def _model(one: ModelChange, scale: Scale) -> list[str]:
+def _model_cells(one: ModelChange, scale: Scale) -> list[str]:
     rank = f"{one.rank_a or '-'}" if one.rank_a == one.rank_b else f"{one.rank_a or '-'} → {one.rank_b or '-'}"
     return [
         markdown_cell(one.name),
         rank,
         scale.score(one.score_a),
         scale.score(one.score_b),
-        _signed(scale, one.difference),
-        f"{_signed(scale, one.lo).removesuffix(' points')} to {_signed(scale, one.hi).removesuffix(' points')}",
+        _points(scale, one.difference),
+        f"{_points(scale, one.lo).removesuffix(' points')} to {_points(scale, one.hi).removesuffix(' points')}",
         number_or_dash(one.z),
-        _p(one.p),
+        _p_text(one.p),
         f"{one.trials_a:,} → {one.trials_b:,}",
     ]
 
 
-def _p(value: float) -> str:
+def _p_text(value: float) -> str:
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
-def _signed(scale: Scale, value: float) -> str:
+def _points(scale: Scale, value: float) -> str:
     return f"{'+' if value > 0 else ''}{scale.rounded_points(value)}"
 
 
 def _verdicts(found: RunDiff) -> Iterator[str]:
     if found.verdicts:
         yield "## Comparisons that are decided differently"
-        cells = ((_pair(one), state_word(one.verdict_a), state_word(one.verdict_b)) for one in found.verdicts)
+        cells = ((_pair_text(one), state_word(one.verdict_a), state_word(one.verdict_b)) for one in found.verdicts)
         rows = (list(map(markdown_cell, row)) for row in cells)
         yield markdown_table(["comparison", "before", "after"], rows, left=3)
 
 
-def _pair(one: PairChange) -> str:
+def _pair_text(one: PairChange) -> str:
     return one.first if one.second is None else f"{one.first} and {one.second}"
 
 
@@ -88,7 +88,7 @@ def _questions(found: RunDiff, scale: Scale) -> Iterator[str]:
         yield "## Questions that have changed by more than chance, all questions and models considered"
         rows = (
             [markdown_cell(one.question), markdown_cell(one.model)]
-            + [scale.score(one.mean_a), scale.score(one.mean_b), _p(one.adjusted_p)]
+            + [scale.score(one.mean_a), scale.score(one.mean_b), _p_text(one.adjusted_p)]
             for one in found.questions_changed[:SHOWN]
         )
         yield markdown_table(["question", "model", "before", "after", "adjusted p"], rows, left=2)
@@ -104,20 +104,20 @@ def _caveats(found: RunDiff) -> Iterator[str]:
         ("model", "of the second run alone", found.b.models_only),
         ("question", "with one id, but another prompt or answer", found.reworded),
     ]
-    lines = [f"- {several(len(names), what)} {why}: {_named(names)}" for what, why, names in only if names]
+    lines = [f"- {several(len(names), what)} {why}: {_listed(names)}" for what, why, names in only if names]
     if found.same_seeds:
         lines.append(
-            f"- the same seeds in both runs for {_named(found.same_seeds)}: a server that honours them gives the same "
+            f"- the same seeds in both runs for {_listed(found.same_seeds)}: a server that honours them gives the same "
             "answers twice, and the intervals are then too wide"
         )
     if found.recorded:
         lines.append(
-            f"- not asked by both runs, and so not compared: {_named(found.recorded)}, of which one has recorded "
+            f"- not asked by both runs, and so not compared: {_listed(found.recorded)}, of which one has recorded "
             "outcomes of an earlier run"
         )
     if found.with_prior:
         lines.append(
-            f"- outcomes of an earlier run (R0) count in the scores of {_named(found.with_prior)}: if that was the "
+            f"- outcomes of an earlier run (R0) count in the scores of {_listed(found.with_prior)}: if that was the "
             "other of the two, both share them, and differ less than the new trials alone would"
         )
     if lines:
@@ -125,7 +125,7 @@ def _caveats(found: RunDiff) -> Iterator[str]:
         yield "\n".join(lines)
 
 
-def _named(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return first_few(list(map(markdown_cell, names)), SHOWN)
 
 

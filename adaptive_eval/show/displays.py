@@ -1,4 +1,4 @@
-"""Displays, and the choice among them for a run."""
+"""Displays of a run, and the choice among them."""
 
 import os
 import sys
@@ -14,42 +14,42 @@ from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
 
 
 class Display(Watcher, Protocol):
-    """Shows a run while it goes on, and how it ended."""
+    """Shows a run in progress, and how it ended."""
 
     def ended(self, ended: Ended) -> None:
-        """Say how the run ended, and what to do next; after `closed`, unless an error ended it."""
+        """Say how the run ended and what to do next; called after `closed`, unless an error ended the run."""
 
 
 class DispensableDisplay:
-    """A display whose loss ends no run: where nothing can be written any more, nothing is shown from then on."""
+    """A display that may fail without ending the run: once it cannot write, nothing more is shown."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """The method of `Display` of this name, for as long as the display works."""
+        """A method of `Display` that is called as long as the display works."""
 
         def show(*given: object) -> None:
-            with self._or_nothing():
+            with self._hidden_after_error():
                 getattr(self._display, name)(*given)
 
         return show
 
     @contextmanager
-    def _or_nothing(self) -> Iterator[None]:
+    def _hidden_after_error(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             lost, self._display = self._display, QuietDisplay()
             with suppress(OSError):
                 lost.closed()
-            _discard(sys.stdout)
+            _redirect_to_null(sys.stdout)
             with suppress(OSError):
                 print(f"nothing more is shown ({error.strerror}); the run goes on", file=sys.stderr, flush=True)
 
 
-def _discard(stream: TextIO) -> None:
-    """Redirect a stream to nowhere, with what it still has to write."""
+def _redirect_to_null(stream: TextIO) -> None:
+    """Redirect a stream to the null device, including its unwritten buffer."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     with suppress(OSError, ValueError):  # a stream that is no file, as in a test
         os.dup2(nowhere, stream.fileno())
@@ -57,17 +57,17 @@ def _discard(stream: TextIO) -> None:
 
 
 DisplayKind = Literal["rich", "questions", "plain", "json", "none"]
-"""`questions`: the live view with a table of the questions that are known least."""
+"""`questions`: the live view with a table of the least known questions."""
 
 
 def open_display(kind: DisplayKind | None, weights: Sequence[float]) -> Display:
-    """The display of this kind; by default the live view on a terminal, else plain lines."""
+    """Open a display of this kind; by default the live view on a terminal, else plain lines."""
     if kind is None:
         kind = "rich" if sys.stdout.isatty() else "plain"
-    return cast(Display, DispensableDisplay(_display(kind, weights)))
+    return cast(Display, DispensableDisplay(_make_display(kind, weights)))
 
 
-def _display(kind: DisplayKind, weights: Sequence[float]) -> Display:
+def _make_display(kind: DisplayKind, weights: Sequence[float]) -> Display:
     match kind:
         case "rich" | "questions":
             return LiveDisplay(Scale.of(weights), questions=kind == "questions")

@@ -1,4 +1,4 @@
-"""Findings of a study on the terminal and as files: CSV, JSON, and figures if matplotlib is installed."""
+"""Results of a study on the terminal and as files: CSV, JSON, and figures if matplotlib is installed."""
 
 import csv
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from adaptive_eval.errors import StoreError
-from adaptive_eval.exchange.tables.writer import harmless
+from adaptive_eval.exchange.tables.writer import escape_formula
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.study.experiment import Cell, Criterion, DataTable, Experiment
@@ -20,12 +20,12 @@ from adaptive_eval.study.experiment import Cell, Criterion, DataTable, Experimen
 FORMAT = "adaptive-eval.study/1"
 MEND = "Mend that, or give another --output"
 HOLDS = {True: "yes", False: "no", None: ""}
-MOST_ROWS = 60
+MAX_ROWS = 60
 
 
 def show_experiment(experiment: Experiment, console: Console) -> None:
-    """Show an experiment: its tables, what is required of it, and what is to be said."""
-    settings = ", ".join(f"{name} {written(value)}" for name, value in experiment.settings.items())
+    """Show an experiment: its settings, tables, criteria and notes."""
+    settings = ", ".join(f"{name} {cell_text(value)}" for name, value in experiment.settings.items())
     console.print(Text(safe_line(experiment.title, 200), style="bold"))
     console.print(Text(safe_line(settings, 300)))
     for table in experiment.tables:
@@ -41,10 +41,10 @@ def _table(data: DataTable) -> Table:
     table = Table(title=Text(safe_line(data.title, 200)), title_justify="left")
     for place, column in enumerate(data.columns):
         table.add_column(Text(safe_line(column)), justify="left" if place == 0 else "right")
-    for row in data.rows[:MOST_ROWS]:
-        table.add_row(*(Text(written(cell)) for cell in row))
-    if len(data.rows) > MOST_ROWS:
-        table.caption = f"and {len(data.rows) - MOST_ROWS} more rows, in the CSV file"
+    for row in data.rows[:MAX_ROWS]:
+        table.add_row(*(Text(cell_text(cell)) for cell in row))
+    if len(data.rows) > MAX_ROWS:
+        table.caption = f"and {len(data.rows) - MAX_ROWS} more rows, in the CSV file"
     return table
 
 
@@ -53,12 +53,12 @@ def _criteria(criteria: tuple[Criterion, ...]) -> Table:
     for name, justify in (("what", "left"), ("measured", "right"), ("required", "right"), ("holds", "left")):
         table.add_column(name, justify="right" if justify == "right" else "left")
     for one in criteria:
-        table.add_row(Text(safe_line(one.what, 200)), Text(written(one.found)), Text(one.required), HOLDS[one.holds])
+        table.add_row(Text(safe_line(one.what, 200)), Text(cell_text(one.found)), Text(one.required), HOLDS[one.holds])
     return table
 
 
-def written(cell: Cell) -> str:
-    """A value for people: floats with three or four figures, nothing as a dash."""
+def cell_text(cell: Cell) -> str:
+    """Format a value: floats with three or four digits, missing ones as a dash."""
     if cell is None or cell != cell:
         return "-"
     if isinstance(cell, float):
@@ -67,23 +67,23 @@ def written(cell: Cell) -> str:
 
 
 def write_experiment(experiment: Experiment, folder: Path) -> Iterator[Path]:
-    """Tables as CSV, everything as JSON, figures as SVG and PNG."""
+    """Write tables as CSV, everything as JSON, and figures as SVG and PNG."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
     for table in experiment.tables:
-        yield _written(folder / f"{table.name}.csv", _csv_text(table).encode("utf-8", "replace"))
+        yield _write(folder / f"{table.name}.csv", _csv_text(table).encode("utf-8", "replace"))
     found = {field.name: getattr(experiment, field.name) for field in fields(experiment) if field.name != "figures"}
     data = {"format": FORMAT, "study": found}
-    yield _written(folder / f"{experiment.name}.json", orjson.dumps(data, option=orjson.OPT_INDENT_2))
+    yield _write(folder / f"{experiment.name}.json", orjson.dumps(data, option=orjson.OPT_INDENT_2))
     # imported here: it needs an extra
     from adaptive_eval.show.study_figures import draw_study_figures
 
     yield from draw_study_figures(experiment.figures, folder, MEND)
 
 
-def _written(path: Path, data: bytes) -> Path:
+def _write(path: Path, data: bytes) -> Path:
     write_whole(path, data, MEND)
     return path
 
@@ -92,5 +92,5 @@ def _csv_text(table: DataTable) -> str:
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.columns)
-    writer.writerows([harmless(cell) for cell in row] for row in table.rows)
+    writer.writerows([escape_formula(cell) for cell in row] for row in table.rows)
     return text.getvalue()

@@ -1,4 +1,4 @@
-"""A forecast on the terminal, and the table over many replays of one thing."""
+"""A forecast on the terminal, and the table over many replays of the same run."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,13 +30,13 @@ ROWS = {
 
 
 def replays_table(runs: Sequence[JudgedReplay]) -> str:
-    """Mean, standard deviation and range of what every run gave, and how many were wrong somewhere."""
+    """Mean, standard deviation and range over all replays, and how many made a wrong call."""
     width = max(map(len, ROWS.values()))
     lines = [f"{'':<{width}}  {'mean':>9}  {'sd':>9}  {'least':>9}  {'most':>9}"]
     for name, title in ROWS.items():
         values = np.array([getattr(run, name) for run in runs], dtype=float)
         if not np.isnan(values).all():
-            lines.append(f"{title:<{width}}  {'  '.join(_cells(values))}")
+            lines.append(f"{title:<{width}}  {'  '.join(_summary_cells(values))}")
     wrong = sum(run.wrong > 0 for run in runs)
     ended = Counter(run.reason for run in runs)
     return "\n".join([
@@ -47,7 +47,7 @@ def replays_table(runs: Sequence[JudgedReplay]) -> str:
     ])  # fmt: skip
 
 
-def _cells(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Iterator[str]:
+def _summary_cells(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Iterator[str]:
     digits = 0 if np.nanmax(np.abs(values)) >= 1000.0 else 3
     spread = float(np.nanstd(values, ddof=1)) if len(values) > 1 else float("nan")
     for value in (float(np.nanmean(values)), spread, float(np.nanmin(values)), float(np.nanmax(values))):
@@ -57,14 +57,14 @@ def _cells(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Iterator[s
 LONGEST = 400
 SETTLED = str(Reason.SETTLED)
 
-LONGER = 1.1
-"""Times as long as a fixed number of trials: what counts as longer."""
+MUCH_LONGER = 1.1
+"""Time relative to the fixed design from which a faster setting is proposed."""
 
-Written = Callable[[float], str]
+Formatter = Callable[[float], str]
 
 
 def dollars(value: float) -> str:
-    """Dollars with at least two figures: runs of small models cost less than a cent."""
+    """Format dollars with at least two digits, since runs of small models cost less than a cent."""
     return f"${amount(value, [value])}" if value < 1000.0 else f"${count(value)}"
 
 
@@ -72,14 +72,14 @@ def _gpu_hours(value: float) -> str:
     return f"{value:,.2f}" if value < 100.0 else count(value)
 
 
-WRITTEN: Mapping[str, tuple[str, Written]] = {
+FORMATS: Mapping[str, tuple[str, Formatter]] = {
     "trials": ("trials", count),
     "tokens": ("tokens", count),
     "usd": ("USD", dollars),
     "gpu_hours": ("GPU hours", _gpu_hours),
     "seconds": ("time", duration),
 }
-CAPS: Mapping[str, Written] = {
+CAPS: Mapping[str, Formatter] = {
     "trials": lambda value: f"{count(value)} trials",
     "tokens": lambda value: f"{count(value)} tokens",
     "usd": dollars,
@@ -89,22 +89,22 @@ CAPS: Mapping[str, Written] = {
 
 
 def answer_line(forecast: Forecast) -> str:
-    """What the run probably costs beside the fixed design, and whether it will decide: all of it in one line."""
+    """Expected cost, its share of the fixed design, and the chance to decide all, in one line."""
     outlook = forecast.equal or forecast.capped or forecast.need
     name = next(one for one in ("usd", "gpu_hours", "trials") if getattr(outlook.costs, one) is not None)
-    (label, written), cost = WRITTEN[name], getattr(outlook.costs, name).median
+    (label, written), cost = FORMATS[name], getattr(outlook.costs, name).median
     unit, fixed = "" if name == "usd" else f" {label}", forecast.fixed[name]
     trials = forecast.decisions["trials"]
     each = several(int(trials["max"]), "answer") if isinstance(trials, Mapping) else ""
     beside = f", {cost / fixed:.0%} of what {each} of every model to every question would take" if fixed else ""
-    decides = f"{_decided(outlook)} comparisons decided, all of them with a chance of {outlook.reached:.0%}"
+    decides = f"{_decided_text(outlook)} comparisons decided, all of them with a chance of {outlook.reached:.0%}"
     if forecast.equal is not None:
-        decides = f"a build exactly as good as the baseline: {_chances(forecast.equal)}"
+        decides = f"a build exactly as good as the baseline: {_gate_chances(forecast.equal)}"
     return f"Expected: {written(cost)}{unit}{beside}; {decides}"
 
 
 def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[str]:
-    """The forecast in lines; `weights` are the rubric's."""
+    """Render the forecast; `weights` are those of the rubric."""
     scale = Scale.of(weights)
     for place, sentence in enumerate(forecast.basis):
         yield f"{'basis' if place == 0 else '':<9} {safe_line(sentence, LONGEST)}"
@@ -114,22 +114,22 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
         yield f"a build exactly as good as the baseline takes {median} trials ({' .. '.join(ends)})\n"
     yield from _score_lines(forecast, scale)
     yield ""
-    yield from _outlook("without a cap", forecast.need, forecast)
+    yield from _outlook_lines("without a cap", forecast.need, forecast)
     if forecast.capped is not None:
         yield ""
-        yield from _outlook("within the budget", forecast.capped, forecast)
+        yield from _outlook_lines("within the budget", forecast.capped, forecast)
     yield from _part_costs(forecast)
     yield from _smallest_fixed_design(forecast)
     yield from _time_line(forecast)
     yield from _remaining_costs(forecast)
     yield ""
-    yield from _table(forecast)
-    yield from _undecided(forecast, scale)
-    yield from _limits(forecast, scale)
+    yield from _table_lines(forecast)
+    yield from _undecided_lines(forecast, scale)
+    yield from _limit_lines(forecast, scale)
 
 
 def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
-    """True scores of the models, if a pilot says more of them than is known of models in general."""
+    """Assumed true scores of the models; each model's own if there is a pilot."""
     if len(forecast.models) > 1:
         apart, low, high = (scale.rounded_points(getattr(forecast.gap, name)) for name in ("median", "low", "high"))
         yield f"neighbours {apart} apart in true score, 80% of them {low} to {high}"
@@ -144,38 +144,38 @@ def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
         yield f"and {len(ranked) - SHOWN_MODELS} more"
 
 
-def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
+def _outlook_lines(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
     yield f"{title:<17}  {'median':>9}  {'80% interval':^21}  fixed design"
-    for name, (label, written) in WRITTEN.items():
+    for name, (label, written) in FORMATS.items():
         found: Range | None = getattr(outlook.costs, name)
         if found is not None:
             interval = f"{written(found.low)} .. {written(found.high)}"
-            line = f"  {label:<15}  {written(found.median):>9}  {interval:^21}  {_fixed(forecast, name, written)}"
+            line = f"  {label:<15}  {written(found.median):>9}  {interval:^21}  {_fixed_text(forecast, name, written)}"
             yield line.rstrip()
     decided = outlook.decided
-    yield f"  {'decided':<15}  {_decided(outlook):>9}  {f'{decided.low:.0f} .. {decided.high:.0f}':^21}".rstrip()
+    yield f"  {'decided':<15}  {_decided_text(outlook):>9}  {f'{decided.low:.0f} .. {decided.high:.0f}':^21}".rstrip()
     others = [f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in outlook.ended.items() if reason != SETTLED]
     if outlook.gate:
-        yield f"  gate: {_chances(outlook)}, over builds with such scores"
+        yield f"  gate: {_gate_chances(outlook)}, over builds with such scores"
     yield f"  everything is decided with a chance of {outlook.reached:.0%}" + (
         f" ({', '.join(others)})" if others else ""
     )
 
 
-def _decided(outlook: Outlook) -> str:
+def _decided_text(outlook: Outlook) -> str:
     return f"{outlook.decided.median:.0f} of {outlook.comparisons}"
 
 
-def _chances(outlook: Outlook) -> str:
+def _gate_chances(outlook: Outlook) -> str:
     return ", ".join(f"{outcome} {share:.0%}" for outcome, share in outlook.gate.items())
 
 
 def _part_costs(forecast: Forecast) -> Iterator[str]:
-    """Costs of answers that come first, and of grades."""
+    """Costs of the answers that come first, and of grades."""
     parts = {"greedy answers": forecast.greedy, "the opponent": forecast.opponent, "grades": forecast.grading}
     for title, part in parts.items():
         told = []
-        for name, (label, written) in WRITTEN.items():
+        for name, (label, written) in FORMATS.items():
             found: float | Range | None = getattr(part, name, None)
             value = found.median if isinstance(found, Range) else found
             if value:
@@ -184,7 +184,7 @@ def _part_costs(forecast: Forecast) -> Iterator[str]:
             yield f"  of this for {title}: {', '.join(told)}"
 
 
-def _fixed(forecast: Forecast, name: str, written: Written) -> str:
+def _fixed_text(forecast: Forecast, name: str, written: Formatter) -> str:
     value = forecast.fixed.get(name)
     return "" if value is None else written(value)
 
@@ -202,17 +202,17 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:
-    """The meaning of these figures, and the time beside a fixed design."""
+    """Meaning of these figures, and the time relative to a fixed design."""
     yield "  these are expected costs; the worst case, which caps on tokens and USD reserve, is that of `run --dry-run`"
     if forecast.times_as_long is not None:
         told = [f"  it is expected to take {forecast.times_as_long:.1f} times as long as the fixed design"]
-        if forecast.times_as_long > LONGER:
-            told = [f"{told[0]}, whose servers are always full", *_quicker(forecast)]
+        if forecast.times_as_long > MUCH_LONGER:
+            told = [f"{told[0]}, whose servers are always full", *_faster_settings(forecast)]
         yield "; ".join(told)
 
 
-def _quicker(forecast: Forecast) -> Iterator[str]:
-    """What would take less time."""
+def _faster_settings(forecast: Forecast) -> Iterator[str]:
+    """Settings that would take less time."""
     if draws_questions(forecast.decisions):
         yield "larger blocks (trials.draw) take less, and more trials"
     elif _pace(forecast) != "time":
@@ -225,7 +225,7 @@ def _remaining_costs(forecast: Forecast) -> Iterator[str]:
         return
     costs: Costs = (forecast.capped or forecast.need).costs
     parts = []
-    for name, (label, written) in WRITTEN.items():
+    for name, (label, written) in FORMATS.items():
         found: Range | None = getattr(costs, name)
         before: float | None = getattr(spent, name)
         if found is not None and before is not None:
@@ -240,8 +240,8 @@ def _pace(forecast: Forecast) -> object:
     return trials.get("favour") if isinstance(trials, Mapping) else None
 
 
-def _table(forecast: Forecast) -> Iterator[str]:
-    """Chance to reach the objective, and the share of comparisons that are decided."""
+def _table_lines(forecast: Forecast) -> Iterator[str]:
+    """Chance to decide all, and mean share of decided comparisons, for several caps and confidences."""
     labels = [", ".join(CAPS[name](value) for name, value in cell.budget.items()) for cell in forecast.table]
     width = max(map(len, labels))
     own = "stops runs that need more than the median above" if forecast.capped is None else "is your budget"
@@ -252,17 +252,17 @@ def _table(forecast: Forecast) -> Iterator[str]:
         yield f"  {f'x {cell.factor:g}':<6}  {label:<{width}}  {cell.confidence:>10g}  {shares}"
 
 
-def _undecided(forecast: Forecast, scale: Scale) -> Iterator[str]:
-    if not forecast.undecided or forecast.pilot is None:  # without a pilot one model is like another
+def _undecided_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
+    if not forecast.undecided or forecast.pilot is None:  # without a pilot all models are alike
         return
     yield ""
     yield "likeliest to stay open"
     for pair in forecast.undecided[:SHOWN_PAIRS]:
         apart = "" if pair.gap is None else f", then {scale.rounded_points(pair.gap)} apart"
-        yield f"  {pair_names(pair.better, pair.worse)}: {pair.chance:.0%}{apart}{_needed(forecast, pair)}"
+        yield f"  {pair_names(pair.better, pair.worse)}: {pair.chance:.0%}{apart}{_needed_text(forecast, pair)}"
 
 
-def _needed(forecast: Forecast, pair: Undecided) -> str:
+def _needed_text(forecast: Forecast, pair: Undecided) -> str:
     if pair.trials_needed is None:
         return ""
     if draws_questions(forecast.decisions):
@@ -271,7 +271,7 @@ def _needed(forecast: Forecast, pair: Undecided) -> str:
     return f", would need about {count(pair.trials_needed)} trials a question"
 
 
-def _limits(forecast: Forecast, scale: Scale) -> Iterator[str]:
+def _limit_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
     limits = forecast.limits
     if limits.largest is None:
         return

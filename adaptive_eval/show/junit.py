@@ -1,4 +1,4 @@
-"""Gate outcomes as JUnit XML, which continuous integration shows beside the tests: a test case for each model."""
+"""Gate outcomes as JUnit XML, which continuous integration shows with the tests: a test case for each model."""
 
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -16,7 +16,7 @@ LONGEST = 1000
 
 
 def junit(view: RunView) -> str:
-    """The report; a model that is undecided is an error, so that nobody takes it for one that has passed."""
+    """Render the report. An undecided model is an error, so that nobody thinks it has passed."""
     if (baseline := gate_baseline(view.configuration)) is None:
         rule = "only a gate passes or fails, and this run has none"
         raise ConfigError(f"{rule}; set objective.gate in its configuration, or take another --format")

@@ -1,22 +1,22 @@
-"""A run beside its labels as Markdown: how often the grader errs, and what is left of the ranking."""
+"""A run and its labels as Markdown: how often the grader errs, and the ranking by corrected scores."""
 
 from collections.abc import Iterator
 
 from adaptive_eval.core.result import TWO_SIDED_95
-from adaptive_eval.record.labelled import LEAST, LabelledModel, LabelledRun
+from adaptive_eval.record.labelled import MIN_LABELS, LabelledModel, LabelledRun
 from adaptive_eval.record.lines import several
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.text import count, markdown_cell, markdown_table
 
-MOST_PAIRS = 66
+MAX_PAIRS = 66
 
 
 def label_sections(found: LabelledRun) -> Iterator[str]:
-    """Markdown tables of labels, grades and corrected scores."""
+    """Render tables of labels, grades and corrected scores."""
     if found.problem is not None:
         yield f"There are labels, which say nothing here: {markdown_cell(found.problem, 500)}"
         return
-    total, wrong = sum(one.labels for one in found.models), sum(one.disagreeing for one in found.models)
+    total, wrong = sum(one.labels for one in found.models), sum(one.disagreements for one in found.models)
     labelled = f"{count(total)} answer{' has' if total == 1 else 's have'} a label"
     yield f"{labelled}; the grader ({found.grader}) disagrees with {count(wrong)} of them."
     if any(one.corrected is not None for one in found.models):
@@ -38,7 +38,7 @@ def label_sections(found: LabelledRun) -> Iterator[str]:
     yield "What was said (columns) of answers with each label (rows):"
     columns = [*found.levels, "nothing"]
     yield markdown_table(["model", "label", *columns], _confusions(found), left=2)
-    if turned := [pair for pair in found.pairs if pair.said != "the same order"][:MOST_PAIRS]:
+    if turned := [pair for pair in found.pairs if pair.said != "the same order"][:MAX_PAIRS]:
         yield "Not told apart, or the other way round, with correction:"
         yield markdown_table(
             ["ahead without correction", "behind", "difference with correction", "order"],
@@ -64,7 +64,7 @@ def _rows(found: LabelledRun, scale: Scale) -> Iterator[list[str]]:
         yield [
             markdown_cell(one.name),
             count(one.labels),
-            count(one.disagreeing),
+            count(one.disagreements),
             f"{scale.score(one.score)} ± {scale.width(one.sigma)}",
             "-" if mu is None else f"{scale.score(mu)} ± {scale.width(sigma)}",
             "-"
@@ -93,7 +93,7 @@ def _confusions(found: LabelledRun) -> Iterator[list[str]]:
 def _notes(found: LabelledRun) -> Iterator[str]:
     few = [markdown_cell(one.name) for one in found.models if one.corrected is None]
     if few:
-        yield f"Fewer than {LEAST} labels, too few to correct a score: {', '.join(few)}."
+        yield f"Fewer than {MIN_LABELS} labels, too few to correct a score: {', '.join(few)}."
     if found.left_out:
         left_out = several(found.left_out, "label")
         yield f"Not counted: {left_out} of answers that this run does not have, or not in a complete round."

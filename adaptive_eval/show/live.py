@@ -1,7 +1,7 @@
-"""The live view: the ranking as it stands, drawn four times a second.
+"""The live view: the current ranking, drawn four times a second.
 
-The status is taken in the loop, where nothing else changes it; drawing goes on in rich's own thread and only reads the
-last status, so a slow terminal, or one that was paused with Ctrl-S, never holds the run up.
+The status is taken in the loop, where nothing else changes it. rich's own thread draws the last status, so a slow
+terminal, or one paused with Ctrl-S, never delays the run.
 """
 
 import asyncio
@@ -17,24 +17,24 @@ from rich.text import Text
 
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Detail, Standing, Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.ranking import ranking_text
-from adaptive_eval.show.sites import SiteRates, any_site_left, counted_sites, sites_table
+from adaptive_eval.show.sites import SiteRates, counted_sites, has_open_site, sites_table
 from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short
-from adaptive_eval.show.text import Rates, count, number_or_dash, stopping
+from adaptive_eval.show.text import Rates, count, number_or_dash, stopping_line
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
 SHOWN_EVENTS = 3
 SHOWN_FINDINGS = 2
-"""Models that a gate judges, the worst first; any other run has one sentence."""
+"""Sentences of the finding; a gate has one for each model, the worst first, any other run has one in all."""
 OTHER_LINES = 5
-"""Lines of the screen that are always there beside the rows of the ranking."""
-LEAST_ROWS = 5
+"""Lines of the screen that are always there besides the rows of the ranking."""
+MIN_ROWS = 5
 
 STYLES: dict[str, str] = {
     Verdict.RESOLVED: "green",
@@ -66,11 +66,11 @@ class LiveDisplay(IdleWatcher):
         self._tick()
 
     def happened(self, event: Event) -> None:
-        if (told := sentence(event)) is not None:
+        if (told := event_sentence(event)) is not None:
             self._events.append(told)
 
     def stopping(self, in_flight: int) -> None:
-        self._events.append(stopping(in_flight, "Ctrl-C again stops at once"))
+        self._events.append(stopping_line(in_flight, "Ctrl-C again stops at once"))
 
     def closed(self) -> None:
         if self._timer is not None:
@@ -96,10 +96,10 @@ class LiveDisplay(IdleWatcher):
         status = self._status
         if status is None:
             return Text("starting")
-        below = [line for line in self._below(status) if line is not None]
+        below = [line for line in self._lines_below(status) if line is not None]
         above = [Text(line) for line in status.finding[:SHOWN_FINDINGS] if status.standings]
         height = sum(len(self._console.render_lines(part)) for part in (*above, *below))
-        rows = max(self._console.height - OTHER_LINES - height, LEAST_ROWS)
+        rows = max(self._console.height - OTHER_LINES - height, MIN_ROWS)
         parts: list[RenderableType] = [
             title_line(self._name, status, self._rates.eta(status.trials_to_go)),
             *above,
@@ -109,15 +109,15 @@ class LiveDisplay(IdleWatcher):
         ]
         left = rows - max(len(status.standings), 1)
         if self._questions and status.detail is not None:
-            shown = max(left, LEAST_ROWS)
+            shown = max(left, MIN_ROWS)
             parts.append(detail(status.detail, self._scale, looked=status.looks > 0, shown=shown))
         return Group(*parts)
 
-    def _below(self, status: Status) -> Iterator[RenderableType | None]:
-        """Lines below the ranking, whatever room they take."""
+    def _lines_below(self, status: Status) -> Iterator[RenderableType | None]:
+        """Lines below the ranking, which have priority over its rows."""
         yield budgets(status.caps) if status.caps else None
         yield traffic(status, self._rates)
-        yield sites_table(status, self._site_rates) if any_site_left(status) else None
+        yield sites_table(status, self._site_rates) if has_open_site(status) else None
         yield None if status.grading is None else Text(f"grading: {grading_in_short(status.grading)}", style="dim")
         beside = other_costs_in_short(status.beside)
         yield None if beside is None else Text(f"besides: {beside}", style="dim")
@@ -132,7 +132,7 @@ def title_line(name: str, status: Status, eta: float | None) -> Text:
 
 
 def ranking(standings: Sequence[Standing], scale: Scale, width: int, rows: int, *, gated: bool) -> RenderableType:
-    """The models from best to worst."""
+    """Models from best to worst."""
     if not standings:
         return Text("first round: no look yet", style="dim")
     shown = standings[:rows]
@@ -158,7 +158,7 @@ def budgets(caps: Sequence[Cap]) -> RenderableType:
 
 
 def traffic(status: Status, rates: Rates) -> Text:
-    """Requests, rates and failures in a line."""
+    """Requests, rates and failures in one line."""
     now = status.traffic
     parts = [f"{count(status.trials)} trials, {count(status.judged)} in scores"]
     parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
@@ -177,7 +177,7 @@ def traffic(status: Status, rates: Rates) -> Text:
 
 
 def detail(known: Detail, scale: Scale, *, looked: bool, shown: int) -> RenderableType:
-    """The least known questions of two models, with the trials that no look has used."""
+    """Least known questions of two models, with the number of trials that no look has used."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     whose = "closest open comparison, its least known questions" if looked else "questions so far"
     waiting = f"{count(known.not_judged)} trials " if looked else ""

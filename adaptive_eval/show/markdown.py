@@ -1,4 +1,4 @@
-"""A run as Markdown, fit for a paper's appendix or a pull request: what was found, how surely, and how to repeat it."""
+"""A run as Markdown, for a paper's appendix or a pull request: findings, their certainty, and how to repeat them."""
 
 import csv
 import io
@@ -14,14 +14,13 @@ import scipy
 import yaml
 
 from adaptive_eval import __version__
-from adaptive_eval.exchange.tables.writer import harmless
+from adaptive_eval.exchange.tables.writer import escape_formula
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.record.ending import Advice
 from adaptive_eval.record.finding import (
     UNDECIDED,
     comparison_state,
     counted_sentence,
-    difference,
+    difference_text,
     finding,
     letters_tell_more,
     model_verdicts,
@@ -29,7 +28,8 @@ from adaptive_eval.record.finding import (
 )
 from adaptive_eval.record.gate import gate_terms
 from adaptive_eval.record.lines import safe_line, several
-from adaptive_eval.record.pairing import Pairing, by_trial_in_words
+from adaptive_eval.record.next_steps import Advice
+from adaptive_eval.record.pairing import Pairing, pairing_in_words
 from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
@@ -38,7 +38,7 @@ from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.ranking import model_remark, ranking_table
 from adaptive_eval.show.repeatable import repeatable
-from adaptive_eval.show.summary import cost_line, decided, findings, needed_in_words, since_when, where_pending
+from adaptive_eval.show.summary import batch_state, cost_line, decided_text, findings, needed_in_words, pending_since
 from adaptive_eval.show.text import (
     count,
     fenced_block,
@@ -49,24 +49,24 @@ from adaptive_eval.show.text import (
     without_markup,
 )
 
-SPREAD = ("signals", "sampling")
-"""Mappings, which become columns of their own."""
+MAPPING_FIELDS = ("signals", "sampling")
+"""Fields with mappings, whose keys become columns."""
 
 
 def ranking_csv(view: RunView) -> str:
-    """All of results.json about the models."""
+    """Write everything about the models in results.json as CSV."""
     models = () if view.results is None else view.results.models
-    columns = [one.name for one in fields(ModelRow) if one.name not in SPREAD]
+    columns = [one.name for one in fields(ModelRow) if one.name not in MAPPING_FIELDS]
     signals = sorted({signal for row in models for signal in row.signals})
     settings = list(dict.fromkeys(setting for row in models for setting in row.sampling))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(harmless, [*columns, *signals, *settings]))
+    writer.writerow(map(escape_formula, [*columns, *signals, *settings]))
     for row in models:
         values = [getattr(row, name) for name in columns]
         values += [row.signals.get(signal, 0) for signal in signals]
         values += [row.sampling.get(setting) for setting in settings]
-        writer.writerow(map(harmless, values))
+        writer.writerow(map(escape_formula, values))
     return text.getvalue()
 
 
@@ -80,30 +80,30 @@ MEANINGS = {
     "questions needed": "Questions needed: of which it would be called if nothing else changed.",
     "ties within": "Ties within: the smallest delta that the trials which are left could certify.",
 }
-MENTIONED_MODELS = 6
-"""Models of which a comment on a pull request has a line each."""
-SAMPLED = ("name", "model", "temperature", "top_p", "top_k", "min_p", "max_tokens", "reasoning_effort")
+PULL_REQUEST_MODELS = 6
+"""Models with a line of their own in a comment on a pull request."""
+SAMPLING_COLUMNS = ("name", "model", "temperature", "top_p", "top_k", "min_p", "max_tokens", "reasoning_effort")
 
 
 def summary(view: RunView) -> str:
-    """Findings and costs as plain text for a mail."""
+    """Render findings and costs as plain text for a mail."""
     if (results := view.results) is None:
-        return without_markup(f"{markdown_cell(view.name)}\n\n" + "\n".join(_without_look(view)))
+        return without_markup(f"{markdown_cell(view.name)}\n\n" + "\n".join(_unjudged_paragraphs(view)))
     told = (
         [] if results.gate else [*finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
     )
-    onwards = (line for step in _onwards(view) for line in (step.says, f"  {step.command}")[: 1 + bool(step.command)])
+    onwards = (line for step in _steps(view) for line in (step.says, f"  {step.command}")[: 1 + bool(step.command)])
     return "\n".join([safe_line(view.name), "", *told, *findings(results, view.elapsed, None), *onwards]) + "\n"
 
 
-def _onwards(view: RunView) -> Iterator[Advice]:
-    """What to do next, and where the answers are."""
+def _steps(view: RunView) -> Iterator[Advice]:
+    """What to do next, and how to see the answers."""
     yield from (replace(step, says=f"{'' if at else 'Next: '}{step.says}") for at, step in enumerate(view.next_steps))
     yield Advice("The answers:", f"adaptive-eval monitor {view.place} --web")
 
 
-def _in_markdown(steps: Iterable[Advice]) -> Iterator[str]:
-    """Each step, and its command as code."""
+def _step_paragraphs(steps: Iterable[Advice]) -> Iterator[str]:
+    """Render each step, with its command as code."""
     for step in steps:
         yield markdown_cell(step.says, 1000)
         if step.command is not None:
@@ -111,21 +111,21 @@ def _in_markdown(steps: Iterable[Advice]) -> Iterator[str]:
 
 
 def pull_request(view: RunView) -> str:
-    """Verdict, scores and cost as a few lines of Markdown, for a comment on a pull request."""
+    """Render verdict, scores and cost in a few lines, for a comment on a pull request."""
     if (results := view.results) is None:
-        return f"**{markdown_cell(view.name)}**: " + "\n\n".join(_without_look(view)) + "\n"
-    told, steps = list(_verdicts(results)), list(_onwards(view))[:-1]
+        return f"**{markdown_cell(view.name)}**: " + "\n\n".join(_unjudged_paragraphs(view)) + "\n"
+    told, steps = list(_verdicts(results)), list(_steps(view))[:-1]
     if view.ended is not None and results.run.reason is None and not view.ended.startswith(finding(results)):
-        told += [markdown_cell(view.ended, 1000), *_in_markdown(steps)]
-    shown = replace(results, models=results.models[:MENTIONED_MODELS])
+        told += [markdown_cell(view.ended, 1000), *_step_paragraphs(steps)]
+    shown = replace(results, models=results.models[:PULL_REQUEST_MODELS])
     further = len(results.models) - len(shown.models)
     more = f" {several(further, 'more model')} in the report." if further > 0 else ""
     cost, counted = cost_line(results, view.elapsed), " ".join(["", *filter(None, [counted_sentence(results)])])
     if any(row.gate for row in results.groups):
         told += [text for text in _groups(shown) if text.startswith("|")]
-    told += [_ranking(shown), f"{decided(results)}.{more} Cost: {markdown_cell(cost, 1000)}.{counted}"]
+    told += [_ranking(shown), f"{decided_text(results)}.{more} Cost: {markdown_cell(cost, 1000)}.{counted}"]
     if results.run.reason and any(pair.verdict in UNDECIDED for pair in results.pairs):
-        told += _in_markdown(steps)
+        told += _step_paragraphs(steps)
     if (promised := promise_line(results)) is not None:
         told.append(f"Promise: {promised}.")
     if results.warnings:
@@ -136,8 +136,8 @@ def pull_request(view: RunView) -> str:
 
 
 def markdown(view: RunView) -> str:
-    """The whole report."""
-    parts = [f"# {markdown_cell(view.name)}", *_findings(view), *_regraded(view), *_how(view), *_repeat(view)]
+    """Render the whole report."""
+    parts = [f"# {markdown_cell(view.name)}", *_findings(view), *_graders(view), *_how(view), *_repeat(view)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -147,7 +147,7 @@ def markdown(view: RunView) -> str:
 def _findings(view: RunView) -> Iterator[str]:
     results = view.results
     if results is None:
-        yield from _without_look(view)
+        yield from _unjudged_paragraphs(view)
         return
     yield from _verdicts(results)
     if view.error is not None:
@@ -158,14 +158,14 @@ def _findings(view: RunView) -> Iterator[str]:
         yield counted
     if (promised := promise_line(results)) is not None:
         yield f"Promise: {promised}."
-    yield from _in_markdown(_onwards(view))
+    yield from _step_paragraphs(_steps(view))
     yield from _warnings(results)
     yield "## Cost"
     yield cost_section(view, results)
     if view.batches:
         yield "Pending at batch services; the same command collects it:"
         rows = (
-            [markdown_cell(row.model), markdown_cell(where_pending(row)), since_when(row), count(row.requests)]
+            [markdown_cell(row.model), markdown_cell(batch_state(row)), pending_since(row), count(row.requests)]
             for row in view.batches
         )
         yield markdown_table(["model", "batch", "since", "requests"], rows, left=3)
@@ -183,12 +183,12 @@ def _verdicts(results: Results) -> Iterator[str]:
     return (f"**{markdown_cell(one, 1000)}**" for one in finding(results))
 
 
-def _without_look(view: RunView) -> Iterator[str]:
-    """How a run stands that has no look, and how to go on."""
+def _unjudged_paragraphs(view: RunView) -> Iterator[str]:
+    """State of a run without a look, and how to go on."""
     if view.ended is not None:
         yield markdown_cell(view.ended, 1000)
     yield f"No look was taken yet: {count(sum(map(sum, view.trials)))} trials are graded."
-    yield from _in_markdown(list(_onwards(view))[:-1])
+    yield from _step_paragraphs(list(_steps(view))[:-1])
 
 
 def _column_notes(results: Results) -> str:
@@ -227,7 +227,7 @@ def _headline(results: Results) -> str:
     why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
     in_vain = f", and {count(cost.asked_in_vain)} extra answers, requested to save time" if cost.asked_in_vain else ""
     return (
-        f"{decided(results)} with {count(cost.trials)} trials, "
+        f"{decided_text(results)} with {count(cost.trials)} trials, "
         f"{cost.trials / cost.fixed_trials:.0%} of the {count(cost.fixed_trials)} of a fixed design{in_vain} ({why}; "
         f"adaptive-eval {run.version}, {run.updated})."
     )
@@ -283,7 +283,7 @@ def _metric_cell(row: MetricRow, percent: Scale) -> str:
 
 
 def _groups(results: Results) -> Iterator[str]:
-    """Scores on parts of the questions: a table for each way to tell them apart, with a row for each model."""
+    """Scores on groups of questions: a table for each way to group them, with a row for each model."""
     scale = Scale.of(results.weights)
     for by in dict.fromkeys(row.by for row in results.groups):
         own = {(row.group, row.model): row for row in results.groups if row.by == by}
@@ -337,7 +337,7 @@ def _pairing_basis(pairings: Sequence[Pairing]) -> str:
 
 def _pairing_meaning(one: Pairing) -> str:
     if one.by_trial:
-        return by_trial_in_words(one.variance)
+        return pairing_in_words(one.variance)
     if not one.is_shown:
         return "not shown to depend on each other"
     if one.variance > 1.0:
@@ -357,26 +357,26 @@ def _comparisons(results: Results) -> Iterator[str]:
     head = ["comparison" if results.compares else "score", "verdict", "difference", z, "boundary now", "rho"]
     head += ["called", f"{needed_in_words(results, 0.0)[1]} needed", "ties within"]
     yield "## Comparisons" if results.compares else "## How precise the scores are"
-    head, rows = informative_columns(head, (_compared(results, pair) for pair in results.pairs))
+    head, rows = informative_columns(head, (_comparison_cells(results, pair) for pair in results.pairs))
     yield markdown_table(head, rows)
     yield " ".join(meaning for column, meaning in meanings.items() if column in head)
     turned = [
         f"- {markdown_cell(better)} over {'the reference' if worse is None else markdown_cell(worse)}"
         for better, worse in results.reversals
     ]
-    if turned and terms is None:  # the outcomes of a gate say it
+    if turned and terms is None:  # a gate's outcomes say it themselves
         yield "## Called before, and in the other order today"
         yield "\n".join(turned)
 
 
-def _compared(results: Results, pair: PairRow) -> list[str]:
+def _comparison_cells(results: Results, pair: PairRow) -> list[str]:
     open_, scale = pair.verdict in UNDECIDED, Scale.of(results.weights)
     gate = next((row for row in results.gate if row.model in (pair.better, pair.worse)), None)
     model, over, other = (pair.better, "over", pair.worse) if gate is None else (gate.model, "against", gate.baseline)
     return [
         markdown_cell(model) if other is None else f"{markdown_cell(model)} {over} {markdown_cell(other)}",
         state_word(comparison_state(results, pair)),
-        difference(results, pair, model) if results.compares else "",
+        difference_text(results, pair, model) if results.compares else "",
         number_or_dash(pair.signed_z(model)),
         number_or_dash(pair.boundary) if open_ else "",
         number_or_dash(pair.rho, 4) if gate is None else "",
@@ -389,7 +389,7 @@ def _compared(results: Results, pair: PairRow) -> list[str]:
 def _call_text(pair: PairRow) -> str:
     if pair.called is None:
         return ""
-    if pair.verdict == "tied":  # by its own test, for which |z| has nothing to reach
+    if pair.verdict == "tied":  # by its own test, without a boundary for |z|
         return f"look {pair.called.look}"
     then = "" if pair.called.z is None else f", z {number_or_dash(pair.called.z)}"
     of = "" if pair.called.boundary is None else f" of {number_or_dash(pair.called.boundary)}"
@@ -406,7 +406,7 @@ def _warnings(results: Results) -> Iterator[str]:
         )
 
 
-def _regraded(view: RunView) -> Iterator[str]:
+def _graders(view: RunView) -> Iterator[str]:
     if view.orders is not None:
         yield "## Order of the two answers"
         yield view.orders.said
@@ -442,7 +442,7 @@ def _how(view: RunView) -> Iterator[str]:
 
 
 def _transcripts(view: RunView) -> Iterator[str]:
-    """Where Inspect's logs are: one of each model for each start."""
+    """Table of Inspect's logs: one of each model for each start."""
     last = {end.log: end.text if end.role is None else f"{end.role}: {end.text}" for end in view.transcripts}
     rows = [
         [markdown_cell(one.model), _log_link(one.replica), count(one.trials), markdown_cell(last.get(one.replica, ""))]
@@ -522,5 +522,5 @@ def _repeat(view: RunView) -> Iterator[str]:
 
 
 def _sampling(models: Sequence[Mapping[str, object]]) -> str:
-    rows = ([markdown_cell("" if one[key] is None else str(one[key])) for key in SAMPLED] for one in models)
-    return markdown_table([key.replace("_", " ") for key in SAMPLED], rows, left=2)
+    rows = ([markdown_cell("" if one[key] is None else str(one[key])) for key in SAMPLING_COLUMNS] for one in models)
+    return markdown_table([key.replace("_", " ") for key in SAMPLING_COLUMNS], rows, left=2)

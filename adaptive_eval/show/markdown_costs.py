@@ -1,4 +1,4 @@
-"""The section on costs of a Markdown report: by model, by judge, and beside a fixed design."""
+"""The cost section of a Markdown report: by model, by judge, and compared with a fixed design."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -29,7 +29,7 @@ def _fixed_cost(cost: RunCost) -> Iterator[str]:
 
 
 def cost_section(view: RunView, results: Results) -> str:
-    """A row for each model and for what was spent besides, their sum, and what explains them."""
+    """Render a row for each model and for other spending, their sum, and explanations."""
     retries: dict[str, int] = {}
     for one in view.traffic:
         retries[one.model] = retries.get(one.model, 0) + one.retries
@@ -57,14 +57,14 @@ def cost_section(view: RunView, results: Results) -> str:
 
 
 def _fixed_design(found: BesideFixed) -> str:
-    needs = (
-        "Not even trials.max answers to each question, for every model, would give the same result"
-        if found.number is None
-        else f"A fixed design would need {found.number:.1f} answers a question for the same result"
-    )
+    needs = "Not even trials.max answers to each question, for every model, would give the same result"
+    if found.number is not None:
+        needs = f"A fixed design would need {found.number:.1f} answers a question for the same result"
+    least = f"{found.low:.2f} to" if found.low >= 0.005 else "at most"
+    unsure = ": which of the two takes fewer is not known" if found.low < 1.0 < found.high else ""
     return (
         f"{needs}. A run like this one takes {found.trials:.1f}, {found.cost:.2f} of that (80% interval: "
-        f"{found.low:.2f} to {found.high:.2f}). Found by {found.worlds} simulations; the result is that "
+        f"{least} {found.high:.2f}{unsure}). Found by {found.worlds} simulations; the result is that "
         f"{found.called:.1f} pairs are called, without ties within delta, which a fixed design cannot show."
     )
 
@@ -88,7 +88,7 @@ def _judge_agreement(view: RunView, one: JudgeUse) -> str:
         return ""
     grader = view.configuration["grader"]
     assert isinstance(grader, dict)
-    if "graders" in grader:  # of several benchmarks, each with a panel of its own
+    if "graders" in grader:  # each of several benchmarks has its own panel
         return ""
     names = [str(seat["server"]["model"]) for seat in (grader, *grader["panel"])]
     each = zip(names, one.agreements, strict=False)

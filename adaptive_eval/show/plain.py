@@ -1,4 +1,4 @@
-"""Displays without a screen: plain lines for logs and pipes, JSON lines for programs, or nothing at all."""
+"""Displays without a screen: plain lines for logs and pipes, JSON lines for programs, or nothing."""
 
 import asyncio
 import math
@@ -12,14 +12,14 @@ import orjson
 
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.sites import counted_sites
 from adaptive_eval.show.summary import last_screen, pending_in_short
-from adaptive_eval.show.text import Rates, count, stopping
+from adaptive_eval.show.text import Rates, count, stopping_line
 from adaptive_eval.store import Event
 
 
@@ -87,13 +87,13 @@ class JsonDisplay(IdleWatcher):
 
 
 SILENCE_SECONDS = 60.0
-"""After so long without a line comes one that says where the run stands."""
+"""Silence after which a line says how far the run is."""
 
 
-MOST_LEADERS = 3
-"""Models of the first tier that a line names."""
+MAX_LEADERS = 3
+"""Models of the first tier named in a line."""
 LOOK_SECONDS = 10.0
-"""A look that calls nothing has a line only so long after the look that was told before it."""
+"""Time after the last line before a look without a change has one."""
 
 
 class PlainDisplay:
@@ -111,7 +111,7 @@ class PlainDisplay:
         self._print(f"{safe_line(name)}: running")
         if (promise := take().promise) is not None:
             self._print(f"promise: {promise}")
-        self._listen(SILENCE_SECONDS)
+        self._start_timer(SILENCE_SECONDS)
 
     def looked(self, looks: Sequence[Look]) -> None:
         status = self._take()
@@ -120,7 +120,7 @@ class PlainDisplay:
         left = "" if eta is None else f", about {duration(eta)} left"
         for look in looks[-1:] if status.gate else looks:
             states = status.states if status.gate else count_states(one.verdict for one in look.comparisons)
-            if not self._is_news(look, states):
+            if not self._deserves_line(look, states):
                 continue
             first = "" if status.gate else f"{self._leaders(look)}; "
             self._print(
@@ -129,18 +129,18 @@ class PlainDisplay:
             )
 
     def _leaders(self, look: Look) -> str:
-        """The first tier by name, unless it has every model."""
+        """Names of the first tier, unless it has every model."""
         scored = [model for model in look.order if not math.isnan(look.scores[model])]
         if not scored:
             return "no model has a score"
         first = [model for model in scored if look.tiers[model] == look.tiers[scored[0]]]
         if len(first) == len(scored) > 1:
             return "no order yet"
-        names = [safe_name(self._models[model], 40) for model in first[:MOST_LEADERS]]
+        names = [safe_name(self._models[model], 40) for model in first[:MAX_LEADERS]]
         return f"first {', '.join(names)}{f' and {len(first) - len(names)} more' if len(first) > len(names) else ''}"
 
-    def _is_news(self, look: Look, states: str) -> bool:
-        """A look changes what was printed last, or that was long ago: looks may come many a second."""
+    def _deserves_line(self, look: Look, states: str) -> bool:
+        """Whether a look changes what was printed last, or that was long ago: there may be many looks a second."""
         now = (states, self._leaders(look))
         if now == self._told and time.monotonic() - self._told_at < LOOK_SECONDS:
             return False
@@ -148,11 +148,11 @@ class PlainDisplay:
         return True
 
     def happened(self, event: Event) -> None:
-        if (told := sentence(event)) is not None:
+        if (told := event_sentence(event)) is not None:
             self._print(told)
 
     def stopping(self, in_flight: int) -> None:
-        self._print(stopping(in_flight))
+        self._print(stopping_line(in_flight))
 
     def closed(self) -> None:
         if self._timer is not None:
@@ -161,7 +161,7 @@ class PlainDisplay:
     def ended(self, ended: Ended) -> None:
         self._print(last_screen(ended))
 
-    def _listen(self, seconds: float) -> None:
+    def _start_timer(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._break_silence)
 
     def _break_silence(self) -> None:
@@ -169,17 +169,17 @@ class PlainDisplay:
         if silent >= SILENCE_SECONDS:
             status = self._take()
             self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
-            self._print(f"{pending(status)}; {duration(status.elapsed)}")
+            self._print(f"{pending_look(status)}; {duration(status.elapsed)}")
             silent = 0.0
-        self._listen(SILENCE_SECONDS - silent)
+        self._start_timer(SILENCE_SECONDS - silent)
 
     def _print(self, line: str) -> None:
         self._printed = time.monotonic()
         print(line, file=self._out, flush=True)
 
 
-def pending(status: Status) -> str:
-    """The state of an incomplete look."""
+def pending_look(status: Status) -> str:
+    """Describe the progress of an incomplete look."""
     now, parts = status.traffic, [f"{count(status.trials)} trials"]
     parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
     parts += [f"{count(now.retries)} retries", f"{count(now.errors)} errors"] if now.errors else []

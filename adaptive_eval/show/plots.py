@@ -1,9 +1,9 @@
 """Figures of a run, as SVG and PNG: drawn by matplotlib, from the extra `plots`.
 
 The colours are those of Okabe and Ito, which people with any kind of colour vision tell apart, and never the only
-difference between two lines. A model has one colour in all figures.
+difference between two lines. A model has the same colour in all figures.
 
-What is drawn over looks is worked out first, as plain series.
+Figures over looks are first computed as plain series.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
 
 
 class PairPath(NamedTuple):
-    """One comparison over the looks: z towards the model that was ahead last, against the boundary."""
+    """One comparison over the looks: z in favour of the model that is ahead at the end, and the boundary."""
 
     better: str
     worse: str | None
     trials: tuple[int, ...]
-    """Of all models, at each look that judged the pair."""
+    """Trials of all models at each look that judged the pair."""
     z: tuple[float | None, ...]
     boundary: tuple[float | None, ...]
     state: str
-    """At the last of them, as it is written."""
+    """State at the last look, as displays write it."""
 
 
 class RankPath(NamedTuple):
-    """The place of one model at each look: 1 for the best, None where it had no score."""
+    """Place of one model at each look: 1 for the best, None without a score."""
 
     model: str
     places: tuple[int | None, ...]
 
 
 def pair_paths(view: RunView) -> list[PairPath]:
-    """Every pair that is compared at the last look, as far back as it was compared."""
+    """Paths of all pairs that the last look compares, as far back as they were compared."""
     if not view.looks:
         return []
     gate = {} if view.results is None else {row.model: row.outcome for row in view.results.gate}
@@ -71,7 +71,7 @@ def pair_paths(view: RunView) -> list[PairPath]:
 
 
 def width_paths(view: RunView, wanted: float) -> list[PairPath]:
-    """For the objective precision: half of each score's 95% interval in the place of z, against what is `wanted`."""
+    """Paths for the objective precision: half of each score's 95% interval instead of z, against the `wanted` half."""
     paths = []
     for last in view.looks[-1].pairs if view.looks else ():
         seen = [
@@ -84,8 +84,8 @@ def width_paths(view: RunView, wanted: float) -> list[PairPath]:
 
 
 def rank_paths(view: RunView) -> list[RankPath]:
-    """The place of each model at each look, and in the ranking where answers that were asked ahead have changed it
-    since; in the order of the last, those without a score there come last."""
+    """Place of each model at each look, and in the final ranking if answers asked ahead have changed it; sorted by the
+    last place, with models without a score at the end."""
     orders = [Names(look.order) for look in view.looks]
     ranked = Names(models_in_order(view))
     orders += [ranked] if view.results is not None and orders and ranked != orders[-1] else []
@@ -98,9 +98,10 @@ def rank_paths(view: RunView) -> list[RankPath]:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
-MOST_PATHS = 9
-"""Comparisons that one figure shows: those that are nearest to their boundary."""
+MAX_PATHS = 9
+"""Comparisons in one figure: those nearest to their boundary."""
 LONGEST_NAME = 28
+FORMATS = ("svg", "png")
 MEND = "Mend that, or give --plots another folder"
 STYLE: Any = {
     "font.size": 9.0,
@@ -111,41 +112,40 @@ STYLE: Any = {
 }
 
 
-def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "png")) -> list[Path]:
-    """Every figure into `folder`; nothing where no look was taken yet.
+def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:
+    """Draw all figures into `folder`; none before the first look.
 
-    After all answers were graded again there are results, and no looks until the run goes on.
+    After all answers were regraded there are results, but no looks until the run goes on.
     """
     if view.results is None:
         return []
     paths = []
     with styled():
-        _make(folder)
+        _make_folder(folder)
         for name, draw in (FIGURES | OVER_LOOKS if view.looks else FIGURES).items():
-            paths += save_figure(draw(view), folder, name, formats, MEND)
+            paths += save_figure(draw(view), folder, name, MEND, formats)
         if view.relabelled is not None:
-            paths += save_figure(rank_by_rubric(view.relabelled, models_in_order(view)), folder, RUBRICS, formats, MEND)
+            paths += save_figure(rank_by_rubric(view.relabelled, models_in_order(view)), folder, RUBRICS, MEND, formats)
     return paths
 
 
-def draw_rubrics(found: Relabelling, folder: Path, formats: tuple[str, ...] = ("svg", "png")) -> list[Path]:
-    """How ranks move across rubrics, into `folder`."""
+def draw_rubrics(found: Relabelling, folder: Path) -> list[Path]:
+    """Draw how ranks move across rubrics, into `folder`."""
     with styled():
-        _make(folder)
-        return save_figure(
-            rank_by_rubric(found, [one.name for one in found.rubrics[0].models]), folder, RUBRICS, formats, MEND
-        )
+        _make_folder(folder)
+        figure = rank_by_rubric(found, [one.name for one in found.rubrics[0].models])
+        return save_figure(figure, folder, RUBRICS, MEND)
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
 
 
-def save_figure(figure: Figure, folder: Path, name: str, formats: tuple[str, ...], mend: str) -> list[Path]:
-    """A figure in every format; `mend` says what to do where it cannot be written."""
+def save_figure(figure: Figure, folder: Path, name: str, mend: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:
+    """Save a figure in every format; `mend` says what to do if it cannot be written."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # laid out once, not again for each format
     paths = []
@@ -159,7 +159,7 @@ def save_figure(figure: Figure, folder: Path, name: str, formats: tuple[str, ...
 
 
 def intervals(view: RunView) -> Figure:
-    """Scores with 95% intervals, best on top; models of one tier share a band, but under a gate, which has none."""
+    """Scores with 95% intervals, best on top; models of a tier share a band (a gate has no tiers)."""
     assert view.results is not None
     gated = bool(view.results.gate)
     rows = [row for row in view.results.models if row.score is not None]
@@ -180,10 +180,10 @@ def intervals(view: RunView) -> Figure:
 
 
 def z_trajectories(view: RunView) -> Figure:
-    """z of the compared pairs against their boundary over the trials; for precision half of the intervals' widths."""
+    """z of the compared pairs and their boundary over the trials; for precision, half of the intervals' widths."""
     wanted = view.objective.half_width
     found = pair_paths(view) if wanted is None else width_paths(view, wanted)
-    paths = sorted(found, key=_distance)[:MOST_PATHS]
+    paths = sorted(found, key=_boundary_distance)[:MAX_PATHS]
     columns = min(3, len(paths))
     lines = -(-len(paths) // columns) if columns else 1
     figure, all_axes = grid(lines, max(columns, 1))
@@ -203,7 +203,7 @@ def z_trajectories(view: RunView) -> Figure:
 
 
 def rank_trajectories(view: RunView) -> Figure:
-    """The place of each model at each look."""
+    """Place of each model at each look."""
     from matplotlib.ticker import MaxNLocator
 
     figure, axes = _figure(0.3 * len(view.models) + 1.4)
@@ -216,7 +216,7 @@ def rank_trajectories(view: RunView) -> Figure:
         known = [(x, place) for x, place in zip(trials, path.places, strict=True) if place is not None]
         if known:
             xs, ys = zip(*known, strict=True)
-            drawn: Any = {"color": colour(at), "linestyle": line_style(at), "linewidth": 1.4, **alone(xs)}
+            drawn: Any = {"color": colour(at), "linestyle": line_style(at), "linewidth": 1.4, **lone_point(xs)}
             axes.step(xs, ys, where="post", **drawn)
             axes.annotate(
                 plain_name(path.model), (xs[-1], ys[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8
@@ -241,7 +241,7 @@ def heat_map(view: RunView) -> Figure:
 
 
 def rank_by_rubric(found: Relabelling, order: Sequence[str]) -> Figure:
-    """The rank of each model under each rubric (paper, Figure 7), in the colours of this order."""
+    """Rank of each model under each rubric (paper, Figure 7), with colours by this order."""
     from matplotlib.ticker import MaxNLocator
 
     models = [model.name for model in found.rubrics[0].models]
@@ -268,21 +268,21 @@ OVER_LOOKS: dict[str, Callable[[RunView], Figure]] = {"z": z_trajectories, "rank
 
 
 def _draw_path(axes: Axes, path: PairPath, *, signed: bool) -> None:
-    """One comparison; `signed`: either side may win."""
+    """Draw one comparison; `signed` if either side may win."""
     boundary = [_or_nan(one) for one in path.boundary]
-    limit: Any = {"color": "#444444", "linestyle": "--", "linewidth": 1.0, **alone(path.trials, "_", 14.0)}
+    limit: Any = {"color": "#444444", "linestyle": "--", "linewidth": 1.0, **lone_point(path.trials, "_", 14.0)}
     axes.plot(path.trials, boundary, **limit)
     if signed:
         axes.plot(path.trials, [-one for one in boundary], **limit)
     z = [_or_nan(one) for one in path.z]
-    axes.plot(path.trials, z, color="#000000", linewidth=1.6, **alone(path.trials))
+    axes.plot(path.trials, z, color="#000000", linewidth=1.6, **lone_point(path.trials))
     axes.axhline(0.0, color="#999999", linewidth=0.6)
     against = f"\nover {plain_name(path.worse)}" if path.worse is not None else "\nagainst the value" if signed else ""
     axes.set_title(f"{plain_name(path.better)}{against}: {path.state}", fontsize=7.5)
     axes.tick_params(labelsize=7)
 
 
-def _distance(path: PairPath) -> float:
+def _boundary_distance(path: PairPath) -> float:
     """Distance of a comparison from its boundary."""
     z, boundary = path.z[-1], path.boundary[-1]
     return abs(boundary - abs(z)) if z is not None and boundary is not None else float("inf")
@@ -293,27 +293,27 @@ def _or_nan(value: float | None) -> float:
 
 
 def plain_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """A name as plain text: matplotlib takes what stands between dollars for a formula."""
+    """Escape a name for matplotlib, which takes text between dollars for a formula."""
     return safe_name(name, longest).replace("$", r"\$")
 
 
-def alone(points: Sequence[object], marker: str = "o", size: float = 4.5) -> Any:
-    """A marker where there is one point, as after the one look at an import: no line would be seen."""
+def lone_point(points: Sequence[object], marker: str = "o", size: float = 4.5) -> Any:
+    """Marker for a line with a single point, as after the one look at an import, which would be invisible."""
     return {"marker": marker, "markersize": size} if len(points) == 1 else {}
 
 
 def models_in_order(view: RunView) -> list[str]:
-    """The models from best to worst: by their places there they have the same colours in all figures."""
+    """Models from best to worst; their places give them the same colours in all figures."""
     return list(view.models) if view.results is None else [row.name for row in view.results.models]
 
 
 def colour(at: int) -> str:
-    """The colour of the line at this place."""
+    """Colour of the line at this place."""
     return COLOURS[at % len(COLOURS)]
 
 
 def line_style(at: int) -> str:
-    """The dashes of the line at this place."""
+    """Dashes of the line at this place."""
     return STYLES[at // len(COLOURS) % len(STYLES)]
 
 
@@ -325,7 +325,7 @@ def _figure(height: float) -> tuple[Figure, Axes]:
 def grid(
     lines: int, columns: int, height: float | None = None, ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[Any]]:
-    """A figure, and its axes line by line; `ratios` are those of the heights of its lines."""
+    """Create a figure with its axes line by line; `ratios` are relative heights of the lines."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.0, 2.0 * lines + 0.4 if height is None else height))
@@ -334,8 +334,8 @@ def grid(
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The look of every figure."""
+    """Apply the style of all figures."""
     mpl = load_extra("matplotlib", "plots", "plots")
     with mpl.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # a name in a script that the font has not
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # names in a script that the font lacks
         yield

@@ -1,4 +1,4 @@
-"""The ranking as a table of texts, which fits the width of a terminal."""
+"""The ranking as a text table that fits the width of a terminal."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -13,12 +13,12 @@ from adaptive_eval.show.text import cut_middle, fit_columns
 
 RANKING = ("tier", "model", "score", "95% interval", "trials", "verdict")
 WIDEST_NAME = 40
-LEAST_NAME = 6
+MIN_NAME = 6
 
 
 def ranking_table(rows: Iterable[tuple[ModelRow, str, str]], scale: Scale, *, gated: bool) -> list[list[str]]:
-    """Head and lines of a ranking of models with their names and verdicts. A gate judges each model by itself, and puts
-    none in a tier."""
+    """Head and lines of a ranking of models with their names and verdicts. Under a gate there are no tiers, since each
+    model is judged on its own."""
     lines = [
         ["-" if row.score is None else str(row.tier), name, scale.score(row.score), scale.interval(row.lo, row.hi)]
         + [f"{row.trials:,}", verdict]
@@ -33,22 +33,22 @@ def model_remark(row: ModelRow) -> str:
 
 
 class RankingText(NamedTuple):
-    """A ranking in lines."""
+    """A ranking as lines of text."""
 
     head: str
     lines: tuple[tuple[str, str], ...]
-    """Of each model what stands before its verdict, and the verdict."""
+    """For each model the text before its verdict, and the verdict."""
     names: dict[str, str]
-    """The names as they are written there."""
+    """Names of the models as written there."""
 
 
 def ranking_text(ranked: Sequence[Standing], scale: Scale, width: int | None, *, gated: bool) -> RankingText:
-    """The ranking in at most so many columns. Where there is no room verdicts say less, then the trials are left out,
-    and then names lose their middle."""
+    """Fit the ranking into `width` columns: first verdicts are shortened, then trials left out, and then names lose
+    their middle."""
     longest = min(WIDEST_NAME, max((cell_len(safe_line(one.row.name)) for one in ranked), default=0))
     brevity = 0
     while True:
-        names = abbreviated([one.row.name for one in ranked], longest)
+        names = abbreviate([one.row.name for one in ranked], longest)
         rows = (
             (one.row, names[one.row.name], _verdict_in_short(one, names))
             if brevity
@@ -60,14 +60,14 @@ def ranking_text(ranked: Sequence[Standing], scale: Scale, width: int | None, *,
             table = [[*line[:-2], line[-1]] for line in table]  # the trials
         widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
         over = 0 if width is None else sum(widths) + 2 * len(widths) - 2 - width
-        if over <= 0 or longest <= LEAST_NAME:
+        if over <= 0 or longest <= MIN_NAME:
             break
-        brevity, longest = brevity + 1, longest if brevity < 2 else max(LEAST_NAME, longest - max(1, over // 2))
-    (head, _), *lines = (_line(line, widths, table[0].index("model")) for line in table)
+        brevity, longest = brevity + 1, longest if brevity < 2 else max(MIN_NAME, longest - max(1, over // 2))
+    (head, _), *lines = (_line_cells(line, widths, table[0].index("model")) for line in table)
     return RankingText(f"{head}{RANKING[-1]}", tuple(lines), names)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], model: int) -> tuple[str, str]:
+def _line_cells(cells: Sequence[str], widths: Sequence[int], model: int) -> tuple[str, str]:
     *before, verdict = (
         fit_columns(text, width) if at == model else text.rjust(width)
         for at, (text, width) in enumerate(zip(cells, widths, strict=True))
@@ -82,9 +82,9 @@ def _verdict_in_short(standing: Standing, names: dict[str, str]) -> str:
     return ("" if row.recorded is None else "recorded") if clause is None else clause.in_short(names)
 
 
-def abbreviated(names: Sequence[str], width: int) -> dict[str, str]:
-    """The names in at most so many columns. Of longer ones the middle is left out, at a place that keeps all of them
-    apart; where there is none they have numbers."""
+def abbreviate(names: Sequence[str], width: int) -> dict[str, str]:
+    """Shorten names to `width` columns. Longer ones lose their middle, at a place that keeps them distinct; if there is
+    none, they are numbered."""
     clean = {name: safe_line(name, len(name)) for name in names}
     for tail in sorted(range(width), key=lambda at: abs(at - (width - 1) // 2)):
         short = {name: cut_middle(text, width, tail) for name, text in clean.items()}

@@ -1,4 +1,4 @@
-"""A run under other rubrics as Markdown: how scores, ranks and tiers move, and what could not be worked out."""
+"""A run under other rubrics as Markdown: how scores, ranks and tiers move, and which rubrics are unavailable."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,17 +7,17 @@ from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
 from scorio.categorical import SCHEMATA
 
-MOST_MOVES = 3
+MAX_MOVES = 3
 
 
 def relabelled_markdown(found: Relabelling) -> str:
-    """The whole document."""
+    """Render the whole document."""
     parts = [f"# {markdown_cell(found.run)} under other rubrics", *rubric_sections(found)]
     return "\n\n".join(parts) + "\n"
 
 
 def rubric_sections(found: Relabelling) -> Iterator[str]:
-    """Markdown tables of scores, ranks and tiers by rubric."""
+    """Render tables of scores, ranks and tiers by rubric."""
     said = (
         "without the outcomes of an earlier run (R0, or recorded), which have no other categories"
         if found.with_prior
@@ -29,19 +29,19 @@ def rubric_sections(found: Relabelling) -> Iterator[str]:
         "chosen because of what it shows here promises nothing."
     )
     head = ["", "rubric", "tau-b", "tiers", "first", "moves"]
-    yield markdown_table(head, (_summary(number, one, found) for number, one in _numbered(found)), left=2)
+    yield markdown_table(head, (_summary_cells(number, one, found) for number, one in _numbered(found)), left=2)
     yield (
         "tau-b: agreement of its scores with those of the run's rubric (Kendall). tiers: how many there are, by one "
         "look at these trials; the run may have called more comparisons at an earlier look."
     )
     numbers = [str(number) for number, _ in _numbered(found)]
-    if len({tuple(map(_place, one.models)) for one in found.rubrics}) > 1:
+    if len({tuple(map(_rank_cell, one.models)) for one in found.rubrics}) > 1:
         yield "Rank, and tier in brackets:"
-        yield markdown_table(["model", *numbers], _by_model(found, lambda model, _: _place(model)))
+        yield markdown_table(["model", *numbers], _by_model(found, lambda model, _: _rank_cell(model)))
     else:
         yield "Ranks and tiers are the same by all of these."
     yield "Score and its standard error:"
-    yield markdown_table(["model", *numbers], _by_model(found, _score))
+    yield markdown_table(["model", *numbers], _by_model(found, _score_cell))
     if notes := list(_rubric_notes(found)):
         yield "\n".join(f"- {note}" for note in notes)
 
@@ -50,7 +50,7 @@ def _numbered(found: Relabelling) -> Iterator[tuple[int, RelabelledRubric]]:
     return enumerate(found.rubrics)
 
 
-def _summary(number: int, one: RelabelledRubric, found: Relabelling) -> list[str]:
+def _summary_cells(number: int, one: RelabelledRubric, found: Relabelling) -> list[str]:
     tiers = [model.tier for model in one.models if model.tier is not None]
     first = [markdown_cell(model.name) for model in one.models if model.rank == 1]
     return [
@@ -59,18 +59,18 @@ def _summary(number: int, one: RelabelledRubric, found: Relabelling) -> list[str
         "" if number == 0 else number_or_dash(one.tau_b),
         str(max(tiers, default=0)),
         ", ".join(first),
-        ", ".join(_moves(one, found.rubrics[0])),
+        ", ".join(_rank_moves(one, found.rubrics[0])),
     ]
 
 
-def _moves(one: RelabelledRubric, own: RelabelledRubric) -> Iterator[str]:
-    """The largest changes of rank: +1 is a rank up."""
+def _rank_moves(one: RelabelledRubric, own: RelabelledRubric) -> Iterator[str]:
+    """Largest changes of rank; +1 is one rank better."""
     ranks = ((mine.name, mine.rank, theirs.rank) for mine, theirs in zip(one.models, own.models, strict=True))
     known = [(name, before - now) for name, now, before in ranks if now is not None and before is not None]
     moved = sorted((pair for pair in known if pair[1]), key=lambda pair: -abs(pair[1]))
-    yield from (f"{markdown_cell(name)} {by:+d}" for name, by in moved[:MOST_MOVES])
-    if len(moved) > MOST_MOVES:
-        yield f"{len(moved) - MOST_MOVES} more"
+    yield from (f"{markdown_cell(name)} {by:+d}" for name, by in moved[:MAX_MOVES])
+    if len(moved) > MAX_MOVES:
+        yield f"{len(moved) - MAX_MOVES} more"
 
 
 def _by_model(found: Relabelling, shown: Callable[[RelabelledModel, Scale], str]) -> Iterator[list[str]]:
@@ -80,11 +80,11 @@ def _by_model(found: Relabelling, shown: Callable[[RelabelledModel, Scale], str]
         yield [markdown_cell(model.name), *cells]
 
 
-def _place(model: RelabelledModel) -> str:
+def _rank_cell(model: RelabelledModel) -> str:
     return "-" if model.rank is None else f"{model.rank} ({model.tier})"
 
 
-def _score(model: RelabelledModel, scale: Scale) -> str:
+def _score_cell(model: RelabelledModel, scale: Scale) -> str:
     return "-" if model.score is None else f"{scale.score(model.score)} ± {scale.width(model.sigma)}"
 
 
@@ -92,7 +92,7 @@ def _rubric_notes(found: Relabelling) -> Iterator[str]:
     for one in found.rubrics:
         name = markdown_cell(one.name)
         if one.same_as is not None:
-            yield f"{name} {_alike(one.name, one.same_as)}."
+            yield f"{name} {_same_as_text(one.name, one.same_as)}."
         if one.fitted:
             told = ", ".join(f"{key} {one.thresholds[key]:.4g}" for key in one.fitted)
             yield f"{name}: thresholds fitted on these trials ({told}); further trials would move them."
@@ -109,7 +109,7 @@ def _rubric_notes(found: Relabelling) -> Iterator[str]:
         yield f"{names}: {markdown_cell(told, 500)}."
 
 
-def _alike(name: str, other: str) -> str:
+def _same_as_text(name: str, other: str) -> str:
     mine, theirs = SCHEMATA.get(name), SCHEMATA.get(other)
     if mine is not None and theirs is not None and mine.categories == theirs.categories:
         return f"is {markdown_cell(other)} by another name"

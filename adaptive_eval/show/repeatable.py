@@ -1,4 +1,4 @@
-"""The published description of a run for those who want to repeat it."""
+"""Published description of a run, for those who want to repeat it."""
 
 import json
 from collections.abc import Mapping
@@ -11,33 +11,33 @@ from adaptive_eval.record.lines import minute
 from adaptive_eval.record.view import RunView, questions_digest
 from adaptive_eval.store import RunResumed, RunStarted
 
-PLACES = {"folder", "store"}
-"""Sections that say where things lie on the machine of the run."""
-SHARED = ("sampling", "prompt", "concurrency")
-"""Sections that a model has from the run where it does not change them."""
-BEGUN = (RunStarted.KIND, RunResumed.KIND)
+PLACE_SECTIONS = {"folder", "store"}
+"""Sections with places on the machine of the run."""
+SHARED_SECTIONS = ("sampling", "prompt", "concurrency")
+"""Sections that a model inherits from the run."""
+START_EVENTS = (RunStarted.KIND, RunResumed.KIND)
 
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
-    """The configuration and the questions, and what happened on the way."""
+    """Configuration, models, digest of the questions, and events of a run."""
 
     version: str
-    """Version of adaptive-eval at the latest start, which has the defaults."""
+    """Version of adaptive-eval at the latest start, which determines the defaults."""
     configuration: Mapping[str, object]
-    """Without what is at its default, and without where the run lay."""
+    """The configuration without defaults and without places on the machine."""
     models: tuple[Mapping[str, object], ...]
-    """The name of each model that was asked, its served name, and how its answers were drawn."""
+    """Name, served name and sampling settings of each model that was asked."""
     digest: str
     """SHA-256 of the questions."""
     events: tuple[tuple[str, str], ...]
-    """When, and what, where that is worth a line."""
+    """Time and text of each event that is worth a line."""
 
 
 def repeatable(view: RunView) -> Repeatable:
-    """The parts of a view that are needed to repeat the run."""
+    """Extract from a view what is needed to repeat the run."""
     config = RunConfig.model_validate_json(json.dumps(view.configuration))
-    begun = [event for event in view.events if event.kind in BEGUN]
+    begun = [event for event in view.events if event.kind in START_EVENTS]
     return Repeatable(
         version=str(begun[-1].body.get("version", "")) if begun else "",
         configuration=_configuration(config),
@@ -48,9 +48,9 @@ def repeatable(view: RunView) -> Repeatable:
 
 
 def _configuration(config: RunConfig) -> dict[str, object]:
-    whole: dict[str, Any] = config.model_dump(mode="json", exclude_defaults=True, exclude=PLACES)
+    whole: dict[str, Any] = config.model_dump(mode="json", exclude_defaults=True, exclude=PLACE_SECTIONS)
     for model in whole["models"]:
-        for section in SHARED:
+        for section in SHARED_SECTIONS:
             if model.get(section) == whole.get(section):
                 model.pop(section, None)
         if (
@@ -60,7 +60,7 @@ def _configuration(config: RunConfig) -> dict[str, object]:
     whole["grader"] = {"kind": config.grader.kind} | whole.get("grader", {})
     if isinstance(config.grader, ByBenchmark):
         questions, graders = whole.pop("questions")["benchmarks"], whole.pop("grader")["graders"]
-        for entry in whole["benchmarks"]:  # as a file has them
+        for entry in whole["benchmarks"]:  # as in a configuration file
             name = entry["name"]
             entry |= {
                 "questions": questions[name],

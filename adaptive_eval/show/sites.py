@@ -1,4 +1,4 @@
-"""The sites of a run on a cluster, in a terminal, and how fast each is."""
+"""Sites of a run on a cluster with their speeds, for a terminal."""
 
 import time
 from collections import Counter
@@ -13,23 +13,23 @@ from adaptive_eval.record.status import SiteTraffic, Status
 from adaptive_eval.show.text import Rates, count, number_or_dash
 
 SHOWN_SITES = 8
-WIDEST = 24
+MAX_WIDTH = 24
 STYLES = {SiteState.SERVING: "green", SiteState.LOST: "red", SiteState.WAITING: "yellow", SiteState.LOADING: "yellow"}
 
 
 class SiteRates:
-    """Answers a second of each site over the last half minute."""
+    """Answers per second of each site over the last half minute."""
 
     def __init__(self) -> None:
         self._rates: dict[tuple[str, str], Rates] = {}
 
     def add(self, elapsed: float, sites: Sequence[SiteTraffic]) -> None:
-        """Note how far the sites are at this moment."""
+        """Record the number of answers of each site at this moment."""
         for one in sites:
             self._rates.setdefault((one.model, one.site), Rates()).add(elapsed, one.answers, 0)
 
     def of(self, model: str, site: str) -> float:
-        """The rate of one site."""
+        """Rate of one site."""
         rates = self._rates.get((model, site))
         return 0.0 if rates is None else rates.trials
 
@@ -46,13 +46,13 @@ def counted_sites(rows: Sequence[SiteRow]) -> str | None:
     return f"sites: {', '.join(parts)}"
 
 
-def any_site_left(status: Status) -> bool:
-    """Whether a site is there, or wanted."""
+def has_open_site(status: Status) -> bool:
+    """Whether any site has not ended."""
     return any(row.state != SiteState.ENDED for row in status.sites)
 
 
 def sites_table(status: Status, rates: SiteRates, now: float | None = None) -> Table:
-    """The sites that are not over, those in trouble first; `now` in seconds since 1970."""
+    """Table of the sites that have not ended, those in trouble first; `now` in seconds since 1970."""
     now = time.time() if now is None else now
     traffic = {(one.model, one.site): one for one in status.traffic.sites}
     there = [row for row in status.sites if row.state != SiteState.ENDED]
@@ -64,7 +64,7 @@ def sites_table(status: Status, rates: SiteRates, now: float | None = None) -> T
     for row in there[:SHOWN_SITES]:
         own = traffic.get((row.model, row.site))
         table.add_row(
-            *(Text(safe_name(text, WIDEST)) for text in (row.site, row.model, row.host or "-")),
+            *(Text(safe_name(text, MAX_WIDTH)) for text in (row.site, row.model, row.host or "-")),
             Text(f"{row.gpus:g}"),
             Text(row.state, style=STYLES.get(SiteState(row.state), "")),
             Text(duration(max(0.0, now - row.since))),

@@ -1,4 +1,4 @@
-"""The figures of studies, as SVG and PNG, in the look of all others."""
+"""Figures of studies, as SVG and PNG, in the common style."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,20 +14,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEIGHT, ROW = 3.1, 0.14
-"""Of a panel, and of what each row of a heat map and each rank that is named adds to it, in inches."""
-MOST_NAMED = 8
-"""Curves that a legend names."""
+"""Height of a panel, and additional height for each row of a heat map or named rank, in inches."""
+MAX_NAMED = 8
+"""Most curves for which there is a legend."""
 LONGEST_TITLE = 90
-BESIDE: Any = {"textcoords": "offset points", "va": "center", "fontsize": 7}
-"""How a curve is named at its end."""
-MARKS = "osD^vPX*<>hp"
-"""Of curves that are one point."""
+END_LABEL: Any = {"textcoords": "offset points", "va": "center", "fontsize": 7}
+"""Style of a curve's name at its end."""
+MARKERS = "osD^vPX*<>hp"
+"""Markers of curves with a single point."""
 
 
-def draw_study_figures(
-    figures: tuple[StudyFigure, ...], folder: Path, mend: str, formats: tuple[str, ...] = ("svg", "png")
-) -> list[Path]:
-    """Every figure into a folder that is there."""
+def draw_study_figures(figures: tuple[StudyFigure, ...], folder: Path, mend: str) -> list[Path]:
+    """Draw all figures into an existing folder; `mend` says what to do if one cannot be written."""
     paths = []
     with styled():
         for one in figures:
@@ -39,12 +37,12 @@ def draw_study_figures(
             colours = {label: number for number, label in enumerate(labels)}
             for axes, panel in zip(all_axes, one.panels, strict=True):
                 _draw_cells(figure, axes, panel) if panel.kind == "cells" else _draw(axes, panel, colours)
-            paths += save_figure(figure, folder, one.name, formats, mend)
+            paths += save_figure(figure, folder, one.name, mend)
     return paths
 
 
 def _draw_cells(figure: "Figure", axes: "Axes", panel: Panel) -> None:
-    """Draw a heat map; what a row has no value for is blank, and a dot where no replicate converges."""
+    """Draw a heat map; missing values are blank, and a dot marks a cell in which no replicate converges."""
     cells = np.full((len(panel.curves), len(panel.columns)), np.nan)
     for row, curve in enumerate(panel.curves):
         places = np.array(curve.x, dtype=int)
@@ -60,7 +58,7 @@ def _draw_cells(figure: "Figure", axes: "Axes", panel: Panel) -> None:
 
 
 def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
-    """Draw a panel; what has one label has one colour in all panels of a figure, and is grey in one of ranks alone."""
+    """Draw a panel; a label has the same colour in all panels of a figure (grey if all of them show ranks)."""
     from matplotlib.ticker import MaxNLocator
 
     width = 0.8 / max(len(panel.curves), 1)
@@ -76,7 +74,7 @@ def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
         elif panel.kind == "steps":
             axes.step(x, y, where="post", label=label, color=drawn, linestyle=dashes, linewidth=1.3)
         elif len(x) == 1:
-            axes.plot(x, y, MARKS[place % len(MARKS)], label=label, color=drawn, markersize=6)
+            axes.plot(x, y, MARKERS[place % len(MARKERS)], label=label, color=drawn, markersize=6)
         else:
             axes.plot(x, y, label=label, color=drawn, linestyle=dashes, linewidth=1.4)
     axes.set_title(plain_name(panel.title, LONGEST_TITLE), fontsize=9)
@@ -89,12 +87,12 @@ def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
     if panel.up.startswith(("share", "coverage", "mean |z|")):
         axes.set_ylim(bottom=0.0)
     elif panel.up == "rank":
-        axes.invert_yaxis()  # the best on top, as everywhere
+        axes.invert_yaxis()  # the best on top
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         ends = sorted((curve.y[-1], curve.label) for curve in panel.curves)
-        for place, (rank, label) in enumerate(ends, start=1):  # those that share a rank stand below each other
-            axes.annotate(plain_name(label), (panel.curves[0].x[-1], max(rank, place)), (4, 0), **BESIDE)
+        for place, (rank, label) in enumerate(ends, start=1):  # equal ranks are written below each other
+            axes.annotate(plain_name(label), (panel.curves[0].x[-1], max(rank, place)), (4, 0), **END_LABEL)
     axes.set_axisbelow(True)
     axes.grid(axis="y", alpha=0.3)
-    if panel.up != "rank" and 1 < len(panel.curves) <= MOST_NAMED:  # beside the curves, which it would cover
+    if panel.up != "rank" and 1 < len(panel.curves) <= MAX_NAMED:  # outside, so as not to cover the curves
         axes.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -1,4 +1,4 @@
-"""The last screen: who is best, why the run stopped, the tiers, what is not decided, the cost, what to do next."""
+"""The last screen: the best models, why the run stopped, the ranking, undecided pairs, cost, and what to do next."""
 
 import math
 import shlex
@@ -14,6 +14,7 @@ from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.finding import UNDECIDED, counted_sentence, finding
 from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
+from adaptive_eval.record.next_steps import next_steps
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.recording_need import recording_need
 from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCostRow, PairRow, Results, WastedCost
@@ -23,7 +24,7 @@ from adaptive_eval.record.status import standings
 from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import draws_questions, promise_line
 from adaptive_eval.show.ranking import WIDEST_NAME, ranking_text
-from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, count, wrapped
+from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, count, wrap_lines
 from adaptive_eval.store.address import is_address
 
 SHOWN_MODELS = 30
@@ -37,13 +38,13 @@ SHORT_NAME, SHORT_WARNING = 20, 60
 
 
 def last_screen(ended: Ended, width: int | None = None, height: int | None = None) -> str:
-    """The last screen as plain text; what a terminal of this size has no room for is left to the report."""
+    """The last screen as plain text, shortened if a terminal of this size has no room for all of it."""
     if width is None or height is None:
         return _last_screen(ended, None)
-    whole = wrapped(_last_screen(ended, width), width)
+    whole = wrap_lines(_last_screen(ended, width), width)
     rows = sum(-(-max(cell_len(line), 1) // width) for line in whole.splitlines()[1:])
     # the prompt of the shell has the last row
-    return whole if rows < height else wrapped(_last_screen(ended, width, briefly=True), width)
+    return whole if rows < height else wrap_lines(_last_screen(ended, width, briefly=True), width)
 
 
 def _last_screen(ended: Ended, width: int | None, *, briefly: bool = False) -> str:
@@ -61,7 +62,7 @@ def _last_screen(ended: Ended, width: int | None, *, briefly: bool = False) -> s
 def findings(
     results: Results, elapsed: float | None, directory: Path | None, width: int | None = None, *, briefly: bool = False
 ) -> Iterator[str]:
-    """The findings in lines. `elapsed` is None if no time has passed, `directory` for readers elsewhere."""
+    """The findings in lines. `elapsed` is None if there is no time to show, `directory` for readers elsewhere."""
     if results.gate:
         yield from [*finding(results), ""]
     if any(row.score is not None for row in results.models):
@@ -71,7 +72,7 @@ def findings(
         if len(results.models) > SHOWN_MODELS:
             yield f"      and {len(results.models) - SHOWN_MODELS} more"
         yield ""
-        yield from () if briefly else _needs(results, ranking.names)
+        yield from () if briefly else _need_lines(results, ranking.names)
         if not briefly and (counted := counted_sentence(results)) is not None:
             yield counted
         if (promised := promise_line(results)) is not None:
@@ -96,7 +97,7 @@ def findings(
 
 
 def _next_steps(ended: Ended) -> Iterator[str]:
-    for at, step in enumerate(ended.next_steps(shlex.quote(str(ended.directory)))):
+    for at, step in enumerate(next_steps(ended, shlex.quote(str(ended.directory)))):
         yield f"{'' if at else 'to do':<10}{step.says}"
         if step.command is not None:
             yield f"          {step.command}"
@@ -105,16 +106,16 @@ def _next_steps(ended: Ended) -> Iterator[str]:
 
 
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
-    """How many would call a pair that needs so many trials a question, and of what: of drawn questions there is one
-    trial each."""
+    """Number and unit of what a pair needs that needs so many trials per question: drawn questions count one trial
+    each."""
     if draws_questions(results.decisions):
         needed, there = math.ceil(trials * results.fixed_each), results.fixed_each
         return count(needed), f"questions, more than the {count(there)} there are" if needed > there else "questions"
     return count(math.ceil(trials)), "trials a question"
 
 
-def decided(results: Results) -> str:
-    """Number of decided comparisons, in a sentence."""
+def decided_text(results: Results) -> str:
+    """Number of decided comparisons in words."""
     nothing = is_alarmed(results.decisions, results.warnings)
     done = 0 if nothing else sum(pair.verdict not in UNDECIDED for pair in results.pairs)
     alone = len(results.pairs) == 1
@@ -123,8 +124,8 @@ def decided(results: Results) -> str:
     return f"{done} of {several(len(results.pairs), 'score')} {'is' if alone else 'are'} as precise as was asked"
 
 
-def _needs(results: Results, names: Mapping[str, str]) -> Iterator[str]:
-    """What each pair that is not decided would need, the nearest to a decision first."""
+def _need_lines(results: Results, names: Mapping[str, str]) -> Iterator[str]:
+    """Needs of the undecided pairs, the nearest to a decision first."""
     undecided = sorted(
         (pair for pair in results.pairs if pair.verdict in UNDECIDED),
         key=lambda pair: math.inf if pair.trials_needed is None else pair.trials_needed,
@@ -133,11 +134,11 @@ def _needs(results: Results, names: Mapping[str, str]) -> Iterator[str]:
         yield f"{pair_names(pair.better, pair.worse, names)} {_pair_need(results, pair)}."
     if undecided:
         further = len(undecided) - SHOWN_PAIRS
-        yield f"{f'and {further} more: see the report; ' if further > 0 else ''}{decided(results)}."
+        yield f"{f'and {further} more: see the report; ' if further > 0 else ''}{decided_text(results)}."
 
 
 def pair_names(better: str, worse: str | None, names: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Both models of a pair, or the one that is compared with a value; some have shorter `names`."""
+    """Names of both models of a pair, or of the one that is compared with a value; some have shorter `names`."""
     return " and ".join(names.get(one) or safe_name(one, WIDEST_NAME) for one in (better, worse) if one is not None)
 
 
@@ -152,12 +153,12 @@ def _pair_need(results: Results, pair: PairRow) -> str:
 
 
 def cost_line(results: Results, elapsed: float | None) -> str:
-    """Trials, beside those of a fixed design, and what they have used."""
+    """Trials, their share of a fixed design, and what they have used."""
     cost, fixed = results.cost, results.cost.fixed_trials
     share = f"{cost.trials / fixed:.0%} of a fixed design's" if cost.trials <= fixed else "trials.max now allows"
     parts = [f"{count(cost.trials)} trials ({share} {count(fixed)})"]
     parts += [f"{count(cost.asked_in_vain)} extra answers requested to save time"] if cost.asked_in_vain else []
-    parts += _used(cost.tokens, cost.usd, cost.gpu_seconds, " of requests")
+    parts += _usage_parts(cost.tokens, cost.usd, cost.gpu_seconds, " of requests")
     parts += _server_time(results)
     parts += [] if elapsed is None else [duration(elapsed)]
     return ", ".join(parts)
@@ -173,15 +174,15 @@ def _server_time(results: Results) -> Iterator[str]:
 
 def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:
     for row in rows[:SHOWN_ROWS]:
-        what = f"{count(row.requests)} requests {'in ' if row.batch else ''}{where_pending(row)}"
-        where = f"{what}, since {since_when(row)}"
+        what = f"{count(row.requests)} requests {'in ' if row.batch else ''}{batch_state(row)}"
+        where = f"{what}, since {pending_since(row)}"
         yield f"pending   {safe_name(row.model, WIDEST_NAME)}: {where}"
     if len(rows) > SHOWN_ROWS:
         yield f"          and {len(rows) - SHOWN_ROWS} more batches"
 
 
 def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
-    """What is as frequent in the answers of several models is one warning."""
+    """Lines of the warnings; equal ones of several models share a line."""
     alike: dict[tuple[str, str], list[Caution]] = {}
     for warning in results.warnings:
         same = warning.text.partition(" of its answers ")[2] or f"{warning.model}: {warning.text}"
@@ -204,37 +205,37 @@ def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
 
 
 def other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
-    """Spending that caps count besides, in one line; None if there is none."""
+    """Other spending that caps count, in one line; None if there is none."""
     trials, *used = (sum(getattr(row, of) for row in rows) for of in ("trials", "tokens", "usd", "counted_gpu_seconds"))
-    parts = [f"{count(trials)} trials"] * (trials > 0) + _used(*used)
+    parts = [f"{count(trials)} trials"] * (trials > 0) + _usage_parts(*used)
     return f"{', '.join(parts)} on {'; '.join(one.what for one in summarize_other_costs(rows))}" if parts else None
 
 
 def grading_in_short(row: GradingCost) -> str:
     """Cost of grades by a judge or a verifier, in one line."""
-    told = [f"{_used_by_grades(row)} of it for the grades of {several(row.answers, 'answer')}"] * (row.answers > 0)
-    told += [] if row.in_vain is None else [f"{_used_by_grades(row.in_vain)} {wasted_words(row.in_vain)}"]
+    told = [f"{_grading_usage(row)} of it for the grades of {several(row.answers, 'answer')}"] * (row.answers > 0)
+    told += [] if row.in_vain is None else [f"{_grading_usage(row.in_vain)} {wasted_words(row.in_vain)}"]
     return ", ".join(told)
 
 
 def wasted_words(row: WastedCost) -> str:
-    """Unreadable and replaced verdicts, in words."""
+    """Describe unreadable and replaced verdicts."""
     verdicts = f" ({count(row.verdicts)})" if row.verdicts else ""
     return f"for verdicts that could not be read, or were replaced{verdicts}"
 
 
-def _used_by_grades(row: GradingCost | WastedCost) -> str:
-    return ", ".join(_used(row.tokens, row.usd, row.gpu_seconds)) or "0 tokens"
+def _grading_usage(row: GradingCost | WastedCost) -> str:
+    return ", ".join(_usage_parts(row.tokens, row.usd, row.gpu_seconds)) or "0 tokens"
 
 
-def _used(tokens: int, usd: float, gpu_seconds: float, gpu_hours_of: str = "") -> list[str]:
-    """Tokens, dollars and GPU hours, as far as there are any."""
+def _usage_parts(tokens: int, usd: float, gpu_seconds: float, gpu_hours_of: str = "") -> list[str]:
+    """Tokens, dollars and GPU hours, without those that are zero."""
     parts = [f"{count(tokens)} tokens"] * (tokens > 0) + [f"${amount(usd, ())}"] * (usd > 0.0)
     return parts + [f"{amount(gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours{gpu_hours_of}"] * (gpu_seconds > 0.0)
 
 
 def pending_in_short(rows: Sequence[BatchRow]) -> str | None:
-    """Pending batches and requests with the age of the oldest; None if there are none."""
+    """Number of pending batches and requests, and age of the oldest; None if there are none."""
     if not rows:
         return None
     requests, oldest = sum(row.requests for row in rows), max(0.0, time.time() - min(row.since for row in rows))
@@ -242,7 +243,7 @@ def pending_in_short(rows: Sequence[BatchRow]) -> str | None:
     return f"{batches} pending ({count(requests)} requests, the oldest for {duration(oldest)})"
 
 
-def where_pending(row: BatchRow) -> str:
+def batch_state(row: BatchRow) -> str:
     """The batch's id at its service, and its state."""
     if row.batch is None:
         return "being handed in"
@@ -250,6 +251,6 @@ def where_pending(row: BatchRow) -> str:
     return f"{safe_line(row.batch, WIDEST_ID)}{cancelled}"
 
 
-def since_when(row: BatchRow) -> str:
-    """When a batch was handed in."""
+def pending_since(row: BatchRow) -> str:
+    """Time at which a batch was submitted."""
     return f"{minute(row.since)} UTC"

@@ -1,9 +1,8 @@
-"""Texts, numbers and tables for a terminal and for Markdown, and how fast a run goes.
+"""Texts, numbers and tables for terminals and Markdown, and the speed of a run.
 
-What comes from outside is first made safe (`record.lines`). Whoever renders with rich puts it into `Text` objects,
-never into markup.
+Text from outside is first made safe (`record.lines`). With rich, always put it into `Text` objects, never into markup.
 
-Markdown also reads well as it stands: columns are as wide as what is in them.
+Markdown is readable as source too: columns are as wide as their contents.
 """
 
 import math
@@ -18,9 +17,9 @@ from adaptive_eval.record.lines import safe_line, several
 
 WINDOW_SECONDS = 30.0
 GAP = re.compile(r"  +")
-"""Between two columns."""
+"""Gap between two columns."""
 NEXT = "Next: "
-"""Before the command to type next."""
+"""Prefix of the command to type next."""
 
 
 class Rates:
@@ -30,7 +29,7 @@ class Rates:
         self._seen: deque[tuple[float, int, int]] = deque()
 
     def add(self, elapsed: float, trials: int, tokens: int) -> None:
-        """Note where the run stands; only differences count."""
+        """Record the progress of the run; only differences count."""
         self._seen.append((elapsed, trials, tokens))
         while self._seen[-1][0] - self._seen[0][0] > WINDOW_SECONDS:
             self._seen.popleft()
@@ -46,7 +45,7 @@ class Rates:
         return self._slope(2)
 
     def eta(self, trials_to_go: float | None) -> float | None:
-        """Seconds until the trials still needed are done; None while that cannot be said."""
+        """Seconds until the trials still needed are done; None while that is unknown."""
         if trials_to_go is None or self.trials <= 0.0:
             return None
         return trials_to_go / self.trials
@@ -58,20 +57,20 @@ class Rates:
         return (last[column] - first[column]) / (last[0] - first[0])
 
 
-def stopping(under_way: int, again: str = "interrupt again to stop at once") -> str:
+def stopping_line(under_way: int, again: str = "interrupt again to stop at once") -> str:
     """The line after the first Ctrl-C."""
     waited = f"waiting for {several(under_way, 'request')} to be answered and graded; " if under_way else ""
     return f"stopping: {waited}{again}"
 
 
 SECONDS_AN_HOUR = 3600
-MOST_PLACES = 6
+MAX_PLACES = 6
 _SCALE = ("", "k", "M", "G", "T")
 
 
 def cut_middle(text: str, width: int, tail: int) -> str:
-    """The text in at most so many columns of a terminal: of a longer one its beginning, and its end in `tail` columns
-    at most; some characters take two."""
+    """Shorten a text to `width` columns of a terminal; a longer one keeps its beginning, and its end in at most `tail`
+    columns. Some characters take two columns."""
     if cell_len(text) <= width:
         return text
     start = end = text
@@ -83,17 +82,17 @@ def cut_middle(text: str, width: int, tail: int) -> str:
 
 
 def fit_columns(text: str, width: int) -> str:
-    """The text in exactly so many columns, filled up or without its middle."""
+    """Make a text exactly `width` columns wide, padded or without its middle."""
     return set_cell_size(cut_middle(safe_line(text), width, (width - 1) // 2), width)
 
 
 COMMAND = re.compile(r"([\w-]+:?)? *(adaptive-eval|inspect) ")
-"""A line that is a command, perhaps behind a word that says what for."""
+"""A line with a command, perhaps after a word that introduces it."""
 
 
-def wrapped(text: str, width: int) -> str:
-    """The text in lines of at most so many columns; what goes on stands below the last column, and not below others. A
-    command stays in one line, so that it can be copied."""
+def wrap_lines(text: str, width: int) -> str:
+    """Wrap a text at `width` columns; continuation lines are indented to the last column of a table. A command stays on
+    one line, so that it can be copied."""
     lines = []
     for line in text.split("\n"):
         if COMMAND.match(line):
@@ -106,7 +105,7 @@ def wrapped(text: str, width: int) -> str:
 
 
 def count(value: float) -> str:
-    """4321 -> 4,321; 1234567 -> 1.23M."""
+    """Format a count: 4321 -> 4,321; 1234567 -> 1.23M."""
     if not math.isfinite(value):
         return "-"
     if abs(value) < 100_000:
@@ -119,14 +118,15 @@ def count(value: float) -> str:
 
 
 def number_or_dash(value: float | None, digits: int = 2) -> str:
-    """A number, or a dash where there is none."""
+    """Format a number, or a dash if there is none."""
     return "-" if value is None or math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}f}"
 
 
 def amount(value: float, among: Iterable[float]) -> str:
-    """A cost `among` others of a column: as many places as show two figures of the smallest, two at least."""
+    """Format a cost `among` others of its column, with two significant digits of the smallest, and at least two decimal
+    places."""
     least = min((abs(one) for one in (value, *among) if one and math.isfinite(one)), default=1.0)
-    places = min(max(2, 1 - math.floor(math.log10(least))), MOST_PLACES)
+    places = min(max(2, 1 - math.floor(math.log10(least))), MAX_PLACES)
     return f"{value:,.{places}f}"
 
 
@@ -135,12 +135,12 @@ MARKUP = "\\`*_{}[]<>#|!~&"
 
 
 def markdown_cell(text: str, longest: int = 200) -> str:
-    """A text from outside as plain Markdown text on one line: nothing in it is markup, a link or a new column."""
+    """Escape a text for one line of Markdown, so that nothing in it is markup, a link or a new column."""
     return "".join(f"\\{ch}" if ch in MARKUP else ch for ch in safe_line(text, longest))
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, *, last: bool = False) -> str:
-    """A Markdown table; the first `left` columns are texts, and the `last` one may be; the others are numbers."""
+    """Render a table; the first `left` columns, and the last one if `last`, are texts, the others numbers."""
     lines = [head, *rows]
     texts = {*range(left), *([len(head) - 1] if last else [])}
     widths = [max(3, *(cell_len(line[column]) for line in lines)) for column in range(len(head))]
@@ -154,7 +154,7 @@ ESCAPED = re.compile(rf"\\([{re.escape(MARKUP)}])")
 
 
 def without_markup(document: str) -> str:
-    """A Markdown document of this program as a terminal shows it: tables by their columns, nothing escaped."""
+    """Convert a Markdown document of this program to plain text: tables as columns, nothing escaped."""
     lines = document.splitlines()
     rules = {at for at, line in enumerate(lines) if re.fullmatch(r"\|( :?-+:? \|)+", line)}
     shown, left = [], []
@@ -169,19 +169,19 @@ def without_markup(document: str) -> str:
 
 
 def _unescape_cell(cell: str, left: bool) -> str:
-    """Remove escapes, keeping the width."""
+    """Remove escapes but keep the width."""
     return _pad(ESCAPED.sub(r"\1", cell).strip(), cell_len(cell), left)
 
 
 def informative_columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows without the columns in which no row has anything to say."""
+    """Remove the columns that are empty in all rows."""
     lines = list(rows)
     kept = [at for at in range(len(head)) if any(line[at] not in NOTHING for line in lines)]
     return [head[at] for at in kept], [[line[at] for at in kept] for line in lines]
 
 
 def fenced_block(text: str, language: str) -> str:
-    """A block of code, with a fence that the text does not have."""
+    """Render a block of code, with a fence that does not occur in the text."""
     fence = "```"
     while fence in text:
         fence += "`"

@@ -1,15 +1,14 @@
 """What a simulated model answers: a pure function of (world seed, model, question, request seed).
 
-Where a world shares its noise, all models draw from the same numbers for a question and a seed.
+If a world shares its noise, all models draw from the same numbers for a question and a seed.
 
-The category is drawn from the world's probabilities, then everything else follows from it: the text that a grader
-will put into that category, its length and the time it takes. So the same request gets the same answer whatever the
-order, the load and the faults.
+The category is drawn from the world's probabilities, and determines the rest: a text that a grader puts into that
+category, its length and its time. So the same request gets the same answer whatever the order, load and faults.
 
-A category's text follows from its weight, in the order of the rubric world: the largest weight is the right answer in
-a box, a partial one is the right answer without a box, the last zero is a wrong answer, and zeros before it are no
-answer at all. Where the world has a population of answers, one of them is drawn, and the text has its number, its
-box and its length.
+A category's text follows from its weight, in the order of the rubric world: the largest weight is the right answer in a
+box, a partial one is the right answer without a box, the last zero is a wrong answer, and zeros before it are no answer
+at all. Where the world has a population of answers, one of them is drawn, and the text has its number, its box and its
+length.
 """
 
 import re
@@ -68,11 +67,11 @@ class DrawnAnswer:
     text: str
     seconds: float
     noise: int
-    """Seeds whatever else may be asked for, such as log-probabilities."""
+    """Seed for anything else that may be requested, such as log-probabilities."""
     cut_off: bool = False
-    """It does not end by itself."""
+    """Whether it does not end by itself."""
     bits: float | None = None
-    """Bits per token, where the world says how many."""
+    """Bits per token, if the world defines them."""
 
 
 def forms(weights: tuple[float, ...]) -> tuple[AnswerForm, ...]:
@@ -92,7 +91,7 @@ def forms(weights: tuple[float, ...]) -> tuple[AnswerForm, ...]:
 
 
 def hashed_integers(count: int, *parts: object) -> tuple[int, ...]:
-    """`count` (at most 8) uniform 64-bit integers that depend on the parts and on nothing else."""
+    """`count` (at most 8) uniform 64-bit integers that depend only on the parts."""
     text = "\x1f".join(map(str, parts)).encode()
     return struct.unpack(f"<{count}Q", blake2b(text, digest_size=8 * count).digest())
 
@@ -103,7 +102,7 @@ def unit_float(number: int) -> float:
 
 
 def right_answer(question: str) -> int:
-    """The answer to a question, which follows from its id."""
+    """The answer to a question, derived from its id."""
     return ANSWER_LOW + hashed_integers(1, "answer", question)[0] % ANSWER_COUNT
 
 
@@ -114,22 +113,22 @@ def answer_serial(text: str) -> int | None:
 
 
 def question_rows(world: World) -> Iterator[dict[str, str]]:
-    """The world's questions as a question file has them; the server finds the id in front of the prompt."""
+    """The world's questions as rows of a question file; the server finds the id at the start of the prompt."""
     for question in world.questions:
         prompt = f"[{question}] Which integer from 100 to 999 does this question stand for?"
         yield {"id": question, "prompt": prompt, "answer": str(right_answer(question))}
 
 
 class OwnQuestions(NamedTuple):
-    """Questions that are none of the simulator's: a world of theirs has two categories, wrong and right."""
+    """The user's own questions; their world has two categories, wrong and right."""
 
     asked: Mapping[str, str]
-    """The id of the question that a model is sent in these words."""
+    """The id of the question, by the prompt that a model is sent."""
     right: Mapping[str, str]
     """A text that is graded right, by id; that of a question with another key is graded wrong."""
 
     def text(self, question: str, form: AnswerForm, words: int, third: int, fourth: int) -> str:
-        """Thoughts, which every grader passes over, and an answer."""
+        """An answer after thoughts, which every grader ignores."""
         right = said = self.right[question]
         if form is not AnswerForm.RIGHT:
             others = [text for text in self.right.values() if text != right] or ["I do not know."]
@@ -156,7 +155,7 @@ class Respondent:
     def question_in(self, prompt: str) -> str | None:
         """The id that a prompt carries, as `[id]` at the start of a line; the last one, after any examples.
 
-        Raises `KeyError` where it is no question of this world. Questions of the user's own are known by the prompt.
+        Raises `KeyError` if the question is not in this world. The user's own questions are recognised by the prompt.
         """
         if self._own is not None:
             return self._own.asked.get(prompt)
@@ -189,7 +188,7 @@ class Respondent:
         return DrawnAnswer(category, text, latency.median * length, noise)
 
     def prompt_bits(self, prompt: str) -> float | None:
-        """Bits per token of a prompt, where the world says how many."""
+        """Bits per token of a prompt, if the world defines them."""
         population = self.world.population
         question = None if population is None else self.question_in(prompt)
         return (
@@ -199,7 +198,7 @@ class Respondent:
     def _from(
         self, population: AnswerPopulation, model: str, question: str, number: int, noise: tuple[int, int, int]
     ) -> DrawnAnswer:
-        """An answer of a population, written out."""
+        """The text and properties of an answer of a population."""
         at = self._models[model], self._questions[question], number
         drawn, (third, fourth, more) = population.at(*at), noise
         answer = self._answers[question] if drawn.is_correct else _another(self._answers[question], third)
@@ -224,7 +223,7 @@ class Respondent:
 
 
 def _another(answer: int, noise: int) -> int:
-    """An answer that is not this one."""
+    """An answer other than this one."""
     return ANSWER_LOW + (answer - ANSWER_LOW + 1 + noise % (ANSWER_COUNT - 1)) % ANSWER_COUNT
 
 

@@ -1,6 +1,6 @@
 """The OpenAI chat, completions and models API of a simulated world, as a function from requests to timed replies.
 
-Batches in three formats are beside it (`batches`).
+Batches in three formats are in `batches`.
 """
 
 from collections import Counter
@@ -31,11 +31,11 @@ FIRST_TOKEN = 0.1
 """Part of an answer's time until its first token."""
 STREAM_PIECES = 8
 PIECES_A_SECOND = 2
-"""So many at least: a server sends each token, hence something all the time."""
+"""Minimum rate of pieces, since a server sends each token and is never silent for long."""
 
 
 class ResponseShape:
-    """How the answers to one request are written down."""
+    """How the answers to one request are written."""
 
     def __init__(
         self, body: dict[str, Any], prompt: str, chat: bool, count_one: bool, prompt_bits: float | None = None
@@ -47,7 +47,7 @@ class ResponseShape:
         self._count_one = count_one
 
     def payload(self, serial: int, choices: Sequence[SimulatedChoice]) -> dict[str, Any]:
-        """The response without a stream."""
+        """The response without streaming."""
         payload = self._envelope(serial, "chat.completion" if self._chat else "text_completion")
         write = self._chat_choice if self._chat else self._text_choice
         payload["choices"] = [write(index, choice) for index, choice in enumerate(choices)]
@@ -83,7 +83,7 @@ class ResponseShape:
     def _with_usage(
         self, envelope: dict[str, Any], ends: list[bytes], choices: Sequence[SimulatedChoice]
     ) -> list[bytes]:
-        """The last events with the usage where it is asked for: after them all, or after each (llama-server)."""
+        """The last events, with the usage if requested: after all choices, or after each (llama-server)."""
         options = self._body.get("stream_options")
         if not (isinstance(options, dict) and options.get("include_usage")):
             return ends
@@ -129,7 +129,7 @@ class ResponseShape:
         return {"index": index, "text": text, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
     def _deltas(self, index: int, choice: SimulatedChoice, pieces: int) -> Iterator[dict[str, Any]]:
-        """A choice in so many parts, an event for each: whole words where their probabilities come along."""
+        """A choice as events, one for each piece; whole words if they have probabilities."""
         tokens = self._chat_tokens(choice) if self._body.get("logprobs") is True and choice.scored else None
         words = None if tokens is None else words_of(choice.text)
         length = len(choice.text if words is None else words)
@@ -152,13 +152,13 @@ def _event(data: dict[str, Any]) -> bytes:
 
 MAX_N = 128
 TINY = "Say OK."
-"""What a model is asked to see whether it is there."""
+"""A prompt to see whether a model is there."""
 
 _CHAT, _TEXT = "/v1/chat/completions", "/v1/completions"
 
 
 class BadRequest(Exception):
-    """A request that no retry mends."""
+    """A request that no retry can mend."""
 
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -181,7 +181,7 @@ def _integer(body: dict[str, Any], name: str, low: int, high: int) -> int | None
 
 
 def _prompt(body: dict[str, Any], chat: bool) -> str:
-    """The text in which the question's id is looked for."""
+    """The text that should contain the question's id."""
     if not chat:
         text = body.get("prompt")
         if not isinstance(text, str):
@@ -198,7 +198,7 @@ def _prompt(body: dict[str, Any], chat: bool) -> str:
 
 
 class Api:
-    """Answers requests; `now` gives the seconds since the server started."""
+    """Answers requests; `now` returns the seconds since the server started."""
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ class Api:
         self._serial = count()
         self.batches = BatchApi(habits or BatchHabits(), self._complete, now)
         self.counts: Counter[str] = Counter()
-        """Requests for answers by what they got: `answered`, or the name of a fault, or `rejected`."""
+        """Numbers of requests by outcome: `answered`, the name of a fault, or `rejected`."""
 
     def handle(self, request: ApiRequest) -> ApiReply:
         """The reply to any request."""
@@ -297,7 +297,7 @@ class Api:
         return self._respondent.world.latency.median
 
     def _complete(self, path: str, raw: bytes) -> tuple[int, dict[str, Any]]:
-        """Status and body of what a request of a batch gets: no fault of the connection meets it."""
+        """Status and body for a request in a batch, which meets no connection faults."""
         body = orjson.loads(raw)
         try:
             prompt = _prompt(body, path == _CHAT)
@@ -356,7 +356,7 @@ class Api:
         return [cut_short(answer, limit, body.get("stop")) for answer in drawn]
 
     def _say_unknown(self, prompt: str) -> str:
-        """Answer to a question that is not of this world; whoever serves the world is told of the first one."""
+        """Answer a question that is not of this world; the server's owner is told of the first one."""
         tell, self._tell_unknown = self._tell_unknown, lambda prompt: None
         tell(prompt)
         return f"I am a simulated model, and know only the questions of {self._respondent.world.name}."

@@ -1,8 +1,7 @@
 """Batch services in the formats of OpenAI, Anthropic and OpenRouter, beside the simulated chat API.
 
-A batch runs through the states of its service in the time that `seconds` says, and then has an answer for each of its
-requests: the very one that the chat API gives. `BatchHabits` says what else happens. What happens to a request depends
-on the request and on how often it came, never on its answer.
+A batch passes through its service's states within `seconds`, and then has the chat API's answer for each request.
+`BatchHabits` defines what else happens, which depends on a request and its number of repetitions, never on its answer.
 """
 
 import re
@@ -22,45 +21,45 @@ from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, whole_response
 
 @dataclass(frozen=True, slots=True)
 class BatchHabits:
-    """How batches fare at a simulated service."""
+    """The behaviour of batches at a simulated service."""
 
     seconds: float = 1.0
     """From the creation of a batch to its end."""
     errored: float = 0.0
     """Share of requests that fail."""
     left_out: float = 0.0
-    """Share of requests of which the results say nothing."""
+    """Share of requests that are missing from the results."""
     doubled: float = 0.0
     """Share of results that come twice."""
     strange: float = 0.0
-    """Share of results beside which one comes that nobody has asked for."""
+    """Share of results that are followed by one with an unknown id."""
     expired: float = 0.0
     """Share of batches that expire when half of their requests are answered."""
     failed: float = 0.0
-    """Share of batches that fail as a whole, since too much waits there (openai and openrouter)."""
+    """Share of batches that fail as a whole because too many are waiting (openai and openrouter)."""
     refused: float = 0.0
     """Share of creations that are refused with 429."""
     lost: float = 0.0
-    """Share of creations that are heard, and whose answer is lost on the way."""
+    """Share of creations that succeed, while their reply is lost."""
     broken: float = 0.0
     """Share of other calls that get a 500."""
     seed: int = 0
 
     def meets(self, what: str, *about: object) -> bool:
-        """Whether this happens, by what it is about."""
+        """Whether this happens, by the id of the event."""
         share: float = getattr(self, what)
         return share > 0.0 and unit_float(hashed_integers(1, "batch", self.seed, what, *about)[0]) < share
 
 
 def parse_habits(settings: Iterable[str]) -> BatchHabits:
-    """Habits from `name=value` texts: a share, or a number."""
+    """Parse habits from `name=value` texts: a share, or a number."""
     values = parse_settings("batch", asdict(BatchHabits()), settings)
     require_shares("batch", values, unbounded=("seconds", "seed"))
     return BatchHabits(**values)
 
 
 Complete = Callable[[str, bytes], tuple[int, dict[str, Any]]]
-"""Status and body of the chat API's answer, by its path and the request."""
+"""Returns status and body of the chat API, given the path and the request."""
 
 CHAT = "/v1/chat/completions"
 ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
@@ -74,7 +73,7 @@ _ROUTES = re.compile(
 
 @dataclass
 class SimulatedBatch:
-    """One batch, as it was handed in."""
+    """A batch as it was submitted."""
 
     id: str
     kind: str
@@ -90,7 +89,7 @@ class SimulatedBatch:
 
 
 class BatchApi:
-    """The batch endpoints of a simulated server; `now` gives the seconds since it started."""
+    """The batch endpoints of a simulated server; `now` returns the seconds since it started."""
 
     def __init__(self, habits: BatchHabits, complete: Complete, now: Callable[[], float]) -> None:
         self._habits = habits
@@ -103,7 +102,7 @@ class BatchApi:
         self._counts: Counter[str] = Counter()
 
     def handle(self, request: ApiRequest) -> ApiReply | None:
-        """The reply to a request about batches; None where it is about something else."""
+        """The reply to a request about batches; None for any other request."""
         match = _ROUTES.fullmatch(request.path)
         if match is None:
             return None
@@ -121,7 +120,7 @@ class BatchApi:
 
     @property
     def counts(self) -> Counter[str]:
-        """Number of batches and requests that were created, answered, cancelled, expired or failed."""
+        """Numbers of batches and requests by state: created, answered, cancelled, expired or failed."""
         for batch in self._batches.values():
             if (word := self._word(batch)) in ENDED:
                 self._result_lines(batch, word)
@@ -245,7 +244,7 @@ class BatchApi:
         return said | {"request_counts": counts}
 
     def _output(self, batch: SimulatedBatch, lines: list[dict[str, Any]]) -> dict[str, str]:
-        """The files of results, as far as there is something in them."""
+        """The files of results that are not empty."""
         named: dict[str, str] = {}
         for name, good in (("output_file_id", True), ("error_file_id", False)):
             content = b"".join(orjson.dumps(line) + b"\n" for line in lines if _succeeded(line) == good)
@@ -262,7 +261,7 @@ class BatchApi:
         return ApiReply(((0.0, whole_response(200, body, kind=_JSON_LINES)),))
 
     def _result_lines(self, batch: SimulatedBatch, word: str) -> list[dict[str, Any]]:
-        """The results in no order that means anything; made once."""
+        """The results in arbitrary order, made once."""
         if batch.lines is None:
             batch.lines = [] if word == "failed" else list(self._make_result_lines(batch, word))
             batch.lines.sort(key=lambda line: hashed_integers(1, "order", line["custom_id"])[0])
@@ -328,7 +327,7 @@ _STOPS = {"stop": "end_turn", "length": "max_tokens"}
 
 
 def _message(answer: dict[str, Any]) -> dict[str, Any]:
-    """A chat completion as a message."""
+    """Convert a chat completion into a message."""
     (choice,) = answer["choices"]
     usage = answer["usage"]
     return {
@@ -342,7 +341,7 @@ def _message(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chat_body(params: dict[str, Any]) -> dict[str, Any]:
-    """A request to the Messages API as one to the chat API."""
+    """Convert a request to the Messages API into one to the chat API."""
     if "seed" in params or not isinstance(params["max_tokens"], int):
         raise ValueError("params must have max_tokens and no seed")
     messages = list(params["messages"])

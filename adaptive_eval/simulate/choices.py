@@ -1,4 +1,4 @@
-"""One answer as a simulated server sends it: its text as far as it may go, and the log-probability of each token."""
+"""An answer as a simulated server sends it: its text up to the limits, and the log-probability of each token."""
 
 import re
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class SimulatedChoice:
     seconds: float
     noise: int
     slot: tuple[tuple[str, float], ...] = ()
-    """What could have stood first, with log-probabilities: the likeliest first."""
+    """Likeliest first tokens with log-probabilities, in falling order."""
     scored: bool = True
-    """Log-probabilities are given where they are asked for."""
+    """Whether log-probabilities are given on request."""
     bits: float | None = None
-    """Their mean, as bits per token, where it is given."""
+    """Mean bits per token, if defined."""
 
     @property
     def tokens(self) -> int:
@@ -30,7 +30,7 @@ class SimulatedChoice:
 
 
 def cut_short(answer: DrawnAnswer, limit: int | None, stop: object) -> SimulatedChoice:
-    """An answer under a limit on its tokens and under stop sequences."""
+    """An answer cut by its limit on tokens and by stop sequences."""
     text, reason = answer.text, "length" if answer.cut_off else "stop"
     sequences = stop if isinstance(stop, list) else [stop]
     for sequence in sequences:
@@ -60,7 +60,7 @@ def logprobs_of(noise: int, length: int, bits: float | None = None) -> list[floa
 
 
 def prompt_logprobs_of(prompt: str, bits: float | None = None) -> list[float | None]:
-    """The first token of a prompt has nothing before it, hence no probability."""
+    """Log-probabilities of a prompt's tokens; the first has none, since nothing precedes it."""
     words = len(words_of(prompt))
     if not words:
         return []

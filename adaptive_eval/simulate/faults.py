@@ -1,7 +1,7 @@
 """Faults on demand: drawn by attempt, never by answer.
 
-Which fault a request meets depends on (fault seed, request, attempt), so that a repeated request passes sooner or
-later, and the answer it then gets is the one that it would have had at once.
+The fault of a request depends on (fault seed, request, attempt), so a repeated request succeeds sooner or later, with
+the answer that it would have had at once.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -35,7 +35,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How badly a server behaves."""
+    """Kinds and shares of a server's faults."""
 
     rate_limited: float = 0.0
     """Share of requests that are refused with 429 and a Retry-After."""
@@ -46,19 +46,19 @@ class Faults:
     hang: float = 0.0
     """Share of requests that never get an answer (a stream stops after its first piece)."""
     retry_after: float = 1.0
-    """What a 429 asks to wait, in seconds."""
+    """Seconds that a 429 asks to wait."""
     slow: float = 1.0
-    """Every answer takes so many times as long."""
+    """Factor on the time of every answer."""
     storm: tuple[TimeWindow, ...] = ()
-    """While every request is refused with 429."""
+    """Times when every request is refused with 429."""
     down: tuple[TimeWindow, ...] = ()
-    """While nobody listens and every connection is broken."""
+    """Times when nothing listens and every connection is broken."""
     stuck: tuple[TimeWindow, ...] = ()
-    """While nothing is answered and the health check says 503."""
+    """Times when nothing is answered and the health check returns 503."""
     ignore_n: bool = False
-    """Gives one answer whatever `n` says."""
+    """Whether one answer is given whatever `n` is."""
     count_one: bool = False
-    """Says to be llama-server, which counts the tokens of one answer of `n`, but in a stream of each."""
+    """Whether to act as llama-server, whose usage covers one of `n` answers, but each in a stream."""
     seed: int = 0
 
     def draw(self, request: object, attempt: int) -> Fault | None:
@@ -76,7 +76,7 @@ class Faults:
 
 
 def parse_settings(what: str, defaults: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """The values of `name=value` texts, each of the type of its default; raises `ConfigError`.
+    """Parse `name=value` texts, each value with the type of its default; raises `ConfigError`.
 
     A switch may be its name alone; a time window is START:LENGTH in seconds, and may be given several times.
     """
@@ -109,7 +109,7 @@ def require_shares(what: str, values: Mapping[str, float], unbounded: Collection
 
 
 def parse_faults(settings: Iterable[str]) -> Faults:
-    """Faults from `name=value` texts."""
+    """Parse faults from `name=value` texts."""
     faults = Faults(**parse_settings("fault", asdict(Faults()), settings))
     shares = [getattr(faults, fault.value) for fault in Fault]
     if min(shares) < 0.0 or sum(shares) >= 1.0:

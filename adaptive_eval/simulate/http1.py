@@ -1,6 +1,6 @@
 """A small HTTP/1.1 server protocol: keep-alive, pipelined requests in order, chunked bodies, replies in timed parts.
 
-`ServingSlots` computes so many sequences at once, and lets the others wait in line, as `--max-num-seqs` has it.
+`ServingSlots` limits the sequences computed at once, and queues the others, like `--max-num-seqs`.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import cast
 
 
 class SlotTicket:
-    """One request: how many of its sequences wait, and those that run."""
+    """The numbers of a request's waiting and running sequences."""
 
     __slots__ = ("running", "started", "waiting")
 
@@ -26,7 +26,7 @@ class SlotTicket:
 
 
 class ServingSlots:
-    """First come, first served; a sequence keeps its place as long as its answer takes."""
+    """Slots served first come, first served; a sequence keeps its slot until its answer is complete."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -35,23 +35,23 @@ class ServingSlots:
 
     @property
     def waiting(self) -> int:
-        """Sequences in line."""
+        """Number of queued sequences."""
         return len(self._line)
 
     def resize(self, number: int) -> None:
-        """Another number of places; what runs beyond it runs to its end."""
+        """Change the number of slots; sequences already running continue."""
         self._number = number
         self._fill()
 
     def enter(self, sequences: Sequence[float], started: Callable[[], None]) -> SlotTicket:
-        """Put a request's sequences in line, by their seconds; `started` is called when the last of them begins."""
+        """Queue a request's sequences, given by their seconds; `started` is called when the last of them begins."""
         ticket = SlotTicket(len(sequences), started)
         self._line.extend((ticket, seconds) for seconds in sequences)
         self._fill()
         return ticket
 
     def leave(self, ticket: SlotTicket) -> None:
-        """Release the places of a client that has gone."""
+        """Release the slots of a client that has disconnected."""
         self._line = deque(entry for entry in self._line if entry[0] is not ticket)
         self.running -= len(ticket.running)
         for timer in ticket.running.values():
@@ -79,7 +79,7 @@ MAX_HEAD = 64 * 1024
 MAX_BODY = 64 * 1024 * 1024
 
 _BEGINNING = re.compile(rb"[A-Z]{1,16}(?: |\Z)")
-"""A method, or as much of one as has come."""
+"""A method, or the part of one that has arrived."""
 
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 413: "Content Too Large"}
 _REASONS |= {429: "Too Many Requests", 500: "Internal Server Error", 503: "Service Unavailable"}
@@ -96,7 +96,7 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApiReply:
-    """Bytes and the seconds after which each part of them goes out; no `ends` means that the rest never comes.
+    """The parts of a reply, each with the seconds after which it is sent; without `ends` the rest never comes.
 
     A reply made of `sequences` (the seconds that each takes) begins once there are places for them all.
     """
@@ -104,7 +104,7 @@ class ApiReply:
     parts: tuple[tuple[float, bytes], ...]
     ends: bool = True
     reset_after: float | None = None
-    """Break the connection after so many seconds instead."""
+    """Seconds after which to break the connection instead."""
     sequences: tuple[float, ...] = ()
 
 
@@ -135,12 +135,12 @@ def chunk(data: bytes) -> bytes:
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 ONE_WRITE_SECONDS = 0.01
-"""Parts that come within so long of each other leave together, as those of a busy server do."""
+"""Parts this close in time are sent together, as by a busy server."""
 
 
 def in_few_writes(parts: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
-    """The bytes in fewer pieces, none of them earlier: what comes within one write's time is sent with the last of
-    it."""
+    """The parts merged into fewer, none sent early: all parts within one write's time are sent with the last of
+    them."""
     since = at = 0.0
     held: list[bytes] = []
     for due, data in parts:
@@ -155,7 +155,7 @@ def in_few_writes(parts: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float,
 
 
 def _dechunk(data: bytes, at: int) -> tuple[bytes, int] | None:
-    """The body of a chunked request and where it ends; None while it is not all there."""
+    """The body of a chunked request and its end; None if it is incomplete."""
     pieces: list[bytes] = []
     total = 0
     while True:
@@ -180,7 +180,7 @@ def _dechunk(data: bytes, at: int) -> tuple[bytes, int] | None:
 
 
 def parse_request(data: bytes) -> tuple[ApiRequest, int] | None:
-    """The first request in the bytes and where it ends; None while it is not all there."""
+    """The first request in the bytes and its end; None if it is incomplete."""
     end = data.find(b"\r\n\r\n")
     if end < 0:
         if not _BEGINNING.match(data):
@@ -259,7 +259,7 @@ class ServerProtocol(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """Break the connection: to linger for no time makes the kernel send a reset instead of a proper end."""
+        """Break the connection: with no time to linger, the kernel sends a reset instead of a proper end."""
         linger = struct.pack("ii", 1, 0)
         self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self._transport.abort()

@@ -1,8 +1,8 @@
-"""A simulated judge and verifier: they follow their rules, err as often as is said, and may be talked over.
+"""A simulated judge and verifier: they follow their rules, err at given rates, and may be persuaded by an answer.
 
-It reads the transcript as a judge does: the verdicts of the system's turn, and what stands between the marks with their
-number. What it thinks is whether the number in the answer's box is the reference; what it says is drawn from the row of
-its matrix for that, by the seed of the request.
+It reads the transcript like a judge: the verdicts in the system's turn, and the text between the numbered marks. Its
+opinion is whether the number in the answer's box is the reference; its verdict is drawn from that row of its matrix, by
+the seed of the request.
 """
 
 import json
@@ -49,11 +49,11 @@ class SimulatedJudge:
     position_bias: float = 0.0
     """The chance that it gives its first verdict whatever it thinks."""
     susceptibility: float = 0.0
-    """The chance that it gives the verdict that an answer asks for, where one does."""
+    """The chance of giving the verdict that an answer asks for, if one does."""
     mute: float = 0.0
     """The chance that it ends without a verdict."""
     structured: bool = True
-    """Its server takes `response_format`."""
+    """Whether its server accepts `response_format`."""
 
     def reply(self, prompt: str, seed: int) -> str:
         """Reply of the judge to a transcript."""
@@ -79,7 +79,7 @@ class SimulatedJudge:
         return "\n".join([thought, *(f"{form}: {level}" for form, level in zip(lines, said.values(), strict=False))])
 
     def _verdict(self, levels: list[str], marked: Mapping[str, str], draws: Sequence[float]) -> str:
-        """One of several; its matrix says how often the first of them."""
+        """A verdict; the matrix gives the chance of the first one."""
         said, biased, moved, *_ = draws
         boxes = _BOXED.findall(marked["answer"])
         right = bool(boxes) and boxes[-1].strip() == marked.get("reference", "").strip()
@@ -89,7 +89,8 @@ class SimulatedJudge:
         return self._moved(verdict, levels, marked["answer"], moved)
 
     def _scored(self, name: str, levels: list[str], marked: Mapping[str, str], prompt: str, seed: int) -> str:
-        """A level of one criterion: of `form` whether the answer has a box, of any other whether it is right."""
+        """A level of one criterion: for `form` by whether the answer has a box, for any other by whether it is
+        right."""
         said, biased, moved = map(unit_float, hashed_integers(3, "criterion", name, prompt, seed))
         right = _number_in(marked["answer"]) == marked.get("reference", "").strip()
         holds = bool(_BOXED.search(marked["answer"])) if name == "form" else right
@@ -99,7 +100,7 @@ class SimulatedJudge:
         return self._moved(level, levels, marked["answer"], moved)
 
     def _preferred(self, marked: Mapping[str, str], draws: Sequence[float]) -> str:
-        """The better of two answers: the one that is right, as another answer or the reference has it."""
+        """The better of two answers: the right one, by the other answer or the reference."""
         said, biased, moved, otherwise, *_ = draws
         values = [_number_in(marked[place]) for place in ("first", "second")]
         known = marked.get("reference", "").strip()
@@ -112,7 +113,7 @@ class SimulatedJudge:
         return self._moved(verdict, ["first", "second", "tie"], f"{marked['first']}\n{marked['second']}", moved)
 
     def _moved(self, verdict: str, levels: list[str], answer: str, moved: float) -> str:
-        """Reply to an answer that gives the judge an instruction."""
+        """The verdict on an answer that gives the judge an instruction."""
         claim = _CLAIM.search(answer)
         if claim is None or moved >= self.susceptibility:
             return verdict
@@ -120,7 +121,7 @@ class SimulatedJudge:
 
 
 def _number_in(answer: str) -> str | None:
-    """The number that an answer comes to, in a box or not."""
+    """The number in an answer, in a box or not."""
     found = _NUMBER.findall(answer)
     return found[-1] if found else None
 
@@ -131,7 +132,7 @@ answer that is right, and to one that is wrong."""
 
 
 def parse_judge(settings: Iterable[str]) -> SimulatedJudge:
-    """A judge from such texts; one that is never wrong where nothing is said."""
+    """Parse a judge from `name=share` texts; by default it is never wrong."""
     values = {"right": 1.0, **parse_settings("judge", dict.fromkeys(HABITS, 0.0), settings)}
     require_shares("judge", values)
     right, wrong, biased, moved, mute = (values.get(name, 0.0) for name in HABITS)
@@ -140,7 +141,7 @@ def parse_judge(settings: Iterable[str]) -> SimulatedJudge:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedVerifier:
-    """A verifier whose scores are known: what it thinks, what it leans to without content, and noise.
+    """A verifier with known scores: its opinion, its leaning without content, and noise.
 
     Its score of a label is `leaning` + `sure` where it thinks so + noise of the answer, at one token of its reply.
     """
@@ -189,7 +190,7 @@ class SimulatedVerifier:
         return tuple(sorted(((token, score - whole) for token, score in scores.items()), key=lambda one: -one[1]))
 
     def drawn(self, slot: tuple[tuple[str, float], ...], prompt: str, seed: int) -> str:
-        """One of them, by the seed of the request."""
+        """One of the tokens, drawn by the seed of the request."""
         left = unit_float(hashed_integers(1, "drawn", prompt, seed)[0])
         for token, value in slot:
             left -= exp(value)
@@ -200,7 +201,7 @@ class SimulatedVerifier:
 
 @dataclass(frozen=True, slots=True)
 class KnowingVerifier(SimulatedVerifier):
-    """A verifier of a world with a population of answers: its calibrated probabilities are the labels of the answer."""
+    """A verifier for a population of answers: its calibrated probabilities are the labels of the answer."""
 
     population: AnswerPopulation | None = None
 

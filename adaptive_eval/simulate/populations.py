@@ -1,8 +1,8 @@
-"""Answers of which more is known than a category: whether they are right and boxed, how long and how sure they are, and
-what a verifier thinks of them, all of it jointly.
+"""Populations of answers with joint properties: right or not, boxed or not, length, confidence, and a verifier's
+labels.
 
-Of each model to each question there are so many answers, each as likely as the others. So the true score under any
-rubric is a mean over them, without an error.
+Each model has a number of equally likely answers to each question, so the true score under any rubric is an exact mean
+over them.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from scorio.categorical import Schema, Signals, Thresholds, classify, fit_thresh
 from scorio.moments import FloatArray
 
 SHORTEST = 16
-"""Words of an answer that has room for all that it has to say."""
+"""Least words of an answer, for all that it must contain."""
 LEAST_LABEL = 1e-4
 """The least probability of a verifier's label, so that each has a logarithm."""
 
 
 class PopulationAnswer(NamedTuple):
-    """One of the answers that there are."""
+    """One answer of a population."""
 
     is_correct: bool
     has_box: bool
@@ -35,18 +35,18 @@ class PopulationAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerPopulation:
-    """All answers that there are, as arrays over models, questions and answers (L, M, P)."""
+    """All answers, as arrays over models, questions and answers (L, M, P)."""
 
     is_correct: NDArray[np.bool_]
     has_box: NDArray[np.bool_]
     words: NDArray[np.int64]
     cut_off: NDArray[np.bool_]
     bits: FloatArray
-    """Of the completion, per token."""
+    """Bits per token of the completion."""
     labels: FloatArray
-    """(L, M, P, 3): what a verifier gives to correct, wrong and invalid."""
+    """(L, M, P, 3): a verifier's probabilities of correct, wrong and invalid."""
     prompt_bits: FloatArray
-    """(M,): of each question, per token."""
+    """(M,): bits per token of each question."""
 
     def __post_init__(self) -> None:
         if self.words.min() < SHORTEST:
@@ -56,7 +56,7 @@ class AnswerPopulation:
 
     @property
     def each(self) -> int:
-        """Answers of a model to a question."""
+        """Number of answers of a model to a question."""
         return int(self.words.shape[2])
 
     def at(self, model: int, question: int, number: int) -> PopulationAnswer:
@@ -71,16 +71,16 @@ class AnswerPopulation:
         )
 
     def serial(self, model: int, question: int, number: int) -> int:
-        """A number that no other of all answers has."""
+        """The unique number of an answer."""
         return int(np.ravel_multi_index((model, question, number), self.words.shape))
 
     def labels_of(self, serial: int) -> FloatArray | None:
-        """(3,): what a verifier gives to the answer with this number; None where there is none."""
+        """(3,): the verifier's probabilities for the answer with this number; None if there is none."""
         return self.labels.reshape(-1, 3)[serial] if 0 <= serial < self.words.size else None
 
     @property
     def signals(self) -> Signals:
-        """Signals that a run finds for each answer."""
+        """The signals of each answer that a run would find."""
         return Signals(
             is_correct=self.is_correct.astype(float),
             has_box=self.has_box.astype(float),
@@ -110,8 +110,8 @@ class AnswerPopulation:
 def draw_population(
     ability: FloatArray, difficulty: FloatArray, answers: int, rng: np.random.Generator
 ) -> AnswerPopulation:
-    """Answers in which everything goes with everything: right ones are shorter, surer, boxed and believed more often,
-    and hard questions take longer."""
+    """Draw answers with correlated properties: right ones are shorter, more confident, and more often boxed and
+    believed; hard questions take longer."""
     shape = len(ability), len(difficulty), answers
     hard = difficulty[None, :, None]
     right = rng.random(shape) < 1.0 / (1.0 + np.exp(hard - ability[:, None, None]))

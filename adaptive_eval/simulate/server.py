@@ -1,4 +1,4 @@
-"""A simulated model server on loopback: the product's quickstart and its test double in one.
+"""A simulated model server on loopback, for both the quickstart and tests.
 
     async with SimulatedServer(world) as server:      # in this event loop
         server.base_url
@@ -28,7 +28,7 @@ from adaptive_eval.simulate.worlds import World
 HOST = "127.0.0.1"
 BACKLOG = 4096
 LEANING = (0.5, 0.0, -0.5)
-"""What the verifier of a population leans to without content."""
+"""The leaning of a population's verifier without content."""
 
 
 class SimulatedServer:
@@ -54,7 +54,7 @@ class SimulatedServer:
             verifier = KnowingVerifier(leaning=LEANING, population=world.population)
         self._faults = faults or Faults()
         self.places = None if max_num_seqs is None else ServingSlots(max_num_seqs)
-        """The answers that are made at the same time, where that is limited."""
+        """Number of answers generated at a time, if limited."""
         self._connections: set[ServerProtocol] = set()
         self._listener: asyncio.Server | None = None
         self._planned: list[asyncio.Task[None]] = []
@@ -92,7 +92,7 @@ class SimulatedServer:
         return self._api.batches.counts
 
     async def listen(self) -> None:
-        """Take connections; after `die`, on the same port."""
+        """Accept connections; after `die`, on the same port."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
             lambda: ServerProtocol(loop, self._handle, self._connections, self.places),

@@ -1,7 +1,7 @@
-"""Worlds of known success probabilities: what a rule and a policy are judged against.
+"""Worlds with known success probabilities, for testing rules and policies.
 
-A world says how likely each model's answer to each question falls into each category, so the true scores are known
-to the last digit. Profiles are deterministic functions of their seed.
+A world defines the probability of each category for each model and question, so the true scores are known exactly.
+Profiles are deterministic functions of their seed.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class Latency:
     sigma: float = 0.5
     wrong_factor: float = 2.0
     longest: float = inf
-    """Where answers are cut, in medians."""
+    """The longest answer, in medians."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,9 +48,9 @@ class World:
     questions: tuple[str, ...] = ()
     population: AnswerPopulation | None = None
     shares_noise: bool = False
-    """The random numbers of an answer depend on question and seed alone, as on servers that draw by Gumbel-max with
-    noise keyed by the seed: near copies then answer alike."""
-    """Where more is known of answers than their category: those that there are; `p` is how many of them are right."""
+    """Whether the random numbers of an answer depend on question and seed alone, as on servers that draw by Gumbel-max
+    with noise keyed by the seed: near copies then answer alike."""
+    """The population of answers, if more than their category is defined; `p` is then the share of right ones."""
 
     def __post_init__(self) -> None:
         models, questions, categories = self.p.shape
@@ -77,8 +77,8 @@ def binary(success: FloatArray) -> FloatArray:
 
 
 def with_mean(profile: FloatArray, mean: float) -> FloatArray:
-    """The profile moved on the logit scale until its mean is exact."""
-    from scipy.optimize import brentq  # here, since it takes a while to load, and few worlds need it
+    """The profile, shifted on the logit scale to this exact mean."""
+    from scipy.optimize import brentq  # only on demand, since it loads slowly and few worlds need it
 
     scale = logit(np.clip(profile, 1e-9, 1.0 - 1e-9))
     shift = brentq(lambda by: float(expit(scale + by).mean()) - mean, -30.0, 30.0, xtol=1e-13)
@@ -100,7 +100,8 @@ def coins() -> World:
 
 
 def shared_difficulty(models: int = MODELS, questions: int = QUESTIONS) -> World:
-    """A benchmark as AIME: questions are hard or easy for everyone, most are nearly always or nearly never right."""
+    """A benchmark like AIME: questions are hard or easy for all models, and most are nearly always or nearly never
+    right."""
     means = np.linspace(0.16, 0.38, models)[::-1]
     return World("shared_difficulty", _around_difficulties(means, questions, 3.5, 0.8, 2))
 
@@ -135,14 +136,15 @@ def many_close(models: int = 30, questions: int = QUESTIONS) -> World:
 
 
 def _around_difficulties(means: FloatArray, questions: int, hard: float, taste: float, seed: int) -> FloatArray:
-    """Probabilities (L, M, 2) with these means: questions are hard or easy for everyone, and a little for each."""
+    """Probabilities (L, M, 2) with these means: questions are hard or easy for all models, and slightly different for
+    each."""
     rng = np.random.default_rng(seed)
     difficulty = rng.normal(0.0, hard, questions)
     return binary(np.array([with_mean(expit(rng.normal(0.0, taste, questions) - difficulty), mean) for mean in means]))
 
 
 def copies(questions: int = QUESTIONS, seed: int = 9) -> World:
-    """A model and three copies that come ever less close to it, on servers that draw by the seed alone."""
+    """A model and three copies of decreasing similarity, on servers that draw by the seed alone."""
     rng = np.random.default_rng(seed)
     original = with_mean(expit(rng.normal(0.0, 2.0, questions)), 0.6)
     shifts = ((0.0, 0.0), (0.01, 0.0), (0.03, -0.02), (0.06, -0.08))
@@ -168,20 +170,21 @@ def rubric(models: int = 8, questions: int = QUESTIONS, seed: int = 7) -> World:
 
 
 def many_questions(questions: int = 2000, seed: int = 10) -> World:
-    """Six models on a large benchmark: questions are hard or easy for everyone, two models are exactly tied."""
+    """Six models on a large benchmark: questions are hard or easy for all models, and two models are exactly tied."""
     means = np.array([0.70, 0.62, 0.58, 0.58, 0.50, 0.42])
     return World("many_questions", _around_difficulties(means, questions, 2.5, 0.7, seed))
 
 
 def own_questions(models: tuple[str, ...], questions: tuple[str, ...], longest: float) -> World:
-    """Models and questions by these names, with scores from 70% down, three points apart; `longest` as in `Latency`."""
+    """Models and questions with these names, and scores from 70% down, three points apart; `longest` as in
+    `Latency`."""
     p = _around_difficulties(np.maximum(0.7 - 0.03 * np.arange(len(models)), 0.05), len(questions), 2.5, 0.7, 11)
     return World("your configuration", p, latency=Latency(longest=longest), models=models, questions=questions)
 
 
 def schemata(models: int = 3, questions: int = QUESTIONS, answers: int = 200, seed: int = 8) -> World:
-    """Answers whose correctness, box, length, bits per token and verifier labels go together: the true score under each
-    of the twelve schemata of the Bayes@N paper is known."""
+    """Answers with correlated correctness, box, length, bits per token and verifier labels: the true score under each
+    of the Bayes@N paper's twelve schemata is known."""
     rng = np.random.default_rng(seed)
     ability = np.linspace(0.7, -0.5, models)
     population = draw_population(ability, rng.normal(0.0, 1.5, questions), answers, rng)
@@ -203,4 +206,4 @@ WORLDS: dict[str, Callable[..., World]] = {
         schemata,
     )
 }
-"""By name. Each is made once: a run asks three times for its own, for its questions, its models and their server."""
+"""Worlds by name, each made once: a run needs its questions, its models and their server."""

@@ -1,12 +1,12 @@
-"""Sites on a Ray cluster: each serves a model on one node, asks it there, grades there, and sends back what came of it.
+"""Sites on a Ray cluster: each serves a model on one node, asks it there, grades there, and sends the results back.
 
-messages       what the head and a site tell each other
-SiteWorker     what runs on the node: the server, its endpoint and the grader of a local run
-SiteLink       one site seen from the head: requests out and answers in, many in a message
+messages       messages between the head and a site
+SiteWorker     the site on its node: the server, its endpoint and the grader of a local run
+SiteLink       the site as seen from the head: requests out and answers in, many in a message
 SitesEndpoint  a model over all its sites
-SiteHost       a site that is placed, begun, lost, placed again and ended
-SiteKeeper     what the sites of a run belong to, with all that they have taken of the cluster
-RayCluster     where sites are placed, and found again by a run that goes on
+SiteHost       life of a site: placed, begun, lost, placed again and ended
+SiteKeeper     owner of a run's sites and of all resources that they have taken
+RayCluster     places sites, and finds those that an earlier start has left
 
 Decisions, budget and ledger stay on the head, in one process.
 """

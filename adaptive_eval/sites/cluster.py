@@ -1,13 +1,13 @@
 """Sites as actors of a Ray cluster.
 
-Each is one actor, in a placement group that takes its resources on one node; the keeper of the run has both
-(`keeper.py`). It has a name that follows from the run, and lives on where the head is killed: the next start of the run
-finds it. An actor waits for its resources without a word, for ever; here it waits for so long, and what is missing is
-told. Nothing else of Ray is used, neither tasks nor its store of objects, but for the questions, which are put there
-once for all sites.
+Each is one actor, in a placement group that takes its resources on one node; the keeper of the run owns both
+(`keeper.py`). Its name is derived from the run, and it survives when the head is killed: the next start of the run
+finds it. Ray lets an actor wait silently and for ever for its resources; here the wait is limited, and missing
+resources are reported. Nothing else of Ray is used, neither tasks nor its object store, except for the questions, which
+are put there once for all sites.
 
-What an actor is made with stays in the books of the cluster, and variables of its environment are shown on a dashboard.
-So it is made with a number alone; keys travel in a call to the actor, from process to process.
+The cluster keeps the arguments of an actor's constructor, and a dashboard shows its environment. So it is constructed
+with a number alone; keys are sent by a call to the actor, from process to process.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from adaptive_eval import __version__
 from adaptive_eval.errors import LaunchFailed, first_line
 from adaptive_eval.running.garbage import collect_less
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
-from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, HeadWatch, SiteKeeper, end_with_head, keep_saying
+from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, HeadWatch, SiteKeeper, end_with_head, send_heartbeats
 from adaptive_eval.sites.messages import (
     SiteBegun,
     SiteFacts,
@@ -32,51 +32,51 @@ from adaptive_eval.sites.messages import (
     SiteSecrets,
     SiteSetup,
 )
-from adaptive_eval.sites.nodes import RayNodes, error_in_short
+from adaptive_eval.sites.nodes import RayNodes, short_error
 from adaptive_eval.sites.opening import resource_words
 from adaptive_eval.sites.worker import SiteWorker
 
-FOUND_SECONDS = 10.0
-"""A site that is found again and lives says so in less."""
-TOLD_AFTER = 5.0
-"""Seconds without a place after which it is told what is missing."""
+FIND_SECONDS = 10.0
+"""Timeout for a site that is found again to answer."""
+TELL_SECONDS = 5.0
+"""Wait for a place after which missing resources are reported."""
 NAME_SECONDS = 30.0
-"""So long the name of an actor that was killed may stay taken."""
+"""Time for which the name of a killed actor may stay taken."""
 KEEPER_SECONDS = 120.0
-"""A keeper that lives has said so by then, even one that is just being started."""
+"""Timeout for a keeper to answer, even one that is just being started."""
 POLL_SECONDS = 0.25
-SAME = "install the same on all nodes"
+MEND = "install the same on all nodes"
 
-Told = TypeVar("Told")
+Reply = TypeVar("Reply")
 
 
 class RayWorker(SiteWorker):
-    """A site that knows its node of the cluster, and has a process of its own, which ends with its head or its node."""
+    """A site in a process of its own, which ends with its head or its node."""
 
     def __init__(self, keep: float) -> None:
-        """`keep`: after so many seconds without a word of a head it ends."""
+        """It ends after `keep` seconds without a sign of life of a head."""
         super().__init__()
         self._watch = HeadWatch(keep)
         end_with_head(self._watch)
 
     async def heard(self, keep: float) -> None:
-        """Note that the head lives, as the keeper says."""
+        """Record a sign of life of the head, which the keeper passes on."""
         self._watch.heard(keep)
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
-        """Serve the model; what Ray and the program have loaded is looked through for cycles no more."""
+        """Serve the model; modules that are loaded by then are excluded from garbage collection."""
         begun = await super().begin(setup, site_secrets, material)
         collect_less()
         return begun
 
     async def exchange(self, head: str, order: bytes) -> bytes:
-        """A message and its answer as bytes: Ray's own pickle takes several times the CPU for so many small tuples."""
-        news = await self.news(head, SiteOrder(*pickle.loads(order)))
+        """`sync` with both messages as bytes: Ray's own pickle takes several times the CPU for many small tuples."""
+        news = await self.sync(head, SiteOrder(*pickle.loads(order)))
         return pickle.dumps((tuple(map(tuple, news.replies)), *news[1:]), 5)
 
     async def facts(self) -> SiteFacts:
-        """Facts of the site: its node, and what it runs."""
-        import ray  # which is there on every node, and not where this module is only read
+        """Facts of the site: its node, and the model that it serves."""
+        import ray  # installed on every node, but not wherever this module is imported
 
         return (await super().facts())._replace(node_id=ray.get_runtime_context().get_node_id())
 
@@ -88,15 +88,15 @@ class RaySite:
         self._cluster, self._name, self._actor = cluster, name, actor
 
     async def facts(self) -> SiteFacts:
-        """Facts of the site, as soon as it has a place."""
+        """Facts of the site, once it has a place."""
         return SiteFacts(*await self._call(self._actor.facts.remote()))
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
-        shared = self._cluster.shared(material)
+        shared = self._cluster.share(material)
         return SiteBegun(*await self._call(self._actor.begin.remote(setup, site_secrets, shared)))
 
-    async def news(self, head: str, order: SiteOrder) -> SiteNews:
-        """Tell the site what to do, and hear its news."""
+    async def sync(self, head: str, order: SiteOrder) -> SiteNews:
+        """Send an order, and return the site's news."""
         told = pickle.dumps((tuple(map(tuple, order.requests)), *order[1:]), 5)
         return SiteNews(*pickle.loads(await self._call(self._actor.exchange.remote(head, told))))
 
@@ -104,43 +104,43 @@ class RaySite:
         await self._call(self._actor.end.remote(at_once))
 
     def kill(self) -> None:
-        """End the site, whatever it is doing, and give back what it has taken."""
+        """Kill the site, whatever it is doing, and release its resources."""
         with suppress(self._cluster.ray.exceptions.RayError):
             self._cluster.ray.kill(self._actor)
         self._cluster.give_back(self._name, self._actor)
 
-    async def _call(self, call: Awaitable[Told]) -> Told:
+    async def _call(self, call: Awaitable[Reply]) -> Reply:
         return await self._cluster.call(call)
 
 
 class RayCluster:
-    """The sites of a run on a cluster, which its keeper has."""
+    """The sites of a run on a cluster, which its keeper owns."""
 
     def __init__(self, nodes: RayNodes, run: str, keep: float) -> None:
-        """`run`: what its keeper is called; `keep`: after so many seconds without a head all is given back."""
+        """`run` is the name of its keeper; after `keep` seconds without a head everything is released."""
         self.ray = nodes.ray
         self._nodes, self._run, self._keep = nodes, run, keep
         self._shared: dict[int, tuple[SiteMaterial, Any]] = {}
         self._own = False
-        """Whether this head is the one that has the run."""
+        """Whether this head has taken the run over."""
         self._keeper: Any | None = None
-        """Once it has answered."""
+        """The keeper, once it has answered."""
         self._asking = asyncio.Lock()
 
-    async def call(self, call: Awaitable[Told]) -> Told:
+    async def call(self, call: Awaitable[Reply]) -> Reply:
         """Await an actor call; raises `SiteGone` if Ray reports a failure."""
         try:
             return await call
         except self.ray.exceptions.RayError as error:
-            raise SiteGone(error_in_short(error)) from None
+            raise SiteGone(short_error(error)) from None
 
-    def shared(self, material: SiteMaterial) -> Any:
-        """The material, put where every node can fetch it."""
+    def share(self, material: SiteMaterial) -> Any:
+        """Put the material into Ray's object store, once, and return its reference."""
         if id(material) not in self._shared:
             self._shared[id(material)] = material, self.ray.put(material)
         return self._shared[id(material)][1]
 
-    def left_by(self, run: str) -> Collection[str]:
+    def sites_left_by(self, run: str) -> Collection[str]:
         self._own = True
         names: set[str] = set()
         for one in self.ray._private.state.actors().values():
@@ -150,26 +150,26 @@ class RayCluster:
                 site.kill()
         return names
 
-    def say_head_lives(self) -> None:
-        """Tell the keeper, if there is one."""
+    def send_heartbeat(self) -> None:
+        """Send a sign of life to the keeper, if there is one."""
         if (keeper := self._actor(self._run)) is not None:
             with suppress(self.ray.exceptions.RayError):
                 keeper.heard.remote(self._keep)
 
     def give_back(self, name: str, actor: Any) -> None:
-        """Have the keeper give back what this site had."""
+        """Let the keeper release this site's resources."""
         if (keeper := self._actor(self._run)) is not None:
             with suppress(self.ray.exceptions.RayError):
                 keeper.give_back.remote(name, actor._actor_id.hex())
 
     def end(self) -> None:
-        """End the keeper, and what is left of the run with it, unless another head has the run."""
+        """Kill the keeper, and with it all remaining sites, unless another head has the run."""
         if self._own and (keeper := self._actor(self._run)) is not None:
             with suppress(self.ray.exceptions.RayError):
                 self.ray.kill(keeper)
 
     async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> SiteOrigin:
-        """The site of that name if it is there and lives, else a new one; raises `LaunchFailed`."""
+        """Find the site of that name if it is alive, or place a new one; raises `LaunchFailed`."""
         if (site := self._find_site(name)) is not None:
             if (facts := await self._facts_if_alive(site)) is not None:
                 return SiteOrigin(site, facts, found=True)
@@ -178,15 +178,15 @@ class RayCluster:
         while True:
             try:
                 return await self._new(name, resources, awaited)
-            except SiteGone as error:  # such as one that was sent to a node which had just ended
+            except SiteGone as error:  # for example, its node had just ended
                 if time.monotonic() > until:
                     raise LaunchFailed(f"its site ended before it began: {error}") from None
             await asyncio.sleep(POLL_SECONDS)
 
     async def _facts_if_alive(self, site: RaySite) -> SiteFacts | None:
-        """Facts of a site of an earlier head; None if it does not answer or runs another version."""
+        """Facts of an earlier head's site; None if it does not answer or runs another version."""
         try:
-            async with asyncio.timeout(FOUND_SECONDS):
+            async with asyncio.timeout(FIND_SECONDS):
                 facts = await site.facts()
                 return facts if facts.version == __version__ else None
         except (SiteGone, TimeoutError):
@@ -196,13 +196,13 @@ class RayCluster:
             raise
 
     async def _new(self, name: str, resources: Mapping[str, float], awaited: PlaceWait) -> SiteOrigin:
-        """A new site, when it has its place; raises `LaunchFailed`, and `SiteGone` where it ended before."""
+        """Make a new site, and wait for its place; raises `LaunchFailed`, or `SiteGone` if it ended before."""
         site = await self._new_actor(name, resources)
         try:
             facts = await self._wait_for_place(site, resources, awaited)
             if facts.version != __version__:
                 wrong = f"{facts.node} has version {facts.version} of adaptive-eval, not {__version__}"
-                raise LaunchFailed(f"{wrong}; {SAME}")
+                raise LaunchFailed(f"{wrong}; {MEND}")
         except BaseException:
             site.kill()
             raise
@@ -219,27 +219,27 @@ class RayCluster:
             return None
 
     async def _live_keeper(self) -> Any:
-        """The keeper of the run, or a new one where there is none of this version; raises `SiteGone`."""
+        """The keeper of the run, or a new one if none of this version answers; raises `SiteGone`."""
         async with self._asking:
             if self._keeper is not None:
                 return self._keeper
             known = self._actor(self._run)
             keeper = self._new_keeper() if known is None else known
             if (version := await self._version(keeper)) != __version__:
-                self.ray.kill(keeper)  # and with it its sites, which are of another version as well
+                self.ray.kill(keeper)  # and its sites, which are of the other version as well
                 if known is not None:
                     raise SiteGone(f"its keeper {'hangs' if version is None else f'has version {version}'}")
                 where = "the head node of the cluster"
                 raise LaunchFailed(
                     f"the keeper of the run's sites, on {where}, said nothing in {KEEPER_SECONDS:g} s"
                     if version is None
-                    else f"{where} has version {version} of adaptive-eval, not {__version__}; {SAME}"
+                    else f"{where} has version {version} of adaptive-eval, not {__version__}; {MEND}"
                 )
             self._keeper = keeper
             return keeper
 
     async def _version(self, keeper: Any) -> str | None:
-        """Version of adaptive-eval where the keeper runs; None if it does not answer."""
+        """The keeper's version of adaptive-eval; None if it does not answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(KEEPER_SECONDS):
                 return str(await self.call(keeper.version.remote()))
@@ -254,7 +254,7 @@ class RayCluster:
             raise SiteGone(f"the name of its keeper is taken: {first_line(str(error))}") from None
 
     async def _new_actor(self, name: str, resources: Mapping[str, float]) -> RaySite:
-        """A new actor of that name, as soon as no other has it."""
+        """Make a new actor of that name, once no other actor has it."""
         until = time.monotonic() + NAME_SECONDS
         while True:
             keeper = await self._live_keeper()
@@ -263,16 +263,16 @@ class RayCluster:
             except SiteGone:
                 self._keeper = None
                 raise
-            except asyncio.CancelledError:  # nobody wants it any more, and nobody here has heard of it yet
+            except asyncio.CancelledError:  # the actor may exist already, unknown to this process
                 keeper.give_back.remote(name)
                 raise
-            except ValueError as error:  # the name is taken, by one that is on its way out
+            except ValueError as error:  # the name is still taken by an actor that is ending
                 if time.monotonic() > until:
                     raise LaunchFailed(f"its site cannot be placed: {first_line(str(error))}") from None
             await asyncio.sleep(POLL_SECONDS)
 
     async def _wait_for_place(self, site: RaySite, resources: Mapping[str, float], awaited: PlaceWait) -> SiteFacts:
-        """Facts of the new site when it has its place."""
+        """Wait until the new site has its place, and return its facts."""
         facts = asyncio.ensure_future(site.facts())
         told, began = False, time.monotonic()
         try:
@@ -282,7 +282,7 @@ class RayCluster:
                     asked, missing = resource_words(resources), await asyncio.to_thread(self._nodes.missing, resources)
                     mend = "raise sites.wait, ask for less in launch.resources, or give the cluster more"
                     raise LaunchFailed(f"no place with {asked} was had in {awaited.seconds:g} s: {missing}; {mend}")
-                if waited >= TOLD_AFTER and not told:
+                if waited >= TELL_SECONDS and not told:
                     awaited.tell(resource_words(resources), await asyncio.to_thread(self._nodes.missing, resources))
                     told = True
                 await asyncio.wait([facts], timeout=POLL_SECONDS)
@@ -295,10 +295,10 @@ class RayCluster:
 
 @contextmanager
 def sites_of_run(nodes: RayNodes, run: str, keep: float) -> Iterator[RayCluster]:
-    """Sites for the run whose keeper is called so; what is left of them at the end is ended."""
+    """Open the cluster for a run whose keeper has the name `run`; sites that are left at the end are ended."""
     cluster = RayCluster(nodes, run, keep)
     try:
-        with keep_saying(cluster.say_head_lives, keep):
+        with send_heartbeats(cluster.send_heartbeat, keep):
             yield cluster
     finally:
         cluster.end()

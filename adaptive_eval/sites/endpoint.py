@@ -14,17 +14,17 @@ class SitesEndpoint(ServedEndpoint):
     def __init__(self, prompts: Sequence[Prompt], seed_base: Callable[[int], int]) -> None:
         super().__init__()
         self._seed_base = seed_base
-        self._prompts = prompts  # kept, since they are known by their identity: two questions may be put alike
+        self._prompts = prompts  # kept, since prompts are told apart by identity: two questions may have equal ones
         self._questions = {id(prompt): number for number, prompt in enumerate(prompts)}
 
     def number(self, prompt: Prompt, seeds: range) -> tuple[int, int]:
-        """The question that is put, and the first trial that is asked for."""
+        """Numbers of the question and of the first trial of a request."""
         question = self._questions[id(prompt)]
         return question, (seeds.start - self._seed_base(question)) % SEED_SPAN
 
     @property
     def stats(self) -> EndpointStats:
-        """The traffic of all sites, those that are gone included."""
+        """Traffic of all sites, including those that are gone."""
         sites = tuple(_site_stats(place) for place in self.places if place.begun)
         return replace(super().stats, sites=sites, waiting=self.waiting)
 

@@ -1,9 +1,9 @@
-"""A site from its place to its end, as the turns of a run see it: a host that serves one of its models at a time.
+"""A site from its place to its end: a host that serves one of its models at a time.
 
-What it serves, and when, the turns decide, as they do for places of this machine. A site that is lost, with its raylet,
-its node or for any other reason, is no place any more until another one is had; meanwhile its requests go to the
-model's other sites, or wait. A model is not served any more at one where it was lost several times in a row without an
-answer.
+The turns of the run decide which model it serves and when, as for places of this machine. A site that is lost, with its
+raylet, its node or for any other reason, is no place until another one is found; meanwhile its requests go to the
+model's other sites, or wait. A model that was lost at a site several times in a row without an answer is no longer
+served there.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from adaptive_eval.errors import EndpointError, LaunchFailed
 from adaptive_eval.launch.endpoint import ServedPlace
 from adaptive_eval.launch.server import RESTARTS
-from adaptive_eval.record.sites import place_words
+from adaptive_eval.record.sites import replica_address
 from adaptive_eval.sites.endpoint import SitesEndpoint
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSecrets, SiteSetup
@@ -32,7 +32,7 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost, ServerHost
 
-OfServer = TypeVar("OfServer", ServerLaunching, ServerLaunched, ServerDied, ServerReleased)
+ServerEvent = TypeVar("ServerEvent", ServerLaunching, ServerLaunched, ServerDied, ServerReleased)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +42,31 @@ class SiteOrigin:
     handle: SiteHandle
     facts: SiteFacts
     found: bool
-    """Whether it was there, from an earlier start of the run."""
+    """Whether an earlier start of the run had placed it."""
 
 
 class SitePlacing(Protocol):
     """A way to place sites."""
 
-    def left_by(self, run: str) -> Collection[str]:
-        """The names of the sites that an earlier start of a run has left; all of them begin with `run`."""
+    def sites_left_by(self, run: str) -> Collection[str]:
+        """Names of the sites that an earlier start of the run has left; all begin with `run`."""
 
     async def place(self, name: str, resources: dict[str, float], awaited: "PlaceWait") -> SiteOrigin:
-        """A place with these resources, in which nothing is served yet, or the site of that name if it is there.
+        """Find the site of that name, or wait for a place with these resources.
 
-        Raises `LaunchFailed` when it takes longer than `awaited` allows, and says what is missing.
+        Raises `LaunchFailed`, with the missing resources, if it takes longer than `awaited` allows.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceWait:
-    """How long a place is waited for, and who is told what it waits for."""
+    """Limits of waiting for a place, and where to report missing resources."""
 
     seconds: float
     longer: Callable[[], bool]
-    """Whether to go on waiting when the time is over."""
+    """Whether to go on waiting after `seconds`."""
     tell: Callable[[str, str], None]
-    """Hears what was asked for, and what of it is missing, once."""
+    """Called once with the requested and the missing resources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class SiteService:
     material: SiteMaterial
     endpoint: SitesEndpoint
     served: ServedPlace
-    """This site among those of the endpoint."""
+    """This site as a place of the endpoint."""
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ class SiteService:
 
     @property
     def launch_seconds(self) -> float:
-        """How long its server may take."""
+        """Time that its server may take to start."""
         launch = self.site_secrets.model.launch
         return 0.0 if launch is None else launch.timeout
 
@@ -97,21 +97,21 @@ class SitePlan:
     """Plan of one site."""
 
     site: str
-    """What it is called in the run, such as "site 1"."""
+    """Name of the site in the run, such as "site 1"."""
     name: str
-    """What it is called in the cluster."""
+    """Name of the site in the cluster."""
     resources: dict[str, float]
     services: Mapping[int, SiteService]
-    """The models that may be served there, by their numbers in the run."""
+    """Models that may be served there, by number in the run."""
     silence: float
-    """Seconds after which a site that says nothing is taken for gone."""
+    """Seconds of silence after which a site counts as gone."""
 
 
 class SiteGroup:
-    """Sites of the same models: a further one is waited for as long as one of them is there, or was not long ago."""
+    """Sites of the same models: others may go on waiting while one of them has a place, or had one recently."""
 
     def __init__(self, wait: float) -> None:
-        """`wait`: how many seconds a place is waited for where there is none."""
+        """`wait` limits the wait for a place, in seconds, if no site of the group has one."""
         self.wait = wait
         self._there = 0
         self._last = -float("inf")
@@ -132,29 +132,29 @@ class SiteGroup:
         return self._there > 0 or time.monotonic() - self._last < self.wait
 
     def should_tell(self) -> bool:
-        """Whether it is to be told that one of them waits: once until one has its place."""
+        """Whether to report that a site waits: once, until one has its place."""
         told, self._told = self._told, True
         return not told
 
 
 class SiteHost(ServerHost):
-    """One site: a host whose servers run on a node of the cluster, one at a time; others may get what it takes of its
-    node."""
+    """One site: a host whose servers run on a node of the cluster, one at a time; when it ends, others may get its
+    resources."""
 
     def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup, *, kept: bool = False) -> None:
-        """`kept`: it is there, from an earlier start of the run."""
+        """`kept` if it is left from an earlier start of the run."""
         self.is_kept = kept
         self.found_model = None
         self._plan, self._cluster, self._group = plan, cluster, group
         self._handle: SiteHandle | None = None
         self._ending: SiteHandle | None = None
-        """What it was, while that is being ended."""
+        """The site while it is being ended."""
         self._link: SiteLink | None = None
         self._node = ""
         self._serves: int | None = None
-        """The model that it serves, or is to serve."""
-        self._in_vain: Counter[int] = Counter()
-        """How often it was lost in a row without an answer of each model."""
+        """The model that it serves, or is about to serve."""
+        self._losses: Counter[int] = Counter()
+        """Losses in a row without an answer, by model."""
         self._tell: OnEvent = lambda event: None
         self._on_lost: OnLost = lambda error: None
 
@@ -169,15 +169,15 @@ class SiteHost(ServerHost):
 
     @property
     def up(self) -> bool:
-        """Whether the site has a place in the cluster: it is held from then on."""
+        """Whether the site has a place in the cluster, which counts as held time."""
         return self.has_place
 
     async def acquire(self, model: int, tell: OnEvent, lost: OnLost) -> None:
-        """Have it placed; raises `LaunchFailed`. `lost` is called when it is gone again."""
+        """Wait for its place; raises `LaunchFailed`. `lost` is called when the place is lost."""
         self._tell, self._on_lost, self._serves = tell, lost, model
         plan, began = self._plan, time.monotonic()
         try:
-            awaited = PlaceWait(self._group.wait, self._group.may_wait_longer, self._await)
+            awaited = PlaceWait(self._group.wait, self._group.may_wait_longer, self._announce_waiting)
             origin = await self._cluster.place(plan.name, plan.resources, awaited)
         finally:
             self.is_kept = False
@@ -185,18 +185,18 @@ class SiteHost(ServerHost):
         self._group.count_placed()
         marks = {service.setup.mark: number for number, service in plan.services.items()}
         self.found_model = marks.get(origin.facts.serves)
-        tell(self._placed(origin, time.monotonic() - began))
+        tell(self._placed_event(origin, time.monotonic() - began))
 
     async def load(self, model: int, tell: OnEvent) -> None:
-        """Have it serve the model, in place of the one before; raises `LaunchFailed` and `PlaceLost`."""
+        """Serve a model instead of the previous one; raises `LaunchFailed` or `PlaceLost`."""
         self._tell = tell
-        await self._leave()
+        await self._close_link()
         self._serves = model
         service, handle = self._plan.services[model], self._handle
         if handle is None:
             raise PlaceLost("it is gone")
         seconds = service.launch_seconds + self._plan.silence
-        if self.found_model != model:  # what the site has to say of it comes when it is over
+        if self.found_model != model:  # the site reports its own events only after loading
             tell(ServerLaunching(service.name, log=str(service.setup.logs), on=self._plan.site))
         self.found_model = None
         setup = replace(service.setup, has_answered=service.endpoint.has_answered)
@@ -209,20 +209,20 @@ class SiteHost(ServerHost):
             raise self._lose_while_loading(model, str(error)) from None
         for event in begun.events:
             if not isinstance(event, ServerLaunching):
-                self._hear(event)
+                self._forward_event(event)
         if begun.problem is not None:
             tell(ServerReleased(service.name, self._plan.site))
             if len(self.models) == 1:
                 await self.unload(at_once=True)
             raise LaunchFailed(f"on {self._node}: {begun.problem}")
-        where = place_words(self._plan.site, self._node)
+        where = replica_address(self._plan.site, self._node)
         number, silence = service.endpoint.number, self._plan.silence
-        self._link = SiteLink(handle, service.setup.head, number, where, silence, self._hear, self._lost)
-        service.endpoint.expect_none()  # what was lost with another site is asked here
+        self._link = SiteLink(handle, service.setup.head, number, where, silence, self._forward_event, self._on_gone)
+        service.endpoint.expect_none()  # requests lost with another site are repeated here
         service.served.begin(self._link)
 
     async def release(self, model: int, tell: OnEvent) -> None:
-        """End the site, and give its place back."""
+        """End the site, and release its place."""
         served = self._link is not None
         if self.has_place:
             await self.unload()
@@ -236,8 +236,8 @@ class SiteHost(ServerHost):
 
     async def unload(self, *, at_once: bool = False) -> None:
         """End the site, wherever it is."""
-        await self._leave()
-        if (handle := self._give_up()) is None:
+        await self._close_link()
+        if (handle := self._forget_place()) is None:
             return
         try:
             async with asyncio.timeout(self._plan.silence):
@@ -248,19 +248,19 @@ class SiteHost(ServerHost):
             handle.kill()
 
     def kill(self) -> None:
-        """End it at once where it is being ended."""
+        """Kill the site if it is being ended."""
         if self._ending is not None:
             self._ending.kill()
 
-    async def _leave(self) -> None:
-        """Ask nothing more of what it serves."""
+    async def _close_link(self) -> None:
+        """Ask nothing more of the model that it serves."""
         link, self._link = self._link, None
         if link is not None and self._serves is not None:
             self._plan.services[self._serves].served.leave(comes_back=False)
             await link.close()
 
-    def _give_up(self) -> SiteHandle | None:
-        """Forget the place; gives the site that was there."""
+    def _forget_place(self) -> SiteHandle | None:
+        """Forget the place, and return its site."""
         handle, self._handle, self.found_model = self._handle, None, None
         if handle is not None:
             self._ending = handle
@@ -268,34 +268,34 @@ class SiteHost(ServerHost):
         return handle
 
     def _lose_while_loading(self, model: int, reason: str) -> PlaceLost:
-        """Record that the site was lost while it loaded a model; returns the error to raise."""
-        self._in_vain[model] += 1
+        """Record that the site was lost while it loaded a model, and return the error to raise."""
+        self._losses[model] += 1
         self._tell_lost(model, reason)
-        return PlaceLost(reason, self._hopeless(model, reason))
+        return PlaceLost(reason, self._too_many_losses(model, reason))
 
-    def _lost(self, link: SiteLink, reason: str) -> None:
-        """The site does not answer: what it had goes to another one, or waits."""
+    def _on_gone(self, link: SiteLink, reason: str) -> None:
+        """Handle a site that does not answer: its requests go to another one, or wait."""
         model = self._serves
         if link is not self._link or model is None:
             return
         self._link = None
-        self._in_vain[model] = 0 if link.answers else self._in_vain[model] + 1
+        self._losses[model] = 0 if link.answers else self._losses[model] + 1
         self._plan.services[model].served.leave(comes_back=True)
         self._tell_lost(model, reason)
-        self._on_lost(self._hopeless(model, reason))
+        self._on_lost(self._too_many_losses(model, reason))
 
     def _tell_lost(self, model: int, reason: str) -> None:
-        if (handle := self._give_up()) is not None:
+        if (handle := self._forget_place()) is not None:
             handle.kill()
         self._tell(SiteLost(self._plan.services[model].name, self._plan.site, self._node, reason))
 
-    def _hopeless(self, model: int, reason: str) -> LaunchFailed | None:
-        """Why the model is not to be served here any more, if it is not."""
-        times = self._in_vain[model]
+    def _too_many_losses(self, model: int, reason: str) -> LaunchFailed | None:
+        """The error that ends serving the model here, if it was lost too often."""
+        times = self._losses[model]
         lost = f"its {self._plan.site} was lost {times} times without an answer: {reason}"
         return LaunchFailed(lost) if times > RESTARTS else None
 
-    def _placed(self, origin: SiteOrigin, seconds: float) -> SitePlaced:
+    def _placed_event(self, origin: SiteOrigin, seconds: float) -> SitePlaced:
         facts = origin.facts
         return SitePlaced(
             model=self._model_name,
@@ -311,15 +311,15 @@ class SiteHost(ServerHost):
 
     @property
     def _model_name(self) -> str:
-        """Name of the model that it serves, or for which it was placed."""
+        """Name of the model that it serves, or was placed for."""
         assert self._serves is not None
         return self._plan.services[self._serves].name
 
-    def _await(self, asked: str, missing: str) -> None:
+    def _announce_waiting(self, asked: str, missing: str) -> None:
         if self._group.should_tell():
             self._tell(SiteAwaited(self._model_name, self._plan.site, asked, missing))
 
-    def _hear(self, event: Event) -> None:
+    def _forward_event(self, event: Event) -> None:
         """Pass on an event of the site's servers, with the site's name."""
         if isinstance(event, ServerLaunching | ServerLaunched | ServerDied | ServerReleased):
             event = replace(event, on=self._plan.site)

@@ -1,15 +1,15 @@
-"""The keeper of a run's sites: one small actor beside the books of the cluster, to which all that they take belongs.
+"""The keeper of a run's sites: one small actor on the cluster's head node, which owns all their resources.
 
-A site has its resources by a placement group. Groups and sites that an actor makes end with it, whatever it ends by. If
-the head itself made them, they would end with the head; and what belongs to nobody is held for ever where a head is
-killed before anyone could know of it. So the keeper makes them, on the head node of the cluster, without which no site
-could live on either. It lives as long as it hears of a head, and for a while without: a head that comes back within
-`keep` finds its sites, with their models loaded, and otherwise everything that they took is given back.
+A site has its resources by a placement group. Groups and sites that an actor makes end with it, however it ends. If the
+head of the run made them, they would end with it; without an owner, they would be held for ever if a head is killed
+before anyone knows of them. So the keeper makes them, on the head node of the cluster, without which no site could live
+on either. It lives while there are signs of life of a head, and for `keep` seconds longer: a head that comes back
+within that time finds its sites, with their models loaded; otherwise all their resources are released.
 
-A head says that it lives from a thread of its own, from the moment it has joined the cluster: it may be reading what
-millions of trials came to before it asks a site for anything. The keeper passes that on to its sites. Ray does not end
-the processes of a node whose agent (raylet) was killed: a site ends by itself when its parent process is gone, or when
-it has not heard of a head for `keep`.
+A head sends signs of life from a separate thread as soon as it has joined the cluster, since it may read millions of
+trials before it asks a site for anything. The keeper passes them on to its sites. Ray does not end the processes of a
+node whose agent (raylet) was killed: a site ends itself when its parent process is gone, or after `keep` seconds
+without a sign of life.
 """
 
 import os
@@ -24,29 +24,29 @@ from adaptive_eval import __version__
 
 NAMESPACE = "adaptive-eval"
 WATCH_SECONDS = 0.5
-MOST_SECONDS, WORDS_IN_TIME = 5.0, 8
-"""The head says that it lives as often as that, and at least so many times in `keep`."""
+MAX_INTERVAL, MIN_HEARTBEATS = 5.0, 8
+"""Longest interval between signs of life of the head, and their least number within `keep`."""
 HEAD_NODE = {"node:__internal_head__": 0.001}
-"""A resource that Ray gives the head node of a cluster, and no other."""
+"""A resource that Ray gives only to the head node of a cluster."""
 NOTHING = {"memory": 1}
-"""A group must take something: a byte, for a site that takes nothing."""
+"""Resources of a site that takes none: a group must take something, so a byte."""
 
 
 class HeadWatch:
-    """Whether there is still a head."""
+    """Watches whether there is still a head."""
 
     def __init__(self, keep: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`keep`: so many seconds without a word of it are too many."""
+        """The head counts as gone after `keep` seconds without a sign of life."""
         self._keep, self._clock = keep, clock
         self._last = clock()
 
     def heard(self, keep: float) -> None:
-        """Note a sign of life of the head, with its patience."""
+        """Record a sign of life of the head, with its current `keep`."""
         self._keep, self._last = keep, self._clock()
 
     @property
     def over(self) -> bool:
-        """Whether it has been silent for too long."""
+        """Whether the head has been silent for too long."""
         return self._clock() - self._last >= self._keep
 
 
@@ -63,18 +63,18 @@ def end_with_head(watch: HeadWatch, leave: Callable[[], None] | None = None) -> 
 
 
 class PlacedSite(NamedTuple):
-    """A site as its keeper has it."""
+    """A site with its resources, as its keeper owns them."""
 
     actor: Any
     group: Any
 
 
 class SiteKeeper:
-    """Actor beside the books of the cluster; one head at a time calls it."""
+    """Actor on the cluster's head node; one head at a time calls it."""
 
     def __init__(self, site: type, keep: float) -> None:
-        """`site`: what is placed, made with `keep`."""
-        import ray  # which is there on every node, and not where this module is only read
+        """`site` is the class of the sites, constructed with `keep`."""
+        import ray  # installed on every node, but not wherever this module is imported
 
         self._site = ray.remote(site)
         self._placed: dict[str, PlacedSite] = {}
@@ -87,7 +87,7 @@ class SiteKeeper:
         return __version__
 
     def heard(self, keep: float) -> int:
-        """Note a sign of life of the head; returns how many there were."""
+        """Record a sign of life of the head, and return how many there were."""
         self._keep = keep
         self._watch.heard(keep)
         for placed in self._placed.values():
@@ -96,13 +96,13 @@ class SiteKeeper:
         return self._words
 
     def words(self) -> int:
-        """Number of signs of life of heads."""
+        """Number of signs of life so far."""
         return self._words
 
     def place(self, name: str, resources: Mapping[str, float]) -> Any:
-        """The actor of a new site, which has its place when these resources are free on one node.
+        """Make the actor of a new site, which gets its place when these resources are free on one node.
 
-        Raises `ValueError` as long as another actor of that name is there.
+        Raises `ValueError` as long as there is another actor of that name.
         """
         from ray.util.placement_group import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -131,9 +131,9 @@ class SiteKeeper:
         return actor
 
     def give_back(self, name: str, actor: str | None = None) -> None:
-        """End a site, whether it has its place or waits for it, and give back what it has taken.
+        """Kill a site, whether it has its place or waits for it, and release its resources.
 
-        With `actor`, the id of one, only if that is still the site of this name.
+        With `actor`, an id, only if that is still the site of this name.
         """
         import ray
 
@@ -152,12 +152,12 @@ def _remove(group: Any) -> None:
 
 
 @contextmanager
-def keep_saying(say: Callable[[], None], keep: float) -> Iterator[None]:
-    """Report the head's sign of life from a thread of its own, as long as the block lasts."""
+def send_heartbeats(say: Callable[[], None], keep: float) -> Iterator[None]:
+    """Send signs of life of the head from a separate thread, as long as the block lasts."""
     over = threading.Event()
 
     def speak() -> None:
-        while not over.wait(min(keep / WORDS_IN_TIME, MOST_SECONDS)):
+        while not over.wait(min(keep / MIN_HEARTBEATS, MAX_INTERVAL)):
             say()
 
     thread = threading.Thread(target=speak, name="adaptive-eval head", daemon=True)

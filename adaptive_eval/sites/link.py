@@ -1,9 +1,9 @@
-"""One site seen from the head: requests go out and answers come in, many in a message, never a call a trial.
+"""One site as seen from the head: requests go out and answers come in, many in a message, never one call per trial.
 
-Out goes what has gathered for a moment, or fills a message; its answer is what the site has to tell by then, or the
-next that it has. The last message is followed by another as soon as it is answered: a site that has nothing to tell
-says at least that at each beat, so that one that is silent hangs. Whatever breaks, the site is
-gone as a whole: everyone who waits for it is told, and what comes later is for nobody.
+Requests are gathered for a moment, or until they fill a message; the reply has the site's news, and waits for some if
+there are none. A reply to the last message is followed by another message at once. A site without news replies at each
+heartbeat, so one that is silent hangs. On any failure the site is gone as a whole: everyone who waits for it gets an
+error, and later replies are ignored.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from adaptive_eval.sites.messages import (
     SiteReply,
     SiteRequest,
     decode_error,
-    unpacked,
+    unpack_answer,
 )
 from adaptive_eval.store import Event
 
 
 class _Outbox:
-    """Messages to one site: what is put in goes out a moment later, with what has come meanwhile."""
+    """Gathers messages to one site for a moment before it sends them."""
 
     def __init__(self, send: Callable[[SiteOrder], None]) -> None:
         self._send = send
@@ -40,19 +40,19 @@ class _Outbox:
         self._timer: asyncio.TimerHandle | None = None
 
     def request(self, question: int, trial: int, seeds: range, guarded: bool) -> int:
-        """Ask for answers, and give the number of the request."""
+        """Queue a request for answers, and return its number."""
         number = next(self._numbers)
         self._requests.append(SiteRequest(number, question, trial, seeds.start, len(seeds), guarded))
         self.flush_soon()
         return number
 
     def allow(self, number: int, allowed: bool) -> None:
-        """Say whether a lost request may be repeated."""
+        """Queue the reply on whether a lost request may be repeated."""
         self._allowed.append((number, allowed))
         self.flush_soon()
 
     def drop(self, number: int) -> None:
-        """Say that nobody waits for a request any more."""
+        """Queue the cancellation of a request."""
         self._dropped.append(number)
         self.flush_soon()
 
@@ -62,14 +62,14 @@ class _Outbox:
             self._timer.cancel()
 
     def flush_soon(self) -> None:
-        """Send a message a moment later, at once if it is full."""
+        """Send a message in a moment, or at once if it is full."""
         if len(self._requests) >= FULL_MESSAGE:
             self.flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Send what there is."""
+        """Send everything that is queued."""
         self.close()
         self._timer = None
         order = SiteOrder(tuple(self._requests), tuple(self._allowed), tuple(self._dropped))
@@ -78,14 +78,14 @@ class _Outbox:
 
 
 class _Waiting(NamedTuple):
-    """Who waits for a request."""
+    """A request in flight."""
 
     answers: asyncio.Future[list[Answer]]
     again: Again | None
 
 
 class SiteLink:
-    """An `Endpoint` of one site: the requests that it has, and what it tells."""
+    """An `Endpoint` of one site, with its requests in flight and its news."""
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class SiteLink:
         happened: Callable[[Event], None],
         gone: Callable[["SiteLink", str], None],
     ) -> None:
-        """`number` gives the question that is put and its first trial, `where` is where its answers come from;
-        `happened` hears what it tells of its server, `gone` that it does not answer any more, and why: after `silence`,
-        in seconds, among other things."""
+        """`number` gives the question and first trial of a request, and `where` the replica's name for answers.
+        `happened` is called with events of the site's server, and `gone` with the reason when the site stops answering,
+        for example after `silence` seconds."""
         self._handle, self._head, self._number, self._where, self._silence = handle, head, number, where, silence
         self._happened, self._on_gone = happened, gone
         self._waiting: dict[int, _Waiting] = {}
@@ -107,25 +107,25 @@ class SiteLink:
         self._stats = EndpointStats()
         self._tasks: set[asyncio.Task[None]] = set()
         self.answers = 0
-        """That have come from it."""
+        """Number of answers that came from the site."""
         self._over = False
         self._pending = 0
-        """Messages that the site has not answered; it waits with the last until there is news."""
+        """Messages without a reply yet; the site replies to the last one when there is news."""
         self._outbox.flush()
 
     @property
     def in_flight(self) -> int:
-        """How many requests the site has."""
+        """Number of requests that the site has."""
         return len(self._waiting)
 
     @property
     def stats(self) -> EndpointStats:
-        """The traffic of its endpoint, as it was told last; its server is known by where it is."""
+        """Latest traffic of the site's endpoint; its server is named by its place."""
         replicas = tuple(replace(replica, url=self._where) for replica in self._stats.replicas)
         return replace(self._stats, in_flight=self.in_flight, replicas=replicas)
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
-        """One answer per seed, in their order; raises what the site's endpoint raises, and `SiteGone`."""
+        """One answer per seed, in order; raises the errors of the site's endpoint, and `SiteGone`."""
         if self._over:
             raise SiteGone("it is gone")
         waiting = _Waiting(asyncio.get_running_loop().create_future(), again)
@@ -144,8 +144,8 @@ class SiteLink:
         return Health((ReplicaHealth(self._where, True, "it serves the model"),))
 
     async def close(self) -> None:
-        """Hear and say nothing more; who still waits is told."""
-        self._leave("it was ended")
+        """Stop all messages; requests in flight get `SiteGone`."""
+        self._shut_down("it was ended")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -158,10 +158,10 @@ class SiteLink:
             self._start(self._exchange(order))
 
     async def _exchange(self, order: SiteOrder) -> None:
-        """Send a message and hear the news; the last one that is answered is followed by another."""
+        """Send a message and apply the news; if no other message is pending, send another."""
         try:
             async with asyncio.timeout(self._silence):
-                news = await self._handle.news(self._head, order)
+                news = await self._handle.sync(self._head, order)
         except TimeoutError:
             self._lose(f"it was silent for {self._silence:g} s")
         except SiteGone as error:
@@ -169,11 +169,11 @@ class SiteLink:
         else:
             self._pending -= 1
             if not self._over:
-                self._hear(news)
-                if not self._pending:  # what is asked for because of this goes with it
+                self._apply(news)
+                if not self._pending:  # new requests that follow from the news go along
                     self._outbox.flush_soon()
 
-    def _hear(self, news: SiteNews) -> None:
+    def _apply(self, news: SiteNews) -> None:
         self._stats = news.stats
         for event in news.events:
             self._happened(event)
@@ -183,7 +183,7 @@ class SiteLink:
             self._deliver(SiteReply(*reply))
 
     def _deliver(self, reply: SiteReply) -> None:
-        """Hand over what came, unless nobody waits for it any more."""
+        """Deliver a reply, unless nobody waits for it any more."""
         waiting = self._waiting.get(reply.number)
         if waiting is None or waiting.answers.done():
             return
@@ -191,10 +191,10 @@ class SiteLink:
             waiting.answers.set_exception(decode_error(reply.error))
         else:
             self.answers += len(reply.answers)
-            waiting.answers.set_result([unpacked(values, self._where) for values in reply.answers])
+            waiting.answers.set_result([unpack_answer(values, self._where) for values in reply.answers])
 
     async def _ask_head(self, number: int) -> None:
-        """Ask whether a lost request may be repeated, and pass the permit on."""
+        """Ask whether a lost request may be repeated, and send the reply to the site."""
         waiting = self._waiting.get(number)
         self._outbox.allow(number, waiting is None or waiting.again is None or await waiting.again())
 
@@ -212,10 +212,10 @@ class SiteLink:
 
     def _lose(self, reason: str) -> None:
         if not self._over:
-            self._leave(reason)
+            self._shut_down(reason)
             self._on_gone(self, reason)
 
-    def _leave(self, reason: str) -> None:
+    def _shut_down(self, reason: str) -> None:
         self._over = True
         self._outbox.close()
         for waiting in self._waiting.values():

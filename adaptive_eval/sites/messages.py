@@ -1,6 +1,6 @@
-"""What the head of a run and its sites tell each other.
+"""Messages between the head of a run and its sites.
 
-Requests go out and answers come in as plain tuples, many in one message: a message costs as much as fifty of them.
+Requests and answers travel as plain tuples, many in one message: a message costs as much as fifty of them.
 """
 
 from collections.abc import Mapping
@@ -21,28 +21,28 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.store import Event
 
 FULL_MESSAGE = 256
-"""Requests, or answers, that travel in one message at most."""
+"""Most requests or answers in one message."""
 GATHERING_SECONDS = 0.01
-"""How long a message waits for more to go with it."""
+"""Time for which a message waits for more contents."""
 BEAT_SECONDS = 1.0
-"""A site that has nothing to tell says so as often."""
+"""Interval at which a site without news sends a heartbeat."""
 
 
 class SiteGone(ServerGone):
-    """A site does not answer any more, and why that is thought; what it was asked is to be asked elsewhere."""
+    """A site no longer answers, with the reason; its requests have to be repeated elsewhere."""
 
 
 class SiteRequest(NamedTuple):
-    """Answers that are wanted: the question by its number, and the seeds `first` to `first + size - 1`."""
+    """Request for answers to a question, by its number, with seeds `first` to `first + size - 1`."""
 
     number: int
     question: int
     trial: int
-    """That has the first seed."""
+    """The trial with the first seed."""
     first: int
     size: int
     guarded: bool
-    """Whether the head is asked before it is repeated."""
+    """Whether it may be repeated only if the head allows it."""
 
 
 class SiteOrder(NamedTuple):
@@ -50,9 +50,9 @@ class SiteOrder(NamedTuple):
 
     requests: tuple[SiteRequest, ...] = ()
     allowed: tuple[tuple[int, bool], ...] = ()
-    """Of requests whose answers were lost on the way, whether they may be repeated."""
+    """Whether requests whose answers were lost may be repeated, by number."""
     dropped: tuple[int, ...] = ()
-    """Requests that nobody waits for any more."""
+    """Cancelled requests."""
 
 
 class SiteReply(NamedTuple):
@@ -68,92 +68,92 @@ class SiteNews(NamedTuple):
 
     replies: tuple[SiteReply, ...] = ()
     wanted: tuple[int, ...] = ()
-    """Requests whose answers were lost on the way, and that would be repeated."""
+    """Requests whose answers were lost, which ask to be repeated."""
     events: tuple[Event, ...] = ()
     stats: EndpointStats = EndpointStats()
 
 
 class SiteFacts(NamedTuple):
-    """Facts of a site, as it reports them."""
+    """Facts that a site reports about itself."""
 
     node: str
     """The node's name."""
     pid: int
     version: str
-    """Of adaptive-eval."""
+    """Version of adaptive-eval."""
     devices: str = ""
-    """Its GPUs, as CUDA_VISIBLE_DEVICES names them."""
+    """Its GPUs, as in CUDA_VISIBLE_DEVICES."""
     node_id: str = ""
-    """What the cluster calls the node."""
+    """The cluster's id of the node."""
     serves: str = ""
-    """The mark of what it serves now."""
+    """Mark (`SiteSetup.mark`) of the service that is up; "" if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteMaterial:
-    """Prompts, questions and rubric: the same for all sites of models that are asked alike."""
+    """Prompts, questions, grader and rubric, which models with equal prompts share."""
 
     prompts: tuple[Prompt, ...]
     questions: tuple[Question, ...]
     grader: GraderConfig | None
-    """None: answers are graded on the head, as where a judge is asked."""
+    """None: answers are graded on the head, for example by a judge."""
     rubric: Rubric
 
 
 @dataclass(frozen=True, slots=True)
 class SiteSetup:
-    """How a site works."""
+    """Settings of a site."""
 
     run: str
-    """Its name."""
+    """Name of the run."""
     head: str
-    """Who may tell it what to do: this start of the run."""
+    """Id of this start of the run, which alone may give orders."""
     mark: str
-    """Of the model that it serves now, and how."""
+    """Digest of the model that it serves now, and of how it serves it."""
     marks: frozenset[str]
-    """Of all that it may serve in turn; a site that is found again with anything else begins anew."""
+    """Digests of everything that it may serve in turn; a site that is found with any other is cleared."""
     site: str
-    """What it is called in the run, such as "site 1"."""
+    """Name of the site in the run, such as "site 1"."""
     place: str | None
-    """What {place} stands for; None: the GPUs that it was given."""
+    """Value of {place}; None: the GPUs that it was given."""
     pool: PoolConfig | None
     folder: Path
     logs: Path
     has_answered: bool = False
-    """The model has answered a request of the run, here or elsewhere."""
+    """Whether the model has answered a request of the run, here or elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteSecrets:
-    """Secrets of a site: the model with the headers it is sent, and its keys."""
+    """Secrets of a site: the model with its headers, and its keys."""
 
     model: ModelConfig = field(repr=False)
     keys: Mapping[str, str] = field(repr=False)
     hidden: frozenset[str] = frozenset()
-    """Variables that a grader's processes do not get."""
+    """Environment variables that a grader's processes do not get."""
 
 
 class SiteBegun(NamedTuple):
-    """Result of beginning: the events until then, and why the site cannot serve, if it cannot."""
+    """Result of `begin`: events so far, and the problem if the site cannot serve."""
 
     events: tuple[Event, ...] = ()
     problem: str | None = None
 
 
 class SiteHandle(Protocol):
-    """A site that can be spoken to; everything raises `SiteGone` when it is gone."""
+    """Handle of a site; all calls raise `SiteGone` if it is gone."""
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
-        """Serve the model in place of the one before, unless it is served like this already."""
+        """Serve a model instead of the previous one, unless it is already served in this way."""
 
-    async def news(self, head: str, order: SiteOrder) -> SiteNews:
-        """Tell the site what to do, and hear news as soon as there is any, at each heartbeat, or when told more."""
+    async def sync(self, head: str, order: SiteOrder) -> SiteNews:
+        """Send an order, and return news: when there is any, at the next heartbeat, or on another call."""
 
     async def end(self, at_once: bool) -> None:
         """Stop the site's server."""
 
     def kill(self) -> None:
-        """Be rid of it, whatever it is doing; its server ends with it."""
+        """Kill it, whatever it is doing, and with it its server."""
 
 
 _NAMES = tuple(one.name for one in fields(Answer))
@@ -161,15 +161,15 @@ _REPLICA = _NAMES.index("replica")
 _fields_of = attrgetter(*_NAMES)
 
 
-def packed(answer: Answer, marks: Marks | GraderError | None) -> tuple[Any, ...]:
-    """An answer and what its grader found, as it travels."""
+def pack_answer(answer: Answer, marks: Marks | GraderError | None) -> tuple[Any, ...]:
+    """Convert an answer with its grader's marks to a tuple."""
     if isinstance(marks, GraderError):
         return (*_fields_of(answer), None, marks)
     return (*_fields_of(answer), None if marks is None else (dict(marks.signals), marks.extracted), None)
 
 
-def unpacked(values: tuple[Any, ...], where: str) -> Answer:
-    """The answer as it left the site, but that it came from `where`: each has a server of the same address."""
+def unpack_answer(values: tuple[Any, ...], where: str) -> Answer:
+    """Convert a tuple to an answer with replica `where`, since all sites have servers of the same address."""
     *own, marks, trouble = values
     own[_REPLICA] = where
     if marks is None and trouble is None:
@@ -184,12 +184,12 @@ _ERRORS: dict[str, type[EndpointError]] = {
 
 
 def encode_error(error: EndpointError) -> tuple[str, str]:
-    """An error as it travels: its kind in the tree, and its words."""
+    """Convert an error to its kind and its message."""
     kind = next((name for name, one in _ERRORS.items() if isinstance(error, one)), Unavailable.__name__)
     return kind, str(error)
 
 
 def decode_error(told: tuple[str, str]) -> EndpointError:
-    """The error that a site has sent."""
+    """Convert kind and message to an error."""
     kind, words = told
     return _ERRORS[kind](words)

@@ -1,4 +1,4 @@
-"""The nodes of a Ray cluster that this process has joined, and what they have."""
+"""Nodes of a Ray cluster that this process has joined, and their resources."""
 
 import re
 import signal
@@ -15,8 +15,8 @@ from adaptive_eval.sites.opening import resource_words
 from adaptive_eval.sites.rehearsing import ClusterRoom
 
 CONNECT_SECONDS = 10.0
-SLIGHT = 1e-9
-"""Ray counts in ten-thousandths."""
+SLACK = 1e-9
+"""Ray counts resources in ten-thousandths."""
 MANY = 1024
 
 
@@ -27,16 +27,16 @@ class RayNodes:
         self.ray = ray
 
     def room(self, resources: Mapping[str, float]) -> ClusterRoom:
-        """For how many sites with these resources there is room, each on one node."""
+        """Number of sites with these resources that fit, each on one node."""
         nodes = [node for node in self.ray.nodes() if node["Alive"]]
         free = self.ray._private.state.available_resources_per_node()
         return ClusterRoom(
-            now=sum(_times(resources, free.get(node["NodeID"], {})) for node in nodes),
-            ever=sum(_times(resources, node["Resources"]) for node in nodes),
+            now=sum(_copies(resources, free.get(node["NodeID"], {})) for node in nodes),
+            ever=sum(_copies(resources, node["Resources"]) for node in nodes),
         )
 
     def missing(self, resources: Mapping[str, float]) -> str:
-        """Why these resources are not to be had on any one node now."""
+        """Why no node has these resources free now."""
         nodes = [node for node in self.ray.nodes() if node["Alive"]]
         totals = [node["Resources"] for node in nodes]
         able = [node for node, has in zip(nodes, totals, strict=True) if _fits(resources, has)]
@@ -54,17 +54,17 @@ class RayNodes:
         return f"{able_to}; the most that is free on one is {resource_words(most)}"
 
 
-def _times(asked: Mapping[str, float], has: Mapping[str, float]) -> int:
-    """How often that is there; what takes nothing always has room."""
-    return min((int(has.get(word, 0.0) / amount + SLIGHT) for word, amount in asked.items() if amount), default=MANY)
+def _copies(asked: Mapping[str, float], has: Mapping[str, float]) -> int:
+    """How many times the resources fit; unlimited if none are asked for."""
+    return min((int(has.get(word, 0.0) / amount + SLACK) for word, amount in asked.items() if amount), default=MANY)
 
 
 def _fits(asked: Mapping[str, float], has: Mapping[str, float]) -> bool:
     return all(has.get(word, 0.0) >= amount for word, amount in asked.items())
 
 
-def error_in_short(error: Exception) -> str:
-    """Ray's errors are pages; the first line, and the one that says why."""
+def short_error(error: Exception) -> str:
+    """Shorten one of Ray's long errors to its first line and the line with the cause."""
     if isinstance(cause := getattr(error, "cause", None), SiteGone):
         return str(cause)
     text = str(error)
@@ -81,7 +81,7 @@ def silence_ray_output(ray: Any) -> Iterator[None]:
     """Silence Ray, which prints pages when a raylet dies; the run itself reports what it has lost."""
     worker, name = ray._private.worker, "print_to_stdstream"
     before = getattr(worker, name, None)
-    if before is None:  # it is not meant for others, and a Ray to come may do it otherwise
+    if before is None:  # a private function, which other versions of Ray may lack
         yield
         return
     setattr(worker, name, lambda *words, **more: None)
@@ -92,7 +92,7 @@ def silence_ray_output(ray: Any) -> Iterator[None]:
 
 
 def _require_listener(address: str, mend: str) -> None:
-    """Raise where nobody listens there: Ray would try for minutes."""
+    """Raise `ConfigError` if nobody listens at the address, which Ray would try for minutes."""
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 2**16:
         raise ConfigError(f"--ray must be auto or the HOST:PORT of a cluster's head node, but got {address!r}")
@@ -103,10 +103,10 @@ def _require_listener(address: str, mend: str) -> None:
 
 
 @contextmanager
-def joined_cluster(address: str) -> Iterator[RayNodes]:
-    """The cluster at an address, or with `auto` the one of this machine; to be called in the main thread.
+def join_cluster(address: str) -> Iterator[RayNodes]:
+    """Join the cluster at an address, or with `auto` that of this machine; call it in the main thread.
 
-    Raises `ConfigError` where there is none, or Ray is not installed.
+    Raises `ConfigError` if there is none, or if Ray is not installed.
     """
     ray = load_extra("ray", "ray", "Sites on a Ray cluster")
     mend = "start one with `ray start --head`, and run on one of its nodes"
@@ -116,10 +116,10 @@ def joined_cluster(address: str) -> Iterator[RayNodes]:
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
-        wrong = f"--ray {address}: there is no Ray cluster to be joined ({error_in_short(error)})"
+        wrong = f"--ray {address}: there is no Ray cluster to be joined ({short_error(error)})"
         raise ConfigError(f"{wrong}; {mend}") from None
     finally:
-        for number, handler in heard.items():  # a run has its own
+        for number, handler in heard.items():  # the run's own handlers
             signal.signal(number, handler)
     try:
         with silence_ray_output(ray):

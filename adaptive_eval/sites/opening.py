@@ -1,4 +1,4 @@
-"""The sites of a run: which models have them, what each is told, and what it may know."""
+"""The sites of a run: the models that have them, and the settings, data and secrets of each."""
 
 import secrets
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan,
 from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import Store
 
-SPLITS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
-"""Flags of vLLM that say among how many GPUs a model is split, in one way after the other."""
+SPLIT_FLAGS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
+"""Flags of vLLM that split a model among GPUs; their product is the number of GPUs."""
 
 
 def require_sites(config: RunConfig) -> None:
-    """Raise `ConfigError` where the run has nothing that sites could serve, or places of this machine."""
+    """Raise `ConfigError` if the run has no models for sites, or uses places of this machine."""
     config = with_opponent_among(config)
-    if not any(model.launch for model in config.models):
+    if not config.launched:
         raise ConfigError("--ray starts servers on the nodes of a cluster, but no model has a `launch` section")
     pool = config.servers.pool
     if pool is not None and not pool.of_cluster:
@@ -38,13 +38,13 @@ def require_sites(config: RunConfig) -> None:
             "places: cluster, and as `most` how many the run may have at a time"
         )
     for group in config.serving_groups:
-        for model in (config.models[number] for number in group.models):
-            if model.launch is not None and group.places:
-                _require_fits(model, model.launch, pool if model.in_pool else None)
+        for number in group.models if group.places else ():
+            model = config.models[number]
+            _require_fits(model, config.launched[number], pool if model.in_pool else None)
 
 
 def _require_fits(model: ModelConfig, launch: LaunchConfig, pool: PoolConfig | None) -> None:
-    """Raise `ConfigError` where the model cannot be served at a place that others share."""
+    """Raise `ConfigError` if the model cannot be served at its shared place."""
     key = f"models.{model.name}.launch"
     if launch.sites > 1:
         many = "servers.pool.most says how many"
@@ -72,13 +72,13 @@ def resources_of(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]:
         return {"CPU": 1.0}
     gpus = 1
     for flag, value in launch.flags.items():
-        if spelled_flag(flag) in SPLITS and isinstance(value, int):
+        if spelled_flag(flag) in SPLIT_FLAGS and isinstance(value, int):
             gpus *= value
     return {"CPU": 1.0, "GPU": float(gpus)}
 
 
 def resource_words(resources: Mapping[str, float]) -> str:
-    """Resources as people write them."""
+    """Format resources."""
     return ", ".join(f"{word} {amount:g}" for word, amount in resources.items()) or "nothing"
 
 
@@ -89,12 +89,12 @@ class RunSites:
         self._cluster = cluster
 
     def open(self, prepared: PreparedRun, store: Store) -> OpenedHosts:
-        """A host for each site, nothing of which is placed yet, and an endpoint for each model that has sites."""
+        """Make a host for each site, which is not placed yet, and an endpoint for each model with sites."""
         config = prepared.config
         digest = _short_digest(f"{store.directory.resolve()}\0{store.reader.created}")
         run = f"{config.name}-{digest}/"
         served, silence = SiteServices(prepared, store), config.servers.sites.silence
-        left, hosts = self._cluster.left_by(run), list[SiteHost]()
+        left, hosts = self._cluster.sites_left_by(run), list[SiteHost]()
         for group in config.serving_groups:
             together = SiteGroup(config.servers.sites.wait)
             for place in _group_places(config, group):
@@ -105,16 +105,16 @@ class RunSites:
 
 
 class _Place(NamedTuple):
-    """A place of a group."""
+    """A place where the models of a group may be served."""
 
     site: str
     name: str
     word: str | None
-    """What {place} stands for; None: the GPUs that it is given."""
+    """Value of {place}; None: the GPUs that the site is given."""
 
 
 def _group_places(config: RunConfig, group: ServingGroup) -> list[_Place]:
-    """The places where the models of a group may be served."""
+    """Places where the models of a group may be served."""
     first = config.models[group.models[0]]
     assert first.launch is not None
     if not group.places:
@@ -125,44 +125,42 @@ def _group_places(config: RunConfig, group: ServingGroup) -> list[_Place]:
 
 
 def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, float]:
-    """The resources that each place of a group takes."""
-    pool, models = config.servers.pool, [config.models[number] for number in group.models]
-    if len(group.places) and pool is not None and pool.resources is not None and models[0].in_pool:
+    """Resources of each place of a group."""
+    pool, first = config.servers.pool, config.models[group.models[0]]
+    if len(group.places) and pool is not None and pool.resources is not None and first.in_pool:
         return dict(pool.resources)
     most: dict[str, float] = {}
-    for model in models:
-        assert model.launch is not None
-        for word, amount in resources_of(model, model.launch).items():
+    for number in group.models:
+        for word, amount in resources_of(config.models[number], config.launched[number]).items():
             most[word] = max(amount, most.get(word, 0.0))
     return most
 
 
 class SiteServices:
-    """Setup of each model's sites, and the endpoint over them."""
+    """Setups of each model's sites, and the endpoint over them."""
 
     def __init__(self, prepared: PreparedRun, store: Store) -> None:
         self.endpoints: dict[int, SitesEndpoint] = {}
         self._config, self._store, self._head = prepared.config, store, secrets.token_hex(8)
-        self._told: dict[int, tuple[SiteSecrets, SiteMaterial, str]] = {}
+        self._inputs: dict[int, tuple[SiteSecrets, SiteMaterial, str]] = {}
         keys = read_environment(self._config.folder)
         materials: dict[int, tuple[SiteMaterial, str]] = {}
-        for number, model in enumerate(self._config.models):
-            if model.launch is None:
-                continue
+        for number in self._config.launched:
+            model = self._config.models[number]
             prompts = prepared.prompts[number]
             self.endpoints[number] = SitesEndpoint(prompts, seed_bases(prepared, model))
             if id(prompts) not in materials:
                 materials[id(prompts)] = _site_inputs(prepared, number)
             material, material_mark = materials[id(prompts)]
             site_secrets = SiteSecrets(model, _model_keys(model, keys), self._config.keys)
-            self._told[number] = site_secrets, material, _mark(site_secrets, material_mark, self._config)
+            self._inputs[number] = site_secrets, material, _digest_of(site_secrets, material_mark, self._config)
 
     def at(self, group: ServingGroup, place: _Place) -> dict[int, SiteService]:
         """Models that a site at this place may serve."""
-        config, marks = self._config, frozenset(self._told[number][2] for number in group.models)
+        config, marks = self._config, frozenset(self._inputs[number][2] for number in group.models)
         services = {}
         for number in group.models:
-            site_secrets, material, mark = self._told[number]
+            site_secrets, material, mark = self._inputs[number]
             setup = SiteSetup(
                 run=config.name,
                 head=self._head,
@@ -202,8 +200,8 @@ def _model_keys(model: ModelConfig, environment: Mapping[str, str]) -> dict[str,
     return {variable: environment[variable]} if variable is not None and variable in environment else {}
 
 
-def _mark(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> str:
-    """Digest of everything that a site serves and how."""
+def _digest_of(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> str:
+    """Digest of a model that a site serves, and of how it serves it."""
     model = site_secrets.model
     hidden = [*model.headers.items(), *model.sampling.extra_headers.items()]
     told = (
@@ -218,7 +216,7 @@ def _mark(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> s
 
 
 def keeper_name(config: RunConfig, directory: Path) -> str:
-    """Name of the keeper of all sites of the run in this directory; it is known before the run is read."""
+    """Name of the keeper of a run's sites, from its name and directory alone, before the run is read."""
     return f"{config.name}:{_short_digest(str(directory.resolve()))}"
 
 
@@ -227,5 +225,5 @@ def _short_digest(told: str) -> str:
 
 
 def _digest(value: object) -> str:
-    """A digest that is the same for values that are written alike, in any process."""
+    """Digest of a value's repr, the same in every process."""
     return blake2b(repr(value).encode(), digest_size=16).hexdigest()

@@ -1,18 +1,17 @@
-"""What a cluster has for the sites of a run that is only rehearsed: nothing is placed, and nothing started."""
+"""Check a cluster's resources for the sites of a dry run: nothing is placed or started."""
 
 import shlex
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
+from adaptive_eval.config.run import RunConfig, ServingGroup
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.launch.command import command_of
-from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.sites.opening import resource_words, resources_of_group
 
 
 class ClusterRoom(NamedTuple):
-    """How many sites with some resources there is room for: now, and when nobody else has anything."""
+    """Number of sites that fit: now, and on an otherwise empty cluster."""
 
     now: int
     ever: int
@@ -22,26 +21,24 @@ class SiteRoom(Protocol):
     """Source of a cluster's resources."""
 
     def room(self, resources: Mapping[str, float]) -> ClusterRoom:
-        """For how many sites there is room."""
+        """Number of sites with these resources that fit."""
 
     def missing(self, resources: Mapping[str, float]) -> str:
-        """Why there is no room now."""
+        """Why none fits now."""
 
 
-def places_found(config: RunConfig, cluster: SiteRoom) -> dict[str, Health]:
-    """For each model that has sites, whether the cluster can serve it; each, or each pool, is looked at by itself."""
+def find_places(config: RunConfig, cluster: SiteRoom) -> dict[str, Health]:
+    """Whether the cluster can serve each model with sites; each model, or pool, is checked on its own."""
     found = {
-        number: Health((_found(config.models[number], launch, config, group, cluster),))
+        number: Health((_place_health(number, config, group, cluster),))
         for group in config.serving_groups
         for number in group.models
-        if (launch := config.models[number].launch) is not None
     }
     return {config.models[number].name: health for number, health in sorted(found.items())}
 
 
-def _found(
-    model: ModelConfig, launch: LaunchConfig, config: RunConfig, group: ServingGroup, cluster: SiteRoom
-) -> ReplicaHealth:
+def _place_health(number: int, config: RunConfig, group: ServingGroup, cluster: SiteRoom) -> ReplicaHealth:
+    model, launch = config.models[number], config.launched[number]
     resources = resources_of_group(config, group)
     room, wanted = cluster.room(resources), len(group.places) or launch.sites
     each = resource_words(resources)

@@ -1,8 +1,8 @@
-"""What runs on a node: servers that `launch` describes, one at a time, requests to the one that is up, and grading.
+"""A site on its node: servers described by `launch`, one at a time, requests to the one that is up, and grading.
 
-Host, endpoint and grader are those of a local run; a site that is told to serve another model swaps them as a place of
-this machine does, and one that can sleep sleeps meanwhile. It lives until it is ended: where it is an actor of a
-cluster, by the keeper of its run (`keeper.py`) when its head stays away.
+Host, endpoint and grader are those of a local run. A site swaps models as a place of this machine does, and a server
+that can sleep sleeps meanwhile. It lives until it is ended; as an actor of a cluster, by the keeper of its run
+(`keeper.py`) when its head stays away.
 """
 
 import asyncio
@@ -45,50 +45,50 @@ from adaptive_eval.sites.messages import (
     SiteSecrets,
     SiteSetup,
     encode_error,
-    packed,
+    pack_answer,
 )
 from adaptive_eval.store import Event
 
 
 class SiteWorker:
-    """One site, as its head speaks to it."""
+    """One site, with the calls of its head."""
 
     def __init__(self) -> None:
         self._servers: dict[int, LaunchedServer] = {}
-        """Servers that were up here; all but one sleep, or are stopped."""
+        """Servers that were up here, by number; all but one sleep or are stopped."""
         self._numbers: dict[str, int] = {}
-        """Theirs, by the marks of what they serve."""
+        """Numbers of the servers, by mark."""
         self._host = Host(None, self._servers, ExclusivePlaces((), ""))
         self._server: LaunchedServer | None = None
-        """The one that is up."""
+        """The server that is up."""
         self._endpoint = ServedEndpoint()
         self._lost_before = 0
-        """Answers that were lost before this head, or this turn of the model: they have been counted."""
+        """Lost answers that an earlier head, or an earlier turn of the model, has counted."""
         self._ports = free_ports()
         self._heard_at = time.monotonic()
-        """When a head has said something last."""
+        """Time of the latest call of a head."""
         self._beginning: asyncio.Task[SiteBegun] | None = None
         self._grading: GradingPool | None = None
         self._grades: tuple[object, ...] = ()
-        """What it is that grades."""
+        """What the grading pool was made from."""
         self._setup: SiteSetup | None = None
         self._material: SiteMaterial | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._something = asyncio.Event()
-        """There is news for the last call of the head, or it has called again."""
-        self._forget()
+        self._has_news = asyncio.Event()
+        """Set when there is news for the head's last call, or when it calls again."""
+        self._clear_outbox()
 
-    def _forget(self) -> None:
-        """Drop everything that is owed to a head."""
+    def _clear_outbox(self) -> None:
+        """Drop everything that was to be sent to a head."""
         self._replies: list[SiteReply] = []
         self._wanted: list[int] = []
         self._events: list[Event] = []
         self._permits: dict[int, asyncio.Future[bool]] = {}
 
-    # -- what the head calls -----------------------------------------------------------------------------------------
+    # -- calls of the head -------------------------------------------------------------------------------------------
 
     async def facts(self) -> SiteFacts:
-        """Facts of the site: its node, and what it runs."""
+        """Facts of the site: its node, and the model that it serves."""
         serves = self._setup.mark if self._setup is not None and self._server is not None else ""
         devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         return SiteFacts(socket.gethostname(), os.getpid(), __version__, devices, serves=serves)
@@ -103,23 +103,23 @@ class SiteWorker:
         except asyncio.CancelledError:
             raise SiteGone("it works for another start of the run, or is being ended") from None
 
-    async def news(self, head: str, order: SiteOrder) -> SiteNews:
-        """Do as told; then news: at once if it fills a message, else after a moment, at each heartbeat, or when the
-        head tells more, by another call that waits in the place of this one."""
-        setup = self._require(head)
-        self._take(order)
-        self._something.set()
-        something = self._something = asyncio.Event()
+    async def sync(self, head: str, order: SiteOrder) -> SiteNews:
+        """Carry out an order, and return news: at once if it fills a message, else a moment after there is any, at the
+        next heartbeat, or when the head calls again."""
+        setup = self._require_current_head(head)
+        self._apply_order(order)
+        self._has_news.set()
+        has_news = self._has_news = asyncio.Event()
         if self._replies or self._wanted or self._events:
-            something.set()
+            has_news.set()
         if len(self._replies) < FULL_MESSAGE:
             try:
                 async with asyncio.timeout(BEAT_SECONDS):
-                    await something.wait()
+                    await has_news.wait()
             except TimeoutError:
                 pass
             else:
-                if something is self._something:
+                if has_news is self._has_news:
                     await asyncio.sleep(GATHERING_SECONDS)
         if self._setup is not setup or self._server is None:
             raise SiteGone("it works for another start of the run, or serves another model")
@@ -130,15 +130,15 @@ class SiteWorker:
         return news
 
     async def end(self, at_once: bool) -> None:
-        """Stop the server, and all that was asked."""
+        """Stop the server, and cancel all requests."""
         await self._cancel_beginning()
-        await self._drop_all()
+        await self._cancel_requests()
         await self._clear(at_once=at_once)
 
     # ----------------------------------------------------------------------------------------------------------------
 
-    def _take(self, order: SiteOrder) -> None:
-        """Take requests, permits and what nobody wants any more."""
+    def _apply_order(self, order: SiteOrder) -> None:
+        """Apply cancellations and permits, and start requests."""
         for number in order.dropped:
             if (task := self._tasks.get(number)) is not None:
                 task.cancel()
@@ -149,21 +149,21 @@ class SiteWorker:
             task = self._tasks[request.number] = asyncio.create_task(self._answer(request))
             task.add_done_callback(partial(self._on_end, request))
 
-    def _require(self, head: str) -> SiteSetup:
-        """Only one start of the run tells it what to do: the last that began."""
+    def _require_current_head(self, head: str) -> SiteSetup:
+        """The current setup; raises `SiteGone` for any other start of the run than the last that began."""
         if self._setup is None or self._setup.head != head:
             raise SiteGone("it works for another start of the run")
         self._heard_at = time.monotonic()
         return self._setup
 
     async def _cancel_beginning(self) -> None:
-        """Cancel what an earlier head has begun."""
+        """Cancel a `begin` of an earlier head."""
         if self._beginning is not None:
             self._beginning.cancel()
             await asyncio.gather(self._beginning, return_exceptions=True)
 
     async def _begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
-        await self._drop_all()
+        await self._cancel_requests()
         before, self._setup, self._material = self._setup, setup, material
         if self._server is not None and before is not None and before.mark == setup.mark:
             alone = None if before.head == setup.head else time.monotonic() - self._heard_at
@@ -177,10 +177,10 @@ class SiteWorker:
         number = self._numbers.setdefault(setup.mark, len(self._numbers))
         try:
             if number not in self._servers:
-                self._servers[number] = self._opened(setup, site_secrets)
+                self._servers[number] = self._open_server(setup, site_secrets)
             self._endpoint = ServedEndpoint([self._servers[number].served])
             self._endpoint.answered_before = setup.has_answered
-            await self._host.load(number, self._note)
+            await self._host.load(number, self._record_event)
         except (AdaptiveEvalError, OSError) as error:
             self._setup = None
             self._servers.pop(number, None)
@@ -189,21 +189,21 @@ class SiteWorker:
         await self._grade_with(material, setup, site_secrets)
         return SiteBegun(self._take_events())
 
-    def _opened(self, setup: SiteSetup, site_secrets: SiteSecrets) -> LaunchedServer:
-        # the sections that serving needs, which were checked on the head; nothing else of the run is known here
+    def _open_server(self, setup: SiteSetup, site_secrets: SiteSecrets) -> LaunchedServer:
+        # only the sections needed for serving, which were checked on the head
         servers = ServersConfig(pool=setup.pool)
         known: dict[str, Any] = {"name": setup.run, "models": (site_secrets.model,), "servers": servers}
         config = RunConfig.model_construct(**known, folder=setup.folder)
         environment = {**read_environment(setup.folder), **site_secrets.keys}
         require_programs(config, environment)
-        notices, logs = allow_open_files(config), _writable(setup.logs)
+        notices, logs = allow_open_files(config), _writable_logs(setup.logs)
         if setup.pool is not None:  # several places may serve the model at the same time
             logs /= file_name(setup.site)
         place = environment.get("CUDA_VISIBLE_DEVICES", "") if setup.place is None else setup.place
         return open_server(config, 0, environment, logs, place, self._ports, notices)
 
     async def _grade_with(self, material: SiteMaterial, setup: SiteSetup, site_secrets: SiteSecrets) -> None:
-        """Have the grader of this material, which is the same for most models."""
+        """Make the grading pool for this material, unless it is the same as before."""
         if (grades := (material.grader, material.rubric, setup.folder, site_secrets.hidden)) == self._grades:
             return
         await self._close_grading()
@@ -224,49 +224,49 @@ class SiteWorker:
         try:
             answers = await self._endpoint.sample(prompt, seeds, again)
         except EndpointError as error:
-            self._tell(SiteReply(request.number, error=encode_error(error)))
+            self._reply(SiteReply(request.number, error=encode_error(error)))
             return
-        marks = [await self._marks(one, question.for_trial(request.trial + at)) for at, one in enumerate(answers)]
-        self._tell(SiteReply(request.number, tuple(map(packed, answers, marks))))
+        marks = [await self._grade(one, question.for_trial(request.trial + at)) for at, one in enumerate(answers)]
+        self._reply(SiteReply(request.number, tuple(map(pack_answer, answers, marks))))
 
-    async def _marks(self, answer: Answer, question: Question) -> Marks | GraderError | None:
-        """Marks of the grader, tried as often as on the head."""
+    async def _grade(self, answer: Answer, question: Question) -> Marks | GraderError | None:
+        """Grade an answer, with as many attempts as on the head; None if the head grades."""
         if self._grading is None:
             return None
         return await result_or_error(partial(self._grading.marks, answer.text, question))
 
-    def _note(self, event: Event) -> None:
+    def _record_event(self, event: Event) -> None:
         """Record an event of the server."""
         self._events.append(event)
-        self._something.set()
+        self._has_news.set()
 
     def _take_events(self) -> tuple[Event, ...]:
         events, self._events = self._events, []
         return tuple(events)
 
-    def _tell(self, reply: SiteReply) -> None:
+    def _reply(self, reply: SiteReply) -> None:
         self._replies.append(reply)
-        self._something.set()
+        self._has_news.set()
 
     async def _is_repeat_allowed(self, number: int) -> bool:
         """Ask the head, which has the budget, whether a lost request may be repeated."""
         permit: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._permits[number] = permit
         self._wanted.append(number)
-        self._something.set()
+        self._has_news.set()
         return await permit
 
     def _on_end(self, request: SiteRequest, task: asyncio.Task[None]) -> None:
         self._tasks.pop(request.number, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._tell(SiteReply(request.number, error=(LaunchFailed.__name__, f"its site is broken: {error!r}")))
+            self._reply(SiteReply(request.number, error=(LaunchFailed.__name__, f"its site is broken: {error!r}")))
 
-    async def _drop_all(self) -> None:
+    async def _cancel_requests(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._forget()
+        self._clear_outbox()
 
     async def _clear(self, *, at_once: bool) -> None:
         """Stop serving and grading."""
@@ -277,8 +277,8 @@ class SiteWorker:
         self._numbers.clear()
 
 
-def _writable(logs: Path) -> Path:
-    """The folder of the run where the node sees it, else one of its own."""
+def _writable_logs(logs: Path) -> Path:
+    """The run's folder of logs if the node can write it, else a temporary one."""
     if logs.parent.is_dir() and os.access(logs.parent, os.W_OK):
         return logs
     return Path(tempfile.mkdtemp(prefix="adaptive-eval-site-"))

@@ -32,7 +32,7 @@ MEND = (
 
 @dataclass(frozen=True, slots=True)
 class LedgerAddress:
-    """A database, and a run in it where one is named."""
+    """The address of a database, or of a run in it."""
 
     host: str
     port: int | None
@@ -41,7 +41,7 @@ class LedgerAddress:
 
     @classmethod
     def parse(cls, text: str) -> "LedgerAddress":
-        """Parse an address. The `ConfigError` of a malformed one omits the text, which may have a password."""
+        """Parse an address; the `ConfigError` for a malformed one omits the text, which may contain a password."""
         found = _ADDRESS.fullmatch(text)
         if found is None or ".." in (found[3], found[4]):
             secret = "@" in text or "?" in text
@@ -60,12 +60,12 @@ class LedgerAddress:
 
     @property
     def path(self) -> Path:
-        """The path that stands for the address."""
+        """The address as a path, as commands take it."""
         return Path(str(self))
 
     @property
     def is_given(self) -> bool:
-        """The user has named this database in the variable."""
+        """Whether the user has named this database in the environment variable."""
         return any(one.rstrip("/") == str(self.whole_database) for one in os.environ.get(VARIABLE, "").split())
 
     def __str__(self) -> str:
@@ -75,17 +75,17 @@ class LedgerAddress:
 
 
 def is_address(path: Path) -> bool:
-    """Whether a path stands for a database or a run in one."""
+    """Whether a path is the address of a database or of a run in one."""
     return bool(path.parts) and path.parts[0] in SCHEMES
 
 
 def is_place_of_runs(path: Path) -> bool:
-    """Whether a run or several may be there: in a directory or in a database, rather than in a file."""
+    """Whether a path may hold runs: a directory or a database, not a file."""
     return path.is_dir() or is_address(path)
 
 
 def parse_address(path: Path) -> LedgerAddress | None:
-    """The address that a path stands for; None for an ordinary path. Raises `ConfigError` if it is malformed."""
+    """Parse a path as an address; None for an ordinary path. Raises `ConfigError` if it is malformed."""
     return LedgerAddress.parse(str(path)) if is_address(path) else None
 
 
@@ -95,16 +95,16 @@ def absolute_path(path: Path) -> Path:
 
 
 def beside(path: Path, name: str) -> Path:
-    """The default path of a file about a run: in its directory, or here if the run is in a database."""
+    """The default path of a file about a run: in its directory, or in the current one if the run is in a database."""
     return Path(f"{path.name}.{name}") if is_address(path) else path / name
 
 
 def require_directory(path: Path) -> None:
-    """Raise `ConfigError` where a command that writes beside a run is given an address."""
+    """Raise `ConfigError` if a command that writes beside a run was given an address."""
     if is_address(path):
         raise ConfigError(f"{shown(path)} is read here, and this command writes beside the run: give its directory")
 
 
 def shown(path: Path) -> str:
-    """A path as a person writes it: two slashes of an address become one in a path."""
+    """A path as a person writes it: `Path` turns the two slashes of an address into one."""
     return str(LedgerAddress.parse(str(path))) if is_address(path) else str(path)

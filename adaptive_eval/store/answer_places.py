@@ -1,8 +1,8 @@
-"""Where segments lie: in the folder `answers` of the run directory, or at a URL that fsspec knows.
+"""Places for segments: the folder `answers` of the run directory, or a URL that fsspec knows.
 
-A run directory may come from a stranger. What it names is a file of a fixed form in its own folder `answers`, which is
-never a link; a URL that it names is opened only where the user has given it: in the configuration of a run that is
-started, or in the variable ADAPTIVE_EVAL_ANSWERS, which has the URLs, by spaces, under which answers may lie.
+A run directory may come from a stranger. Segments it names must have names of a fixed form and lie in its own folder
+`answers`, which must not be a link. A URL it names is opened only if the user has given it: in the configuration of a
+run that is started, or in the variable ADAPTIVE_EVAL_ANSWERS, which lists allowed URLs, separated by spaces.
 """
 
 import os
@@ -25,42 +25,42 @@ VARIABLE = "ADAPTIVE_EVAL_ANSWERS"
 NAME = re.compile(r"[0-9]{1,12}-[0-9a-f]{12}\.parquet")
 BLOCK = 1024 * 1024
 OBJECTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci"}
-"""Storages without folders, where making one would make a bucket."""
+"""Schemes of storages without folders, where creating one would create a bucket."""
 MEND = "What was committed is intact: free space or mend the cause"
 
 
 def is_given(url: str, given: str | None) -> bool:
-    """Whether the user has said that answers may lie there: `given` now, or in the variable."""
+    """Whether the user has allowed this URL: by `given`, or in the variable."""
     under = [one for one in (given, *os.environ.get(VARIABLE, "").split()) if one]
     return ".." not in url.split("/") and any(url.startswith(one.rstrip("/") + "/") for one in under)
 
 
 def require_name(name: str) -> str:
-    """The name of a segment: of the form that they have, so that it is in its folder."""
+    """Return the name of a segment; raises `StoreError` if it has another form, as it might leave its folder."""
     if not NAME.fullmatch(name):
         raise StoreError(f"{name!a:.80} is no name of a segment: the run was not written by adaptive-eval")
     return name
 
 
 class LocalAnswers:
-    """Segments in a folder; raises `StoreError`."""
+    """Segments in a local folder; every failure is a `StoreError`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a segment durably, whole or not at all: a draft beside the target is moved there."""
+        """Write a segment durably and atomically: a draft is renamed to the target."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{self._folder}: it cannot be made: {error.strerror}. {MEND}") from error
         path = self._folder / require_name(name)
         write_whole(path, data, MEND)
-        with suppress(OSError):  # a file system that cannot do it has done it already
+        with suppress(OSError):  # a file system that does not support it needs none
             _sync_folder(self._folder)
 
     def open(self, name: str) -> tuple[BinaryIO, int]:
-        """Open a segment for random access, with its size; it is a regular file, and no link."""
+        """Open a segment for random access, with its size; it must be a regular file, not a link."""
         path = self._folder / require_name(name)
         try:
             if self._folder.is_symlink():
@@ -68,14 +68,14 @@ class LocalAnswers:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise StoreError(f"the segment {path} cannot be read: {error.strerror}. Restore a copy of it") from error
-        told = os.fstat(descriptor)
-        if not stat.S_ISREG(told.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
             raise StoreError(f"the segment {path} is no file; restore a copy of it")
-        return os.fdopen(descriptor, "rb"), told.st_size
+        return os.fdopen(descriptor, "rb"), status.st_size
 
     def remove(self, name: str) -> None:
-        """Remove the file and its drafts; nothing happens if it is not there."""
+        """Remove a segment and its drafts, if they exist."""
         path = self._folder / require_name(name)
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -91,7 +91,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class RemoteAnswers:
-    """Segments at a URL, through fsspec; raises `StoreError`."""
+    """Segments at a URL, through fsspec; every failure is a `StoreError`."""
 
     def __init__(self, url: str) -> None:
         if not re.fullmatch(ANSWERS_URL, url):
@@ -115,7 +115,7 @@ class RemoteAnswers:
             files.pipe_file(f"{folder}/{require_name(name)}", data)
 
     def open(self, name: str) -> tuple[BinaryIO, int]:
-        """Open the object; only blocks that are read are fetched."""
+        """Open the object; only the blocks that are read are fetched."""
         files, folder = self._files
         with self._explained("be read"):
             source = files.open(f"{folder}/{require_name(name)}", "rb", block_size=BLOCK)
@@ -124,7 +124,7 @@ class RemoteAnswers:
             return source, size
 
     def remove(self, name: str) -> None:
-        """Remove the object; nothing happens if it is not there, or cannot be removed now."""
+        """Remove the object if it exists and can be removed."""
         files, folder = self._files
         with suppress(StoreError), self._explained("be removed"), suppress(FileNotFoundError):
             files.rm_file(f"{folder}/{require_name(name)}")
@@ -135,7 +135,7 @@ class RemoteAnswers:
             yield
         except AdaptiveEvalError:
             raise
-        except Exception as error:  # every storage has errors of its own kind, and few are an OSError
+        except Exception as error:  # every storage has its own errors, and few are OSErrors
             said = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
             raise StoreError(f"the answers at {self._url} cannot {what} ({said})") from error
 
@@ -145,10 +145,10 @@ AnswerPlace = LocalAnswers | RemoteAnswers
 
 
 def place_at(directory: Path, url: str) -> AnswerPlace:
-    """The place that the ledger has as `url`: empty for the folder of the run."""
+    """The place for a URL in the ledger; an empty one is the folder of the run."""
     if not url:
         return LocalAnswers(directory / ANSWERS_FOLDER)
     parts = urlsplit(url)
-    if parts.scheme == "file" and not parts.netloc:  # a file appears whole there, which not every file system promises
+    if parts.scheme == "file" and not parts.netloc:  # written atomically, which fsspec does not promise
         return LocalAnswers(Path(unquote(parts.path)))
     return RemoteAnswers(url)

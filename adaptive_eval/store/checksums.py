@@ -1,8 +1,8 @@
-"""Checksums of what is stored: a bit that a disk, a copy or a cosmic ray has changed is noticed where it is read.
+"""Checksums of stored rows: a bit that a disk, a copy or a cosmic ray has flipped is noticed when it is read.
 
-Every row of the tables has a CRC-32 of all its values in a table beside them. It is written by triggers in the same
-transaction as the row, so that no writer can forget it; they are temporary, so that a database is an ordinary one for
-every other program. Rows from before there were checksums have none, and cannot be checked.
+Every row has a CRC-32 of all its values in a separate table. Triggers write it in the same transaction as the row, so
+that no writer can forget it; they are temporary, so that the file is an ordinary database for every other program. Rows
+of versions before checksums have none, and cannot be checked.
 
 CRC-32 finds every change within 32 neighbouring bits of a row, and all but one in 4 billion of the others. It is no
 defence against someone who changes a row on purpose.
@@ -55,28 +55,28 @@ COLUMNS = {
     "token_logprobs": ["id", "body"],
     "summed": ["id", "last", "trials", "replicas", "spending", "models", "questions", "counts"],
 }
-"""Columns of each checksum, by table and in this order: another order gives another checksum."""
+"""Columns that enter a checksum, by table; their order matters."""
 KEYS = {"run": ["key"], "looks": ["configuration", "number"], "asked_for": ["model"]}
-"""Of the tables whose rows do not go by `id`."""
-LATER = {"segments", "moved", "token_logprobs", "summed"}
-"""Tables that a run gets when it needs them."""
-OF_TRIALS = {"trials", "moved", "token_logprobs"}
-"""Tables with a row for each trial, or for many."""
-FEW = [table for table in COLUMNS if table not in OF_TRIALS]
+"""Key columns of the tables without an `id`."""
+OPTIONAL_TABLES = {"segments", "moved", "token_logprobs", "summed"}
+"""Tables that are created only when a run needs them."""
+TRIAL_TABLES = {"trials", "moved", "token_logprobs"}
+"""Tables with a row for each trial, or for many trials."""
+SMALL_TABLES = [table for table in COLUMNS if table not in TRIAL_TABLES]
 
 
 def checksum(*values: Any) -> int:
-    """CRC-32 of the values of a row: in marshal's format 2, the same bytes for equal values."""
+    """CRC-32 of the values of a row in marshal's format 2, which encodes equal values as equal bytes."""
     return zlib.crc32(marshal.dumps(values, 2))
 
 
 def checksum_in_sql(table: str, row: str = "") -> str:
-    """The checksum of a row in SQL."""
+    """The SQL expression for the checksum of a row."""
     return f"checksum({', '.join(f'{row}{column}' for column in COLUMNS[table])})"
 
 
 def keep_checksums(connection: sqlite3.Connection) -> None:
-    """Keep checksums of all that this connection writes; makes the tables for them where there are none."""
+    """Write checksums of all that this connection writes; creates their tables if they are missing."""
     for statement in TABLES.split(";")[:-1]:
         connection.execute(statement)
     for table in COLUMNS:
@@ -85,7 +85,7 @@ def keep_checksums(connection: sqlite3.Connection) -> None:
 
 
 def has_checksums(connection: sqlite3.Connection) -> bool:
-    """Whether the run has checksums: one from before there were any has none until it is gone on with."""
+    """Whether the run has checksums; one of an earlier version has none until it is resumed."""
     return has_table(connection, "trial_checks") and has_table(connection, "row_checks")
 
 
@@ -103,7 +103,7 @@ def _triggers(table: str) -> Iterator[str]:
         old = f"row_checks WHERE place = '{table}' AND row = {_key(table, 'old.')}"
     begin = f"CREATE TEMP TRIGGER IF NOT EXISTS {table}_{{0}} AFTER {{0}} ON main.{table} BEGIN "
     yield begin.format("INSERT") + f"INSERT OR REPLACE INTO {into}; END"
-    # not OR REPLACE: within an upsert SQLite takes the upsert's own word on conflicts
+    # not OR REPLACE: within an upsert SQLite applies the upsert's own conflict clause
     yield begin.format("UPDATE") + f"DELETE FROM {old}; INSERT INTO {into}; END"
     yield begin.format("DELETE") + f"DELETE FROM {old}; END"
 
@@ -113,7 +113,7 @@ def _key(table: str, row: str = "") -> str:
 
 
 class Damage(NamedTuple):
-    """A row that is not what was written."""
+    """A row that was changed or is missing."""
 
     table: str
     row: str
@@ -133,15 +133,17 @@ class CheckedTable(NamedTuple):
 
 
 def check_table(connection: sqlite3.Connection, table: str, after: int = 0) -> CheckedTable:
-    """Compare every row of a table with its checksum, those of trials beyond a number; raises `sqlite3.Error` where it
-    cannot be read at all."""
+    """Compare the rows of a table with their checksums, in tables by trial only ids above `after`.
+
+    Raises `sqlite3.Error` if the table cannot be read at all.
+    """
     rows, unchecked, damages = 0, 0, []
-    if table in LATER and not has_table(connection, table):
+    if table in OPTIONAL_TABLES and not has_table(connection, table):
         return CheckedTable(0, 0, ())
-    after = after if table in OF_TRIALS else 0
+    after = after if table in TRIAL_TABLES else 0
     expected, missing = _expected(connection, table, after)
     whole = connection.text_factory
-    # invalid UTF-8 then differs from its checksum, and raises no error
+    # so that invalid UTF-8 fails its checksum instead of raising an error
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     query = f"SELECT {_key(table)}, {', '.join(COLUMNS[table])}, {expected} FROM {table}"
     query += f" WHERE id > {after:d}" if after else ""
@@ -158,7 +160,7 @@ def check_table(connection: sqlite3.Connection, table: str, after: int = 0) -> C
 
 
 def _expected(connection: sqlite3.Connection, table: str, after: int) -> tuple[str, str]:
-    """SQL for the stored checksum of a row, and for the keys of missing rows; neither reads all rows at once."""
+    """SQL for the stored checksum of a row, and for the keys of missing rows; neither loads all rows at once."""
     if not has_checksums(connection):
         return "NULL", "SELECT NULL WHERE 0"
     if table == "trials":
@@ -168,7 +170,7 @@ def _expected(connection: sqlite3.Connection, table: str, after: int) -> tuple[s
             "(SELECT 1 FROM trials WHERE trials.id = trial_checks.id)",
         )
     key = _key(table, f"{table}.")
-    by_number = "" if table in KEYS else "id = CAST(row_checks.row AS INTEGER) AND "  # found at once
+    by_number = "" if table in KEYS else "id = CAST(row_checks.row AS INTEGER) AND "  # uses the primary key
     beyond = f"CAST(row AS INTEGER) > {after:d} AND " if after else ""
     return (
         f"(SELECT crc FROM row_checks WHERE place = '{table}' AND row_checks.row = {key})",

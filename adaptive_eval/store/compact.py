@@ -1,4 +1,4 @@
-"""Compact sets and columns of numbers: with millions of answers they are most of the memory of a resume."""
+"""Memory-saving sets and columns of numbers, which with millions of answers take most of the memory of a resume."""
 
 from array import array
 from bisect import bisect_left
@@ -8,21 +8,20 @@ from itertools import count
 import numpy as np
 
 MOST_RECENT = 128
-"""Numbers that are kept as Python's own, of 70 bytes each."""
+"""Numbers that may be kept as Python integers, of 70 bytes each."""
 SHARE_RECENT = 16
-"""Where there are many, one in so many is."""
+"""In large sets, the part of the numbers that may be kept so: one in this many."""
 
 _NUMBERS: defaultdict[str, int] = defaultdict(count().__next__)
 
 
 def question_number(question: str) -> int:
-    """A number from 0 on, the same for the same question as long as the process lives: the place of what is kept of it
-    in a column."""
+    """The index of a question in every `Column`, stable as long as the process lives."""
     return _NUMBERS[question]
 
 
 class NumberSet:
-    """Numbers of 64 bits, 8 bytes each."""
+    """A set of 64-bit numbers that takes about 8 bytes each."""
 
     __slots__ = ("_recent", "_sorted")
 
@@ -33,7 +32,7 @@ class NumberSet:
         return len(self._sorted) + len(self._recent)
 
     def add(self, number: int) -> bool:
-        """Have a number among them; whether it was."""
+        """Add a number; returns whether it was there before."""
         if number in self._recent:
             return True
         at = bisect_left(self._sorted, number)
@@ -48,12 +47,12 @@ class NumberSet:
 
 
 class Column:
-    """A number for each question, -1 where there is none."""
+    """A number for each question, -1 by default."""
 
     __slots__ = ("_values",)
 
     def __init__(self, kind: str) -> None:
-        """`kind` as that of an array: i for 4 bytes, q for 8."""
+        """`kind` is an array type code: i for 4 bytes, q for 8."""
         self._values = array(kind)
 
     def __getitem__(self, number: int) -> int:

@@ -1,9 +1,9 @@
-"""`run.sqlite`: its opening by one process at a time, and what SQLite's errors mean to a person.
+"""`run.sqlite`: opened for writing by one process at a time, with SQLite's errors translated for the user.
 
-Write-ahead log with `synchronous = FULL`: a commit then survives not only the death of the process (NORMAL would do for
-that) but a power failure as well, and a look that a person has seen is never contradicted by trials that came out
-differently the second time. It costs one fsync per group commit, in the writer's thread, off the loop: at 75 trials a
-commit 10 microseconds a trial against 9.5.
+Write-ahead log with `synchronous = FULL`: a commit survives not only the death of the process (for which NORMAL would
+do) but a power failure as well, so that a look that a person has seen is never contradicted by trials that were asked
+again and came out differently. It costs one fsync per group commit, in the writer's thread, off the loop: at 75 trials
+a commit 10 microseconds a trial instead of 9.5.
 """
 
 import os
@@ -27,15 +27,15 @@ from adaptive_eval.store.tables import SEGMENTS, TABLES, TOKEN_LOGPROBS
 
 LOCK_FILE = "lock"
 TRIES, PAUSE = 10, 0.02
-"""A lock that is only being looked at is free again in microseconds."""
+"""Attempts to take the lock: a process that only tests it holds it for microseconds."""
 
 
 class RunLock(FileLock):
-    """Holds `<run directory>/lock`."""
+    """The lock file of a run directory."""
 
     @classmethod
     def acquire(cls, directory: Path) -> Self:
-        """Take the lock, or raise `RunLocked` naming its holder, or `StoreError` where no file can be written."""
+        """Take the lock; raises `RunLocked` naming its holder, or `StoreError` if no file can be written."""
         path, left = directory / LOCK_FILE, TRIES
         require_no_links(directory)
         while True:
@@ -61,7 +61,7 @@ def _refusal(directory: Path, path: Path) -> RunLocked:
 
 
 def require_no_links(directory: Path) -> None:
-    """Raise `StoreError` where a link has the place of something that a run writes: it would be written anywhere."""
+    """Raise `StoreError` if a file that a run writes is a link, through which it would write elsewhere."""
     inside = (*directory.glob("logs/*"), *directory.glob("logs/inspect/*"))
     for path in (*(one for one in directory.glob("*") if one.name.startswith(WRITTEN)), *inside):
         if path.is_symlink():
@@ -72,51 +72,51 @@ def require_no_links(directory: Path) -> None:
 
 DATABASE_FILE = "run.sqlite"
 WRITTEN = (DATABASE_FILE, "answers", "logs", "greedy", "opponent")
-"""Files and folders that are written in their place; others are replaced as a whole, or have a check of their own."""
-BESIDE = ("wal", "journal", "shm")
-"""Files that SQLite opens with it, by their endings."""
+"""Files and folders that are written in place; others are replaced as a whole, or checked elsewhere."""
+SIDE_FILES = ("wal", "journal", "shm")
+"""Suffixes of the files that SQLite opens with the database."""
 ANOTHER = "give the directory of a run, or one that is new"
 
 APPLICATION_ID = 0x61644576
-"""Marks the file as ours (PRAGMA application_id)."""
+"""Marks the file as one of adaptive-eval (PRAGMA application_id)."""
 
 SCHEMA_VERSION = 1
-"""PRAGMA user_version; a file with another number is refused, never guessed at."""
+"""PRAGMA user_version; a file with another number is refused."""
 SEGMENTED = 2
-"""That of a run with texts outside the ledger, which an earlier version would take for empty."""
+"""The version of a run with texts outside the ledger, which an earlier adaptive-eval would read as empty."""
 
 BUSY_SECONDS = 30.0
-"""How long to wait for a reader that holds a checkpoint up."""
+"""How long to wait for a reader that blocks a checkpoint."""
 
 CLOSING_MS = 1000
-"""How long to wait for such a reader at the end, when the log may as well stay."""
+"""How long to wait for such a reader when closing: the log may as well stay."""
 
 MOST_FAULTS = 20
-"""Faults of its own order that SQLite names at most: where there are more, there is nothing to be mended."""
+"""Most faults that SQLite's integrity check lists: with more, the file is beyond repair."""
 
 ORDER_CACHE = 16 * 1024
-"""KiB of pages that are kept while that order is checked: with the usual two MiB it takes three times as long, as rows
-are found in another order than they were written in."""
+"""KiB of page cache during that check: with the default of 2 MiB it takes three times as long, since rows are visited
+in another order than they were written in."""
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_NO_TEXT = ("Could not decode", "user-defined function raised exception", "malformed JSON")
-"""Messages of SQLite on a text that is no UTF-8, or no JSON: such a text was never written."""
+_BAD_TEXT = ("Could not decode", "user-defined function raised exception", "malformed JSON")
+"""SQLite's messages for text that is not UTF-8 or not JSON, which is never written."""
 VERIFY = ". `adaptive-eval verify {}` says where"
-"""Who says more of a damage: nobody, to those who ask `verify`."""
+"""The hint that follows a report of damage; left out by `verify` itself."""
 _PLAIN = re.compile(r"CREATE (TABLE|(UNIQUE )?INDEX) ")
-"""Begins what holds data alone: no trigger, view or module."""
-_NO_NAME = ("no such column", "no such table")
-"""Messages of SQLite on a database whose schema was changed: every ledger has all tables."""
+"""Matches schema entries that only hold data: no trigger, view or virtual table."""
+_CHANGED_SCHEMA = ("no such column", "no such table")
+"""SQLite's messages for a changed schema, since every ledger has all tables."""
 
 
 def create(directory: Path) -> sqlite3.Connection:
-    """A database with empty tables, inside the transaction that made them: the caller fills and commits it.
+    """Create a database with empty tables in a transaction that the caller completes and commits.
 
-    A crash before that leaves a database without tables, which `is_run` takes for no run.
+    A crash before that leaves a database without tables, for which `is_run` is false.
     """
     connection = _connect(directory, "rwc")
     with closed_on_error(connection), explained(directory):
-        _durable(connection, directory)
+        _enable_durable_log(connection, directory)
         connection.executescript(
             f"BEGIN IMMEDIATE; {TABLES}; PRAGMA user_version = {SCHEMA_VERSION}; "
             f"PRAGMA application_id = {APPLICATION_ID};"
@@ -126,18 +126,17 @@ def create(directory: Path) -> sqlite3.Connection:
 
 
 def open_existing(directory: Path) -> sqlite3.Connection:
-    """The database of a run, to be written."""
+    """Open the database of a run for writing."""
     connection = _connect(directory, "rw")
     with closed_on_error(connection), explained(directory):
         _require_ours(connection, directory)
-        _durable(connection, directory)
+        _enable_durable_log(connection, directory)
         checksums.keep_checksums(connection)
     return connection
 
 
-def disorder(connection: sqlite3.Connection, tables: Iterable[str] | None = None) -> list[str]:
-    """Faults in the database's own order, or that of some tables: its pages, and the indices by which it finds
-    rows."""
+def structure_faults(connection: sqlite3.Connection, tables: Iterable[str] | None = None) -> list[str]:
+    """Faults that SQLite finds in the pages and indices of the database, or of some tables."""
     parts = [MOST_FAULTS] if tables is None else [table for table in tables if checksums.has_table(connection, table)]
     try:
         ((usual,),) = connection.execute("PRAGMA cache_size")
@@ -150,7 +149,7 @@ def disorder(connection: sqlite3.Connection, tables: Iterable[str] | None = None
 
 
 def reindex_instructions(directory: Path) -> str:
-    """Instructions to repair a database all of whose rows are intact."""
+    """Instructions for rebuilding the indices of a database with intact rows."""
     return (
         "no row is known to be damaged, but the order in which the database finds them is: "
         f"`sqlite3 {shlex.quote(str(directory / DATABASE_FILE))} 'REINDEX; VACUUM'` makes that anew from the rows"
@@ -158,23 +157,23 @@ def reindex_instructions(directory: Path) -> str:
 
 
 def has_segments(connection: sqlite3.Connection) -> bool:
-    """Whether texts of the run may lie outside the ledger."""
+    """Whether texts of the run may be outside the ledger."""
     return checksums.has_table(connection, "moved")
 
 
 def has_token_logprobs(connection: sqlite3.Connection) -> bool:
-    """Whether answers of the run may have their tokens with them."""
+    """Whether the run may have stored tokens of answers with their log-probabilities."""
     return checksums.has_table(connection, "token_logprobs")
 
 
 def keep_token_logprobs(connection: sqlite3.Connection) -> None:
-    """Have a place for them from now on."""
+    """Create the table of tokens with log-probabilities if it is missing."""
     connection.execute(TOKEN_LOGPROBS)
     checksums.keep_checksums(connection)
 
 
 def keep_segments(connection: sqlite3.Connection) -> str:
-    """Let texts lie outside the ledger from now on; gives what tells the run from others of its name."""
+    """Create the tables for texts outside the ledger if they are missing; returns the unique key of the run."""
     if not has_segments(connection):
         connection.executescript(
             f"BEGIN IMMEDIATE; {SEGMENTS}; INSERT INTO run VALUES ('key', '{uuid4().hex[:12]}'); "
@@ -186,7 +185,7 @@ def keep_segments(connection: sqlite3.Connection) -> str:
 
 
 def open_readonly(directory: Path, verify: str = VERIFY) -> sqlite3.Connection:
-    """The database of a run that may be running in another process; `verify`: as in `explained`."""
+    """Open the database of a run for reading, while another process may write it; `verify` is that of `explained`."""
     if not (directory / DATABASE_FILE).exists():
         why = f"there is no {DATABASE_FILE} in it" if directory.is_dir() else "it is not there"
         raise StoreError(f"{directory} holds no run: {why}")
@@ -197,8 +196,7 @@ def open_readonly(directory: Path, verify: str = VERIFY) -> sqlite3.Connection:
 
 
 def open_if_begun(directory: Path) -> sqlite3.Connection | None:
-    """The database of a run, or None where no run was begun: a start that was killed may have left one without a
-    table."""
+    """Open the database of a run for reading; None if no run was begun: a killed start may leave one without tables."""
     if not (directory / DATABASE_FILE).exists():
         return None
     connection = _connect_to_read(directory)
@@ -212,8 +210,8 @@ def open_if_begun(directory: Path) -> sqlite3.Connection | None:
 
 def _connect_to_read(directory: Path) -> sqlite3.Connection:
     if not is_locked(directory / LOCK_FILE):
-        _require_whole_log(directory)
-    # where nothing can be written, SQLite cannot share the database with anyone, and nobody is writing it
+        _require_intact_log(directory)
+    # in a read-only directory SQLite cannot share the database, and nobody is writing it
     unshared = not os.access(directory, os.W_OK) and not (directory / f"{DATABASE_FILE}-wal").exists()
     return _connect(directory, "ro&immutable=1" if unshared else "ro")
 
@@ -228,7 +226,7 @@ def identity(directory: Path) -> tuple[int, int] | None:
 
 
 def lost(directory: Path) -> StoreError:
-    """The file was taken away under the run that writes it."""
+    """The error of a database file that was removed or replaced while a run was writing it."""
     return StoreError(
         f"{directory / DATABASE_FILE} was removed or replaced while the run went on. Every trial that this start has "
         "committed, and those before it, are lost unless there is a copy: put the copy back and run the same command "
@@ -237,31 +235,31 @@ def lost(directory: Path) -> StoreError:
 
 
 def empty_log(connection: sqlite3.Connection) -> None:
-    """Bring everything into the one file: closing does that only where nobody else has the database open."""
-    with suppress(sqlite3.Error):  # what is in the log is as safe there
+    """Move the whole log into the database file; closing does that only if nobody else has it open."""
+    with suppress(sqlite3.Error):  # commits are as safe in the log
         connection.execute(f"PRAGMA busy_timeout = {CLOSING_MS}")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def give_room_back(connection: sqlite3.Connection) -> None:
-    """Make the file smaller where more than a quarter of it is empty, as texts leave it that have gone elsewhere."""
+    """Shrink the file if more than a quarter of it is empty, after texts were moved elsewhere."""
     ((empty,),), ((pages,),) = (connection.execute(f"PRAGMA {name}") for name in ("freelist_count", "page_count"))
     if 4 * empty > pages:
-        with suppress(sqlite3.Error):  # it takes room for a while, or somebody reads: the next start does it
+        with suppress(sqlite3.Error):  # it needs free space and no readers: else the next start does it
             connection.execute("VACUUM")
 
 
 def is_run(directory: Path) -> bool:
-    """Whether a run was begun here."""
+    """Whether a run was begun in this directory."""
     if not (directory / DATABASE_FILE).exists():
         return False
-    _require_whole_log(directory)
+    _require_intact_log(directory)
     with closing(_connect(directory, "rw")) as connection, explained(directory):
         return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
-def _require_whole_log(directory: Path) -> None:
-    """Raise `StoreError` where commits of the log cannot be read: going on would lose them for good."""
+def _require_intact_log(directory: Path) -> None:
+    """Raise `StoreError` if commits in the log cannot be read: going on would lose them for good."""
     path = directory / DATABASE_FILE
     if path.is_file() and (lost := lost_commits(path)) > 1:
         raise StoreError(
@@ -272,7 +270,7 @@ def _require_whole_log(directory: Path) -> None:
 
 @contextmanager
 def explained(directory: Path, verify: str = VERIFY) -> Iterator[None]:
-    """Turn SQLite's errors into `StoreError` and `StoreFull`, each saying what to do; `verify` says who knows more."""
+    """Turn SQLite's errors into `StoreError` and `StoreFull`, each saying what to do; `verify` is added to damage."""
     try:
         yield
     except sqlite3.Error as error:
@@ -286,7 +284,7 @@ def _explanation(error: sqlite3.Error, directory: Path, verify: str) -> StoreErr
         return StoreFull(f"{path}: the disk is full. What was committed is intact: free space and run the same command")
     if not path.exists():
         return lost(directory)
-    if code in _DAMAGED or str(error).startswith(_NO_TEXT + _NO_NAME):
+    if code in _DAMAGED or str(error).startswith(_BAD_TEXT + _CHANGED_SCHEMA):
         what = f"{path} is damaged or is no SQLite database ({error})"
         return StoreError(f"{what}{verify.format(directory)}; restore a copy of it, or begin anew with --fresh")
     return StoreError(f"{path}: {error}. What was committed is intact: mend the cause and run the same command")
@@ -295,20 +293,20 @@ def _explanation(error: sqlite3.Error, directory: Path, verify: str) -> StoreErr
 def _connect(directory: Path, mode: str) -> sqlite3.Connection:
     path = directory / DATABASE_FILE
     uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
-    for file in (path, *(path.with_name(f"{path.name}-{what}") for what in BESIDE)):
+    for file in (path, *(path.with_name(f"{path.name}-{what}") for what in SIDE_FILES)):
         try:
             if file.exists():
                 require_plain(file)
         except OSError as error:
             raise StoreError(f"{file} cannot be read: {error.strerror}; {ANOTHER}") from error
     with explained(directory):
-        # Used by one thread at a time: the main thread while it opens and closes, the writer's in between.
+        # used by one thread at a time: the main thread opens and closes it, the writer's uses it in between
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
         connection.create_function("checksum", -1, checksums.checksum, deterministic=True)
         return connection
 
 
-def _durable(connection: sqlite3.Connection, directory: Path) -> None:
+def _enable_durable_log(connection: sqlite3.Connection, directory: Path) -> None:
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise StoreError(
@@ -316,7 +314,7 @@ def _durable(connection: sqlite3.Connection, directory: Path) -> None:
             "put the run directory on a local disk"
         )
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA temp_store = MEMORY")  # the triggers of the checksums need no file
+    connection.execute("PRAGMA temp_store = MEMORY")  # so that the checksum triggers create no files
 
 
 def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:

@@ -1,7 +1,7 @@
-"""A run that is put together from what is there already, and is nothing until it is finished.
+"""Assembly of a run from existing trials, such as those of logs.
 
-Its models and questions are met on the way, and what it is called is known in the end. It is written in one transaction
-without a journal: a draft that is not finished is thrown away.
+Models and questions are added as they occur, and the header comes last. Everything is written in one transaction
+without a journal: an unfinished draft is thrown away.
 """
 
 import sqlite3
@@ -27,7 +27,7 @@ _CELL = "SELECT id FROM trials WHERE model = ? AND question = ? ORDER BY trial"
 
 
 class Draft:
-    """Takes trials, and makes a run of them."""
+    """Collects trials and turns them into a run."""
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self._directory, self._connection = directory, connection
@@ -36,7 +36,7 @@ class Draft:
 
     @classmethod
     def begin(cls, directory: Path) -> Self:
-        """An empty draft in a directory that is there."""
+        """Create an empty draft in an existing directory."""
         connection = database.create(directory)
         with database.explained(directory):
             connection.execute("COMMIT")
@@ -46,7 +46,7 @@ class Draft:
         return cls(directory, connection)
 
     def name(self, models: Iterable[str], questions: Iterable[str]) -> None:
-        """Take up models and questions in this order, whatever comes first."""
+        """Fix the order of models and questions before any trial is added."""
         with database.explained(self._directory):
             for one in models:
                 self._model(one)
@@ -54,7 +54,7 @@ class Draft:
                 self._question(key)
 
     def add(self, trials: Iterable[TrialRecord]) -> None:
-        """Take trials; no two of a cell may have one number."""
+        """Add trials; within a cell (model and question) their numbers must differ."""
         now = time.time()
         rows = (trial_row(self._model(one.model), self._question(one.question), one, now) for one in trials)
         with database.explained(self._directory):
@@ -64,12 +64,12 @@ class Draft:
         """Number the trials of a cell 0, 1, 2 ... in their order."""
         with database.explained(self._directory):
             ids = self._connection.execute(_CELL, (self._model(model), self._question(question))).fetchall()
-            # upwards, each number is free when its turn comes
+            # in ascending order, each number is free when it is assigned
             numbers = ((number, row) for number, (row,) in enumerate(ids))
             self._connection.executemany("UPDATE trials SET trial = ? WHERE id = ?", numbers)
 
     def finish(self, header: RunHeader, keys: Mapping[str, str], events: Sequence[Event]) -> None:
-        """Make it a run; `keys` has for each id of a question the one under which it was met."""
+        """Make it a run; `keys` maps the id of a question to the one under which its trials were added."""
         now = time.time()
         with database.explained(self._directory):
             write_run(self._connection, header, now)

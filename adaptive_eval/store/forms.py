@@ -1,7 +1,7 @@
-"""Whether what is stored has the form in which it is written: a run directory of someone else may hold anything.
+"""Checks that stored trials and looks have the form in which they are written: a run directory may be a stranger's.
 
-Checksums say that a row is what was written, and nothing of who has written it. What is JSON with fields of its own is
-read where it belongs (`events`, the stored configuration); here are the columns of trials, and looks.
+Checksums say that a row was not changed, but not who wrote it. JSON with fields of its own is checked where it is
+parsed (`events`, the stored configuration); here are the columns of trials, and looks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,11 +10,11 @@ from typing import Any, TypeGuard
 from adaptive_eval.core.types import Verdict
 
 MOST_TRIALS = 2**31
-"""A trial's number, its round and its seed lie below."""
+"""Upper limit of a trial's number, round and seed."""
 MOST = 2**53
-"""So do counts of tokens, and seconds and USD."""
+"""Upper limit of token counts, seconds and USD."""
 FIRST_SECOND, LAST_SECOND = -62_135_596_800.0, 253_402_300_800.0
-"""The years 1 to 9999: a clock may be wrong, and no date is outside them."""
+"""The years 1 to 9999: a clock may be wrong, but no date lies outside them."""
 _COUNTS = {"trial": MOST_TRIALS, "round": MOST_TRIALS, "seed": MOST_TRIALS, "attempts": MOST_TRIALS}
 _TOKENS = ("prompt_tokens", "completion_tokens", "tokens")
 _MEASURES = ("latency", "usd", "gpu_seconds", "at")
@@ -25,7 +25,7 @@ _KINDS = {
     **dict.fromkeys(("signals", "extracted", "grader_error", "flags"), "'text', 'null'"),
     **dict.fromkeys(("text", "reasoning"), "'text', 'blob', 'null'"),
 }
-"""Types of the other columns in SQLite, which takes anything anywhere."""
+"""Allowed SQLite types of the other columns; SQLite itself enforces none."""
 
 
 _RANGES = {
@@ -34,13 +34,13 @@ _RANGES = {
     "at": f"at BETWEEN {FIRST_SECOND} AND {LAST_SECOND}",
     "category": f"category BETWEEN 0 AND {MOST_TRIALS}",
 }
-"""By column, the SQL condition that its numbers meet; an unknown one does not count."""
+"""By column, the SQL condition that its numbers meet; NULL passes."""
 OUT_OF_RANGE = f"SELECT id FROM trials WHERE NOT ({' AND '.join(f'({one})' for one in _RANGES.values())}) LIMIT 1"
-"""Finds a trial that was never written so, where columns have types."""
+"""Finds a trial with numbers that are never written, for databases that enforce column types."""
 
 
 def _conditions() -> Iterator[str]:
-    """Conditions on every trial, column by column, as SQL."""
+    """SQL conditions that every trial meets, column by column."""
     for name in (*_COUNTS, *_TOKENS):
         yield f"typeof({name}) = 'integer' AND {_RANGES[name]}"
     yield f"typeof(category) = 'null' OR typeof(category) = 'integer' AND {_RANGES['category']}"
@@ -53,20 +53,20 @@ def _conditions() -> Iterator[str]:
 
 
 MISFORMED = f"SELECT id FROM trials WHERE id > ? AND NOT ({' AND '.join(f'({one})' for one in _conditions())}) LIMIT 1"
-"""Finds a trial beyond a number that was never written so."""
+"""Finds a trial after a given id that is not in the form in which trials are written."""
 
 
 def is_look(body: Mapping[str, Any]) -> bool:
-    """Whether this is a look as it is stored."""
+    """Whether the values have the form of a stored look."""
     models = body.get("models")
-    if not _are(models, str) or len(set(models)) < len(models):
+    if not _is_list_of(models, str) or len(set(models)) < len(models):
         return False
     known, number = set(models), len(models)
-    whole = all(_are(body.get(name), int) and len(body[name]) == number for name in ("trials", "tiers"))
-    real = all(_are(body.get(name), int, float) and len(body[name]) == number for name in ("scores", "sigmas"))
-    ordered = _are(body.get("order"), str) and set(body["order"]) <= known
+    whole = all(_is_list_of(body.get(name), int) and len(body[name]) == number for name in ("trials", "tiers"))
+    real = all(_is_list_of(body.get(name), int, float) and len(body[name]) == number for name in ("scores", "sigmas"))
+    ordered = _is_list_of(body.get("order"), str) and set(body["order"]) <= known
     pairs = body.get("comparisons")
-    return whole and real and ordered and _are(pairs, dict) and all(_is_verdict(one, known) for one in pairs)
+    return whole and real and ordered and _is_list_of(pairs, dict) and all(_is_verdict(one, known) for one in pairs)
 
 
 def _is_verdict(plain: Mapping[str, Any], models: set[str]) -> bool:
@@ -78,5 +78,5 @@ def _is_verdict(plain: Mapping[str, Any], models: set[str]) -> bool:
     return plain.get("better") in models and plain.get("worse") in {*models, None} and plain["verdict"] in set(Verdict)
 
 
-def _are(values: object, *kinds: type) -> TypeGuard[list[Any]]:
+def _is_list_of(values: object, *kinds: type) -> TypeGuard[list[Any]]:
     return isinstance(values, list) and all(isinstance(value, kinds) for value in values)

@@ -1,4 +1,4 @@
-"""Whether a stored run is what was written: the database's own order, every row's checksum, and every segment."""
+"""Checks a stored run for damage: the structure of the database, every row's checksum, and every segment."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -17,30 +17,30 @@ from adaptive_eval.store.stored_texts import StoredTexts, digest_of_texts
 
 @dataclass(frozen=True, slots=True)
 class Integrity:
-    """The outcome of checking `run.sqlite`."""
+    """The result of checking a run."""
 
     rows: dict[str, int]
-    """By table, without those that cannot be read."""
+    """Number of rows by table, without unreadable tables."""
     unchecked: dict[str, int]
-    """Rows without a checksum, by table: from before there were any."""
+    """Rows without a checksum by table, from earlier versions."""
     damages: tuple[str, ...]
     elsewhere: tuple[str, ...] = ()
-    """Places with answers that could not be checked, since nobody has given them."""
+    """URLs of answers that were not checked, since the user has not allowed them."""
     notes: tuple[str, ...] = ()
-    """Notes that are no damage."""
-    order_alone: bool = False
-    """Every row is what was written; the order in which the database finds them is not."""
+    """Notes that do not concern damage."""
+    only_structure: bool = False
+    """Whether all rows are intact, and only the structure of the database is damaged."""
 
     @classmethod
     def check(cls, directory: Path) -> "Integrity":
-        """Check the run in `directory` as it is at one moment; raises `StoreError` if it cannot be opened."""
+        """Check the run in `directory` in one consistent read; raises `StoreError` if it cannot be opened."""
         if whereabouts.ledger_address(directory) is not None:
-            return cls._in_database(directory)
-        found, damages = {}, list(_log_cut(directory))
+            return cls._check_database(directory)
+        found, damages = {}, list(_log_damage(directory))
         with closing(database.open_readonly(directory, "")) as connection, database.explained(directory, ""):
             connection.execute("BEGIN")
-            disorder = [f"the database: {fault}" for fault in database.disorder(connection)]
-            damages += disorder
+            structure = [f"the database: {fault}" for fault in database.structure_faults(connection)]
+            damages += structure
             for table in checksums.COLUMNS:
                 try:
                     found[table] = checksums.check_table(connection, table)
@@ -54,11 +54,11 @@ class Integrity:
             tuple(damages),
             tuple(elsewhere),
             (),
-            0 < len(disorder) == len(damages),
+            0 < len(structure) == len(damages),
         )
 
     @classmethod
-    def _in_database(cls, directory: Path) -> "Integrity":
+    def _check_database(cls, directory: Path) -> "Integrity":
         """Check a run in PostgreSQL: compare answers with their digests; the database itself checks its pages."""
         damages: list[str] = []
         with closing(whereabouts.open_to_read(directory)) as ledger, ledger.consistent_read():
@@ -79,7 +79,7 @@ class Integrity:
 
 
 def _check_texts(directory: Path, connection: sqlite3.Connection, damages: list[str]) -> list[str]:
-    """Check the segments that can be opened, and give where the others lie."""
+    """Check the segments that may be opened; returns the URLs of the others."""
     if not database.has_segments(connection):
         return []
     with closing(StoredTexts(directory, connection, None)) as texts:
@@ -87,7 +87,7 @@ def _check_texts(directory: Path, connection: sqlite3.Connection, damages: list[
         return texts.elsewhere()
 
 
-def _log_cut(directory: Path) -> Iterator[str]:
+def _log_damage(directory: Path) -> Iterator[str]:
     if lost_commits(directory / database.DATABASE_FILE):
         yield (
             "the log of the database: its last commit cannot be read; if a kill or a power failure has cut that write, "

@@ -1,8 +1,8 @@
-"""Sums over the trials of a large run, kept beside them: who looks at the run need not read them all.
+"""Stored sums over the trials of a large run, so that readers need not read all trials.
 
-The one row of the table `summed` says it of all trials up to one. The database itself drops that row when one of these
-trials is changed or removed, by triggers that stay in the file: so no writer can forget it, not even one of an earlier
-version. The sums follow from the trials, and are made anew from them where they are not there.
+The table `summed` has one row with the sums over all trials up to some id. When one of these trials is changed or
+removed, triggers that are stored in the file delete that row, so that no writer can forget it, not even one of an
+earlier version. Missing sums are computed again from the trials.
 """
 
 import sqlite3
@@ -19,7 +19,7 @@ from adaptive_eval.store.checksums import has_table
 from adaptive_eval.store.records import ReplicaSums, Spending
 
 LARGEST = 2**30
-"""Bytes of counts beyond which nothing is believed."""
+"""Largest size of unpacked counts, in bytes; more are taken for damage."""
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS summed (    -- one row: what the trials up to one come to
@@ -41,33 +41,33 @@ CREATE TRIGGER IF NOT EXISTS summed_removed AFTER DELETE ON trials BEGIN
     DELETE FROM summed WHERE last >= old.id;
 END;
 """
-"""Large runs have it; one without it is of the same version."""
+"""Only large runs have it; its absence does not change the version of the format."""
 
 Counts = NDArray[np.int32]
 T = TypeVar("T")
 
 
 class KeptSums(NamedTuple):
-    """The row of sums, read as it is wanted."""
+    """The row of sums, parsed on demand."""
 
     last: int
     trials: int
     replicas: str
-    told_spending: str
+    spending_json: str
     models: int
     questions: int
     packed: bytes
 
     def sums(self) -> list[ReplicaSums]:
-        """The sums of each replica."""
+        """The sums by model and replica."""
         return _read(ReplicaSums, self.replicas)
 
     def spending(self) -> list[Spending]:
-        """Spending at some moments, the last of them that of the last trial."""
-        return _read(Spending, self.told_spending)
+        """Cumulative spending at some moments, the last of them that of the last trial."""
+        return _read(Spending, self.spending_json)
 
     def counts(self) -> Counts:
-        """Graded trials by model, question and category: at place n what has the number n + 1."""
+        """Counts[model, question, category] of graded trials; indices are ids minus 1."""
         unpacking = zlib.decompressobj()
         try:
             data = unpacking.decompress(self.packed, LARGEST)
@@ -75,23 +75,23 @@ class KeptSums(NamedTuple):
                 raise ValueError("it does not end")
             found = np.frombuffer(data, dtype="<i4").reshape(self.models, self.questions, -1)
         except (zlib.error, ValueError) as error:
-            raise _misformed() from error
-        return found.astype(np.int32)  # a copy, to which further trials are added
+            raise _malformed_error() from error
+        return found.astype(np.int32)  # a copy, to which trials can be added
 
 
 def _read(kind: type[T], text: str) -> list[T]:
     try:
         return TypeAdapter(list[kind]).validate_json(text)  # type: ignore[valid-type]
     except ValidationError as error:
-        raise _misformed() from error
+        raise _malformed_error() from error
 
 
-def _misformed() -> StoreError:
+def _malformed_error() -> StoreError:
     return StoreError("the sums of a stored run are not as sums are written; restore a copy of it")
 
 
 def read_sums(connection: sqlite3.Connection) -> KeptSums | None:
-    """The stored sums of a run; None if there are none."""
+    """Read the stored sums of a run; None if there are none."""
     if not has_table(connection, "summed"):
         return None
     columns = "last, trials, replicas, spending, models, questions, counts"
@@ -100,7 +100,7 @@ def read_sums(connection: sqlite3.Connection) -> KeptSums | None:
 
 
 def merge_sums(known: Sequence[ReplicaSums], later: Sequence[ReplicaSums]) -> list[ReplicaSums]:
-    """The sums of trials and of those after them."""
+    """Add the sums of later trials to those of earlier ones."""
     found = {(one.model, one.replica): one for one in known}
     for one in later:
         before = found.get((one.model, one.replica))
@@ -109,7 +109,7 @@ def merge_sums(known: Sequence[ReplicaSums], later: Sequence[ReplicaSums]) -> li
 
 
 def total_spending(sums: Sequence[ReplicaSums]) -> Spending:
-    """The total of these sums."""
+    """The total over all models and replicas."""
     return Spending(
         at=max((one.at for one in sums), default=0.0),
         trials=sum(one.trials for one in sums),
@@ -120,6 +120,6 @@ def total_spending(sums: Sequence[ReplicaSums]) -> Spending:
 
 
 def thin_out(spending: Sequence[Spending], most: int) -> list[Spending]:
-    """Keep at most `most` of these moments, about evenly spaced, including the last."""
+    """Select at most `most` of these moments, about evenly spaced and including the last."""
     every = -(-len(spending) // most)
     return list(spending[::-1][:: max(every, 1)][::-1])

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 
 class LedgerWrites(Protocol):
-    """Takes the statements of a transaction, with `?` for each value."""
+    """Executes the statements of a transaction, with `?` for each value."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> object:
         """Execute a statement."""

@@ -1,4 +1,4 @@
-"""Protocol of the database that is the ledger of a run, whichever it is."""
+"""Protocol that every kind of ledger implements."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -13,7 +13,7 @@ Row = tuple[Any, ...]
 
 
 class RunLedger(Protocol):
-    """The database of one run. Every error of it comes as a `StoreError` that says what to do."""
+    """The database of one run. Every error is raised as a `StoreError` that says what to do."""
 
     @property
     def queries(self) -> Queries:
@@ -21,43 +21,43 @@ class RunLedger(Protocol):
 
     @property
     def where(self) -> str:
-        """Name of the ledger in errors."""
+        """The name of the ledger in error messages."""
 
     @property
     def texts(self) -> StoredTexts | None:
-        """Texts that lie elsewhere; None where none may."""
+        """Reader of texts outside the ledger; None if there can be none."""
 
     @property
     def keeps_tokens(self) -> bool:
         """Whether the tokens of answers can be stored."""
 
     def keep_tokens(self) -> None:
-        """Make a place for the tokens of answers."""
+        """Create the table for the tokens of answers."""
 
     def rows(self, query: str, *values: object) -> Iterator[Row]:
-        """Rows of a query, with `?` for each value."""
+        """The rows of a query, with `?` for each value."""
 
     def stream(self, query: str, *values: object) -> Iterator[Row]:
-        """The rows of a query that gives more than should be held at once."""
+        """The rows of a query with more rows than should be held in memory."""
 
     def consistent_read(self) -> AbstractContextManager[None]:
-        """Read everything as it is at one moment."""
+        """A context in which all reads see the same state."""
 
     def require_intact(self, after: int = 0) -> None:
-        """Raise `StoreError` with the first that is not what was written, of the trials those after this number."""
+        """Raise `StoreError` for the first damaged row; trials with ids up to `after` are skipped."""
 
     def kept_sums(self) -> KeptSums | None:
-        """Sums over the trials up to one; None if they are not kept."""
+        """The stored sums over the first trials; None if there are none."""
 
     @property
     def sums_by_itself(self) -> bool:
-        """Whether the ledger sums trials where it is, so that only the sums are read, and none need be kept."""
+        """Whether the database server computes sums, so that none need be stored."""
 
     def make_room_for_sums(self) -> None:
-        """Make a place for kept sums."""
+        """Create the table for stored sums."""
 
     def transaction(self) -> AbstractContextManager[LedgerWrites]:
-        """Write whole or not at all what is done within."""
+        """A context whose writes are committed atomically."""
 
     def close(self) -> None:
-        """Close it, and release the run."""
+        """Close the ledger and release the run."""

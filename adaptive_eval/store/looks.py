@@ -1,7 +1,7 @@
-"""A look as plain values, by names: what is stored and published.
+"""Looks as plain values with names, as they are stored and published.
 
-`trials.max` may be changed after looks were taken. The record of that is the event that is stored with a changed
-configuration, in the same transaction; it says how many looks there were.
+`trials.max` may be changed after looks were taken. The event of the changed configuration, stored in the same
+transaction, records that and how many looks there were.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ PATH = "trials.max"
 
 
 class HorizonChange(NamedTuple):
-    """One change of the horizon, as it is recorded."""
+    """A recorded change of the horizon."""
 
     was: int
     now: int
@@ -41,7 +41,7 @@ def _is_horizon(value: object) -> TypeGuard[int]:
 
 
 def plain_look(look: Look, models: Sequence[str], *, capped_opening: bool) -> StoredLook:
-    """The whole look, with every verdict, and whether caps allowed only `trials.min` in the first round."""
+    """Convert a look to plain values; `capped_opening`: caps allowed only `trials.min` in the first round."""
     return StoredLook(
         look.index,
         {
@@ -58,7 +58,7 @@ def plain_look(look: Look, models: Sequence[str], *, capped_opening: bool) -> St
 
 
 def plain_verdict(pair: PairVerdict, models: Sequence[str]) -> dict[str, object]:
-    """One comparison of a look as plain values."""
+    """Convert a comparison of a look to plain values."""
     values = pair._asdict()
     values["better"] = models[pair.better]
     values["worse"] = None if pair.worse is None else models[pair.worse]
@@ -67,15 +67,15 @@ def plain_verdict(pair: PairVerdict, models: Sequence[str]) -> dict[str, object]
 
 
 class NamedLook(NamedTuple):
-    """A look, and the models that it counts."""
+    """A look with the names of its models."""
 
     models: Names
     look: Look
 
 
 def read_look(stored: StoredLook) -> NamedLook:
-    """The look that `plain_look` was given, with its models; raises `StoreError` where none is stored so."""
-    body = _whole(stored)
+    """Restore a look from plain values; raises `StoreError` if they have another form."""
+    body = _checked_body(stored)
     models = Names(body["models"])
     look = Look(
         index=stored.number,
@@ -90,14 +90,14 @@ def read_look(stored: StoredLook) -> NamedLook:
 
 
 def trials_at(stored: StoredLook | None) -> dict[str, int]:
-    """How many trials of each model a look was taken on: none before the first."""
+    """The number of trials of each model on which a look was taken; empty before the first look."""
     if stored is None:
         return {}
-    body = _whole(stored)
+    body = _checked_body(stored)
     return dict(zip(body["models"], body["trials"], strict=True))
 
 
-def _whole(stored: StoredLook) -> dict[str, Any]:
+def _checked_body(stored: StoredLook) -> dict[str, Any]:
     body = cast(dict[str, Any], stored.body)
     if not is_look(body):
         raise StoreError(f"look {stored.number} is damaged: it is not as looks are written; restore a copy of the run")

@@ -1,12 +1,11 @@
-"""Texts of answers on their way out of the ledger.
+"""Moves texts of answers from the ledger into segments.
 
-A trial is committed with its texts in the ledger, as always. When those of some thousand trials are there, they are
-written as one segment, in a thread of its own beside the writer; once that is safe, one transaction enters where each
-of them lies and takes the texts out of the ledger. So at any moment a text is in the ledger, or in a segment that the
-ledger names, and never in neither. A segment is named in the ledger before it is written: what a kill leaves behind is
-known, and removed at the next start.
+A trial is committed with its texts in the ledger, as always. When texts of some thousand trials have gathered, they are
+written as one segment in a separate thread. Once that is safe, one transaction records where each text lies and removes
+it from the ledger. So at any moment a text is in the ledger or in a segment that the ledger names. A segment is named
+in the ledger before it is written: what a kill leaves behind is known, and removed at the next start.
 
-A place that cannot be written stops nothing: texts stay in the ledger, which is told, and it is tried again.
+If the place cannot be written, the texts stay in the ledger, an event says so, and it is tried again later.
 """
 
 import sqlite3
@@ -32,11 +31,11 @@ from adaptive_eval.store.segments import TEXTS, SegmentRow, encode_segment, load
 
 SEGMENT_CHARACTERS = 64 * 1024 * 1024
 SEGMENT_TRIALS = 8192
-"""A segment is written when so much text, or so many trials, wait for it."""
+"""A segment is written when this much text, or this many trials, are waiting."""
 SHORTEST_MOVED = 64
-"""Bytes: where a shorter text lies takes as much room in the ledger as the text."""
+"""Bytes; the place of a shorter text would take as much room in the ledger as the text itself."""
 AGAIN_SECONDS = 60.0
-"""From a failure to the next attempt."""
+"""Seconds from a failure to the next attempt."""
 
 _WAITING = "SELECT count(*), total(length(text)) + total(length(reasoning)) FROM trials WHERE id > ?"
 _LAST = "SELECT coalesce(max(last), 0) FROM segments"
@@ -59,11 +58,11 @@ _PUT_BACK = (
     f"INSERT INTO trials ({_KEPT}) SELECT {_KEPT} FROM lightened ORDER BY id",
     "DROP TABLE lightened",
 )
-"""Trials without their texts, taken out and put back: a row that only shrinks leaves its page to itself for ever."""
+"""Delete trials and insert them again without texts: updated rows would shrink, but leave their pages mostly empty."""
 
 
 class MovedText(NamedTuple):
-    """A trial whose texts are in a segment: its number, its row there, and its size as the ledger counts it."""
+    """A trial whose texts are in a segment: its id, its row there, and its size as the ledger counts it."""
 
     trial: int
     row: int
@@ -72,11 +71,11 @@ class MovedText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WrittenSegment:
-    """A segment that is safe, and what it has."""
+    """A segment that was safely written."""
 
     name: str
     last: int
-    """The last trial that was looked at for it."""
+    """The id of the last trial that was considered for it."""
     moved: Sequence[MovedText]
     size: int
     digest: str
@@ -92,41 +91,41 @@ class AnswerMover:
         self._count_waiting()
         self._name: str | None = None
         self._writing: Future[WrittenSegment] | None = None
-        self._kept_until = 0.0
-        self._told = ""
+        self._retry_at = 0.0
+        self._last_error = ""
 
     def count(self, trials: Sequence[TrialRecord]) -> None:
-        """Count trials that were committed."""
+        """Count committed trials towards the next segment."""
         self._trials += len(trials)
         self._characters += sum(len(one.answer.text) + len(one.answer.reasoning or "") for one in trials)
 
-    def due(self, whatever_is_there: bool) -> bool:
-        """Whether a segment is to be written now."""
+    def due(self, even_if_small: bool) -> bool:
+        """Whether a segment should be written now."""
         full = self._trials >= SEGMENT_TRIALS or self._characters >= SEGMENT_CHARACTERS
-        there = full or (whatever_is_there and self._trials > 0)
-        return there and self._writing is None and time.monotonic() >= self._kept_until
+        there = full or (even_if_small and self._trials > 0)
+        return there and self._writing is None and time.monotonic() >= self._retry_at
 
     def name_next(self) -> None:
-        """Name the next segment, within a transaction; one that could not be written is tried again."""
+        """Name the next segment, within a transaction; one that could not be written keeps its name."""
         if self._name is None:
             name = f"{self._last + 1:09}-{uuid4().hex[:12]}.parquet"
             self._connection.execute("INSERT INTO segments (name, place, last) VALUES (?, ?, 0)", (name, self._url))
             self._name = name
 
     def begin(self) -> None:
-        """Begin to write the named segment, after that transaction."""
+        """Start writing the named segment, after that transaction."""
         assert self._name is not None
         self._writing = self._thread.submit(self._write, self._name, self._last)
 
     def wait(self) -> None:
-        """Wait until the segment at work is safe, or has failed."""
+        """Wait until the current segment is written or has failed."""
         if self._writing is not None:
             self._writing.exception()
 
     def enter(self) -> tuple[WrittenSegment | None, AnswersKept | None]:
-        """Within a transaction: take texts out of the ledger whose segment is safe now.
+        """Record the written segment and remove its texts from the ledger, within a transaction.
 
-        Gives that segment, for `entered`, or what went wrong where that is new.
+        Returns that segment, for `entered`; or, if writing failed, the event of a new kind of failure.
         """
         assert self._writing is not None
         error = self._writing.exception()
@@ -143,33 +142,33 @@ class AnswerMover:
                 connection.execute(_WITHOUT_TOKENS, 2 * ends)
             for statement in _PUT_BACK:
                 connection.execute(statement)
-        else:  # nothing but short texts: there is no file, and they are not looked at again
+        else:  # only short texts: there is no file, and they are not considered again
             connection.execute("UPDATE segments SET last = ?, trials = 0 WHERE name = ?", (segment.last, segment.name))
         return segment, None
 
     def entered(self, segment: WrittenSegment) -> None:
-        """Note that the transaction which enters a segment is committed."""
-        self._writing, self._name, self._told = None, None, ""
+        """Note that the transaction of `enter` was committed."""
+        self._writing, self._name, self._last_error = None, None, ""
         self._last = segment.last
         self._count_waiting()
 
     @property
     def busy(self) -> bool:
-        """A segment is being written, or has been and is not entered."""
+        """Whether a segment is being written, or is written and not yet recorded."""
         return self._writing is not None
 
     @property
     def failing(self) -> bool:
-        """The place could not be written at the last attempt."""
-        return bool(self._told)
+        """Whether the last attempt to write the place failed."""
+        return bool(self._last_error)
 
     @property
     def ready(self) -> bool:
-        """Whether the segment at work has been written, or writing it has failed."""
+        """Whether writing the current segment has finished or failed."""
         return self._writing is not None and self._writing.done()
 
     def give_room_back(self) -> None:
-        """Make the ledger smaller, which texts have left."""
+        """Shrink the ledger by the room of the moved texts."""
         database.give_room_back(self._connection)
 
     def close(self) -> None:
@@ -183,17 +182,17 @@ class AnswerMover:
     def _failed(self, error: BaseException) -> AnswersKept | None:
         if not isinstance(error, StoreError):
             raise error
-        self._writing, self._kept_until = None, time.monotonic() + AGAIN_SECONDS
-        news = None if str(error) == self._told else AnswersKept(str(error).replace(str(self._directory), "."))
-        self._told = str(error)
-        return news
+        self._writing, self._retry_at = None, time.monotonic() + AGAIN_SECONDS
+        event = None if str(error) == self._last_error else AnswersKept(str(error).replace(str(self._directory), "."))
+        self._last_error = str(error)
+        return event
 
     def _write(self, name: str, last: int) -> WrittenSegment:
         """Read texts from the ledger and write them as a segment; runs in the writer's thread."""
         with closing(database.open_readonly(self._directory)) as connection, database.explained(self._directory):
             tokens = database.has_token_logprobs(connection)
             query = _TEXTS.format("(SELECT body FROM token_logprobs WHERE id = trials.id)" if tokens else "NULL")
-            gathering = _Gathering(connection.execute(query, (last,)), last)
+            gathering = _SegmentRows(connection.execute(query, (last,)), last)
             data = encode_segment(gathering, tokens=tokens)
         if gathering.moved:
             self._place.write(name, data)
@@ -201,8 +200,8 @@ class AnswerMover:
         return WrittenSegment(name, gathering.last, gathering.moved, len(data), digest)
 
 
-class _Gathering:
-    """The texts for one segment, one after the other."""
+class _SegmentRows:
+    """Iterates over the texts for one segment."""
 
     def __init__(self, rows: Iterator[tuple[Any, ...]], last: int):
         self._rows = rows
@@ -226,7 +225,7 @@ class _Gathering:
 
 
 def _is_unicode(text: str | None) -> bool:
-    """Parquet has no other texts: half of a surrogate pair stays in the ledger."""
+    """Whether a text is valid Unicode, as Parquet needs; one with lone surrogates stays in the ledger."""
     try:
         (text or "").encode()
     except UnicodeEncodeError:
@@ -235,7 +234,7 @@ def _is_unicode(text: str | None) -> bool:
 
 
 def open_mover(directory: Path, answers: str, name: str, connection: sqlite3.Connection) -> AnswerMover | None:
-    """Open the mover of a run's texts to the place `answers`; None if they stay in the ledger."""
+    """Create the mover of a run's texts to the place `answers`; None if they stay in the ledger."""
     if answers == LEDGER:
         return None
     load_parquet()
@@ -244,8 +243,8 @@ def open_mover(directory: Path, answers: str, name: str, connection: sqlite3.Con
     return AnswerMover(directory, url, place_at(directory, url), connection)
 
 
-def sweep(directory: Path, connection: sqlite3.Connection, given: str | None) -> None:
-    """Remove segments that were begun and not entered: their texts are in the ledger still."""
+def remove_unfinished_segments(directory: Path, connection: sqlite3.Connection, given: str | None) -> None:
+    """Remove segments that were begun but not recorded: their texts are still in the ledger."""
     if not database.has_segments(connection):
         return
     begun = connection.execute("SELECT id, name, place FROM segments WHERE trials IS NULL").fetchall()

@@ -1,38 +1,38 @@
-"""Unpacked size of a column of a Parquet file, by the headers of its pages, before anything is unpacked.
+"""Finds the unpacked size of a column of a Parquet file from its page headers, before anything is unpacked.
 
-A Parquet file says of each row group how large it is, and nothing holds it to that: a page of a few bytes may unpack to
-gigabytes, a dictionary or a shared prefix may stand for one text a million times. What stands in a page's own header
-does hold, since a page is unpacked into a buffer of exactly that size. So the headers are read here, which are structs
-of Thrift's compact protocol, and only pages of plain values are let through: their values are no longer than the page.
-Where a column lies is read here, too: pyarrow ends the whole process where the footer says impossible things of one.
+The size that a Parquet file declares for a row group is not binding: a page of a few bytes may unpack to gigabytes, and
+a dictionary or a shared prefix may stand for one text a million times. The size in a page's own header is binding,
+since a page is unpacked into a buffer of exactly that size. So the headers, structs of Thrift's compact protocol, are
+parsed here, and only pages of plain values are accepted: their values are no longer than the page. The position of a
+column is parsed here, too, since pyarrow aborts the whole process if the footer gives an impossible one.
 """
 
 from typing import Any, NamedTuple
 
 MOST_HEADER = 64 * 1024
-"""Bytes of a page's header: one has some twenty, and statistics, which are not written here."""
+"""Largest page header in bytes: one has some twenty, and more only with statistics, which are not written here."""
 MOST_DEPTH = 4
 DATA_PAGE, PLAIN = 0, 0
 _TYPE, _UNPACKED, _PACKED, _DATA = 1, 2, 3, 5
 _VALUES, _ENCODING = 1, 2
-"""Fields of a PageHeader, and of the DataPageHeader in it, by their numbers."""
+"""Field numbers of a PageHeader, and of the DataPageHeader in it."""
 _GROUPS, _COLUMNS, _META, _LENGTH, _OFFSET, _DICTIONARY = 4, 1, 3, 7, 9, 11
-"""Fields of a FileMetaData, of a RowGroup in it, of a ColumnChunk in that, and of its ColumnMetaData."""
+"""Field numbers of a FileMetaData, a RowGroup in it, a ColumnChunk in that, and its ColumnMetaData."""
 
 
 class PagesRefused(ValueError):
-    """The pages do not hold plain values, or not those of the rows that are said to be there."""
+    """The pages do not hold plain values, or not as many as declared."""
 
 
 class ColumnPlace(NamedTuple):
-    """The bytes of the file in which the pages of a column lie."""
+    """The position of a column's pages in the file."""
 
     start: int
     length: int
 
 
 def parse_footer(data: bytes) -> dict[int, Any]:
-    """Fields of a file's footer by their numbers; raises `PagesRefused`."""
+    """Parse a file's footer into fields by number; raises `PagesRefused`."""
     try:
         return _struct(data, 0, 0, 0)[0]
     except IndexError:
@@ -40,10 +40,10 @@ def parse_footer(data: bytes) -> dict[int, Any]:
 
 
 def column_place(footer: dict[int, Any], group: int, column: int) -> ColumnPlace:
-    """The position of a column of a row group, by the file's footer; raises `PagesRefused`."""
+    """The position of a column of a row group, from the footer; raises `PagesRefused`."""
     try:
-        told = footer[_GROUPS][group][_COLUMNS][column][_META]
-        place, apart = ColumnPlace(told[_OFFSET], told[_LENGTH]), told.get(_DICTIONARY)
+        meta = footer[_GROUPS][group][_COLUMNS][column][_META]
+        place, apart = ColumnPlace(meta[_OFFSET], meta[_LENGTH]), meta.get(_DICTIONARY)
     except (IndexError, KeyError, TypeError, AttributeError):
         raise PagesRefused("has a footer that does not say where its pages are") from None
     if apart is not None or not all(isinstance(one, int) and one >= 0 for one in place):
@@ -78,7 +78,7 @@ def _header(pages: bytes, at: int) -> tuple[dict[int, Any], int]:
 
 
 def _struct(data: bytes, at: int, start: int, depth: int) -> tuple[dict[int, Any], int]:
-    """A struct's fields by number, and where it ends, counted from `start` on."""
+    """Parse a struct into fields by number; also returns its end, counted from `start`."""
     if depth > MOST_DEPTH:
         raise PagesRefused("has a page whose header is nested too deeply")
     fields: dict[int, Any] = {}
@@ -117,7 +117,7 @@ def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     size, kind = data[at] >> 4, data[at] & 15
     size, at = _unsigned(data, at + 1) if size == 15 else (size, at + 1)
     found: list[Any] = []
-    for _ in range(size):  # each takes a byte at least, and the data has an end
+    for _ in range(size):  # bounded by the data, since each takes at least a byte
         one, at = (data[at], at + 1) if kind in (1, 2) else _value(data, at, kind, depth)
         found.append(one)
     return found, at
@@ -130,13 +130,13 @@ def _within(data: bytes, at: int) -> int:
 
 
 def _integer(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag integer: 0, -1, 1, -2 ... are 0, 1, 2, 3 ..."""
+    """Parse a zigzag integer, in which 0, -1, 1, -2 ... are encoded as 0, 1, 2, 3 ..."""
     value, at = _unsigned(data, at)
     return (value >> 1) ^ -(value & 1), at
 
 
 def _unsigned(data: bytes, at: int) -> tuple[int, int]:
-    """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+    """Parse an integer of seven bits a byte, lowest first; the highest bit says that more bytes follow."""
     value, shift = 0, 0
     while True:
         byte = data[at]

@@ -1,4 +1,4 @@
-"""Batches that are not over, as the events of a run have them: what is pending where, and since when."""
+"""Batches that have not ended, reconstructed from the events of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from adaptive_eval.store.events.event import Event
 
 @dataclass(frozen=True, slots=True)
 class PendingBatch:
-    """One batch at a service, or on its way there."""
+    """A batch that a service has, or is about to get."""
 
     model: str
     key: str
@@ -18,14 +18,14 @@ class PendingBatch:
     planned: float
     """Seconds since 1970."""
     batch: str | None = None
-    """The service's id of it; None until the service has replied."""
+    """The service's id of the batch; None until the service has replied."""
     since: float = 0.0
-    """When the service took it."""
+    """When the service accepted it."""
     cancelled: bool = False
 
 
 def pending_batches(events: Sequence[Event]) -> list[PendingBatch]:
-    """The batches that are not over, in the order in which they were planned."""
+    """The batches that have not ended, in the order in which they were planned."""
     found: dict[str, PendingBatch] = {}
     for event in events:
         match event:

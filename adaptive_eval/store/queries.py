@@ -1,4 +1,4 @@
-"""The queries that read a run: the columns of rows by their names, and what is summed over the trials."""
+"""The SQL queries that read a run: columns of trials by name, and sums over trials."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,11 +22,11 @@ OUTCOME_COLUMNS = (
 )
 """The columns of a trial without its texts."""
 JUDGE_USED = ("prompt_tokens", "completion_tokens", "usd", "gpu_seconds", "seconds")
-"""What a judge's verdict has used: signals, after `judge_`."""
+"""Signals with the usage of a judge's verdict, without their prefix `judge_`."""
 
 
 class TrialRow(NamedTuple):
-    """The columns of a trial with its texts."""
+    """A row of a trial with its texts."""
 
     model: str
     question: str
@@ -53,39 +53,39 @@ class TrialRow(NamedTuple):
     usd: float
     gpu_seconds: float
     damaged: int | None
-    """None: it has no checksum."""
+    """Whether it differs from its checksum; None without one."""
     digest: int | None
     segment: int | None
-    """Where its texts lie, if not here."""
+    """The segment with its texts, if they are not in the ledger."""
     row: int | None
     token_logprobs: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """SQL of one kind of database, where they differ."""
+    """The SQL expressions that differ between databases."""
 
-    meant: Mapping[str, str]
-    """What the names of columns stand for that have none of their own in the table of trials."""
+    column_sql: Mapping[str, str]
+    """SQL for names that are not columns of the table of trials."""
     number: Callable[[str], str]
-    """A number that a grader has said, by its name."""
+    """Gives the SQL for a numeric signal of a grader, by its name."""
     said: Callable[[str], str]
-    """Whether it has said that at all."""
+    """Gives the SQL for whether that signal exists."""
     is_tie: str
-    """Whether the verdict of a comparison is a tie."""
+    """The condition that the verdict of a comparison is a tie."""
     total: str
-    """A sum of {0} that is 0 of nothing."""
+    """The sum of {0}, 0 without rows."""
     whole: str
-    """A sum of whole numbers {0}."""
+    """The sum of integers {0}."""
     cell: tuple[str, str]
-    """What trials of one model and question are grouped by."""
+    """The columns that group trials by model and question."""
     by_number: str
-    """The table of trials, read in the order of their numbers."""
+    """The table of trials, read in the order of ids."""
     graded: str
-    """Graded trials after one, with how many they are: by model, question and category, or one by one."""
+    """Graded trials after an id, as (model, question, category, count) rows, grouped or one by one."""
 
 
-MEANT = {
+COLUMN_SQL = {
     "model": "models.name",
     "question": "questions.key",
     "trials": "count(*)",
@@ -94,26 +94,26 @@ MEANT = {
     "awaits_verdict": f"(category IS NULL AND grader_error = '{AWAITS_VERDICT}')",
     **dict.fromkeys(("damaged", "segment", "row", "token_logprobs"), "NULL"),
 }
-"""SQL for names that are no columns of the table of trials, the same in every database."""
+"""SQL for names that are not columns of the table of trials, the same in every database."""
 _KEPT_LOGPROBS = {"token_logprobs": "(SELECT body FROM token_logprobs WHERE id = trials.id)"}
-"""Where some answers have their tokens with them."""
+"""Replaces the NULL if the run stores tokens."""
 _NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
 
 
-def _selected(names: tuple[str, ...], meant: Mapping[str, str]) -> str:
-    """The start of a query for these columns, in this order: that of the fields of a row."""
-    return f"SELECT {', '.join(meant.get(name, f'trials.{name}') for name in names)} {_NAMED}"
+def _select_columns(names: tuple[str, ...], column_sql: Mapping[str, str]) -> str:
+    """The start of a query for these columns, in this order."""
+    return f"SELECT {', '.join(column_sql.get(name, f'trials.{name}') for name in names)} {_NAMED}"
 
 
 LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
 FIRST_LOOK = "SELECT number, body FROM looks WHERE number = 0 ORDER BY configuration LIMIT 1"
 MOST_JUDGES = 9
-"""Of a panel: each has a signal of its own."""
+"""Largest number of judges in a panel; each has its own signal."""
 
 
 def _summed_by_replica(sql: Dialect) -> str:
-    """Trials by model and replica."""
-    meant = {
+    """The query for sums over trials, by model and replica."""
+    column_sql = {
         "replica": "replica",
         "trials": "count(*)",
         "retries": sql.whole.format("attempts - 1"),
@@ -128,7 +128,7 @@ def _summed_by_replica(sql: Dialect) -> str:
         "last": "max(id)",
         "at": "max(at)",
     }
-    parts = ", ".join(f"{meant[name]} AS {name}" for name in ReplicaSums._fields[1:])
+    parts = ", ".join(f"{column_sql[name]} AS {name}" for name in ReplicaSums._fields[1:])
     return (
         f"SELECT models.name, {', '.join(f'summed.{name}' for name in ReplicaSums._fields[1:])} "
         f"FROM (SELECT model, {parts} FROM {sql.by_number} WHERE id > ? AND id <= ? GROUP BY model, trials.replica) "
@@ -138,7 +138,7 @@ def _summed_by_replica(sql: Dialect) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """SQL that reads a run, except for statements that are the same in every database."""
+    """The queries that read a run and differ between databases."""
 
     outcomes: str
     trials: str
@@ -155,17 +155,16 @@ class Queries:
 
 
 def queries_in(sql: Dialect, *, beside: str = "", tokens: bool = False) -> Queries:
-    """The queries of a run in a database; `beside` joins what its columns are beside those of trials, `tokens` says
-    whether answers have their tokens with them."""
-    meant = {**sql.meant, **(_KEPT_LOGPROBS if tokens else {})}
+    """Build the queries for a dialect; `beside` joins further tables, `tokens` says whether tokens are stored."""
+    column_sql = {**sql.column_sql, **(_KEPT_LOGPROBS if tokens else {})}
     by_cell, of_cell = ", ".join(sql.cell), ", ".join((*sql.cell, "round", "category"))
     by_name = "FROM trials JOIN models ON models.id = model"
     prompt, completion, usd, gpu_seconds, seconds = (sql.total.format(sql.number(f"judge_{one}")) for one in JUDGE_USED)
     agreements = ", ".join(f"avg({sql.number(f'agreement_{judge}')})" for judge in range(1, MOST_JUDGES + 1))
     return Queries(
-        outcomes=f"{_selected(OUTCOME_COLUMNS, meant)}{beside}ORDER BY trials.id",
-        trials=f"{_selected(TrialRow._fields, meant)}{beside}",
-        facts=f"{_selected(TrialFacts._fields, meant)}WHERE category IS NOT NULL ORDER BY trials.id",
+        outcomes=f"{_select_columns(OUTCOME_COLUMNS, column_sql)}{beside}ORDER BY trials.id",
+        trials=f"{_select_columns(TrialRow._fields, column_sql)}{beside}",
+        facts=f"{_select_columns(TrialFacts._fields, column_sql)}WHERE category IS NOT NULL ORDER BY trials.id",
         judge_use=(
             f"SELECT count(*), {prompt}, {completion}, {usd}, {gpu_seconds}, {seconds}, {agreements} FROM trials "
             f"WHERE {sql.said('judge_prompt_tokens')}"
@@ -179,9 +178,9 @@ def queries_in(sql: Dialect, *, beside: str = "", tokens: bool = False) -> Queri
             f"SELECT name, count(*), {prompt} + {completion}, {usd}, {gpu_seconds} {by_name} "
             f"WHERE {sql.said('judge_prompt_tokens')} GROUP BY name ORDER BY name"
         ),
-        places=f"{_selected(TrialPlace._fields, meant)}ORDER BY trials.id",
+        places=f"{_select_columns(TrialPlace._fields, column_sql)}ORDER BY trials.id",
         cells=(
-            f"{_selected(CellExtent._fields, meant)}WHERE trials.id <= ? AND round <= ? "
+            f"{_select_columns(CellExtent._fields, column_sql)}WHERE trials.id <= ? AND round <= ? "
             f"GROUP BY {by_cell} ORDER BY {by_cell}"
         ),
         spending=(
@@ -190,35 +189,37 @@ def queries_in(sql: Dialect, *, beside: str = "", tokens: bool = False) -> Queri
         ),
         graded=sql.graded,
         round_counts=(
-            f"{_selected(RoundCount._fields, meant)}WHERE category IS NOT NULL GROUP BY {of_cell} ORDER BY {of_cell}"
+            f"{_select_columns(RoundCount._fields, column_sql)}WHERE category IS NOT NULL "
+            f"GROUP BY {of_cell} ORDER BY {of_cell}"
         ),
         sums=_summed_by_replica(sql),
     )
 
 
-# what is longer than the size that counts is stored compressed, as a BLOB
+# a text longer than LARGEST_SIZE is stored compressed, as a BLOB
 _SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {LARGEST_SIZE} ELSE ifnull(length(CAST({{0}} AS BLOB)), 0) END"
 _SIZES = f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}"
-_SAID = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+_FLAG = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
 _CHECKED = {"damaged": f"(SELECT crc FROM trial_checks WHERE id = trials.id) <> {checksum_in_sql('trials', 'trials.')}"}
 _SEGMENTED = {"size": f"ifnull(moved.size, {_SIZES})", "segment": "moved.segment", "row": "moved.row"}
 _SQLITE = Dialect(
-    meant=MEANT | {"size": _SIZES, "correct": _SAID.format("is_correct"), "found": _SAID.format("has_answer")},
+    column_sql=COLUMN_SQL
+    | {"size": _SIZES, "correct": _FLAG.format("is_correct"), "found": _FLAG.format("has_answer")},
     number="json_extract(signals, '$.{}')".format,
     said="json_type(signals, '$.{}') IS NOT NULL".format,
     is_tie="(json_extract(signals, '$.verdict') = 'tie')",
     total="total({0})",
     whole="sum({0})",
     cell=("model", "question"),
-    # the index by model and question would be read from one end to the other for a few new trials
+    # by the index on model and question all of it would be read for a few new trials
     by_number="trials NOT INDEXED",
-    # one by one: to bring millions into groups takes longer than to count them where they come
+    # one by one: grouping millions of rows in SQLite takes longer than counting them in Python
     graded="SELECT model, question, category, 1 FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL",
 )
 
 
 def sqlite_queries(*, checked: bool, segmented: bool, tokens: bool) -> Queries:
-    """The queries of a run in SQLite; the flags say whether it has checksums, segments, and tokens of answers."""
-    meant = {**_SQLITE.meant, **(_CHECKED if checked else {}), **(_SEGMENTED if segmented else {})}
+    """The queries of a run in SQLite; the flags say whether it has checksums, segments, and tokens."""
+    column_sql = {**_SQLITE.column_sql, **(_CHECKED if checked else {}), **(_SEGMENTED if segmented else {})}
     beside = "LEFT JOIN moved ON moved.id = trials.id " if segmented else ""
-    return queries_in(replace(_SQLITE, meant=meant), beside=beside, tokens=tokens)
+    return queries_in(replace(_SQLITE, column_sql=column_sql), beside=beside, tokens=tokens)

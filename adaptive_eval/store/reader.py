@@ -1,4 +1,4 @@
-"""Reading a run: for a resume, for reports and monitors (also while it runs), and for grading stored answers again."""
+"""Reads a stored run: for a resume, for reports and monitors (also while it runs), and for regrading."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -44,17 +44,17 @@ from adaptive_eval.store.sqlite_ledger import damaged
 from adaptive_eval.store.summing import add_cells, align_with_roster, all_spending, all_sums, sums_after
 
 MOST_ROUNDS = 2**31 - 1
-"""No round has a higher number."""
+"""The highest number that a round may have."""
 
 
 class RunReader:
-    """Reads everything that is stored of a run, as frozen values."""
+    """Reads everything stored of a run, as immutable values."""
 
     def __init__(self, directory: Path, ledger: RunLedger) -> None:
         self.directory = directory
         self._ledger = ledger
         self._rows, self._stream = ledger.rows, ledger.stream
-        """Give the rows of a query; a stream, of one over all trials, does not hold them all."""
+        """Run a query; a stream does not hold all rows at once, for queries over all trials."""
 
     @property
     def _queries(self) -> queries.Queries:
@@ -63,21 +63,23 @@ class RunReader:
     @classmethod
     @contextmanager
     def intact(cls, directory: Path, *, summed: bool = True) -> Iterator[Self]:
-        """Read the run in `directory` as it is at one moment; raises `StoreError` where it is damaged, `summed` as in
-        `require_intact`."""
+        """Open the run in `directory` for one consistent read; raises `StoreError` if it is damaged.
+
+        `summed` is that of `require_intact`.
+        """
         with closing(cls.open(directory)) as reader, reader.consistent_read():
             reader.require_intact(summed=summed)
             yield reader
 
     @classmethod
     def open(cls, directory: Path) -> Self:
-        """Read the run in `directory`, or at an address, whether or not another process is writing it."""
+        """Open the run in `directory`, or at an address; another process may be writing it."""
         return cls(directory, whereabouts.open_to_read(directory))
 
     @classmethod
     @contextmanager
     def if_begun(cls, directory: Path) -> Iterator[Self | None]:
-        """A reader of the run in `directory` for a while; None where no run was begun there."""
+        """Open the run in `directory` as a context; None if no run was begun there."""
         ledger = whereabouts.open_if_begun(directory)
         if ledger is None:
             yield None
@@ -90,11 +92,11 @@ class RunReader:
         self._ledger.close()
 
     def consistent_read(self) -> AbstractContextManager[None]:
-        """Read everything as it is at one moment, whatever the run commits meanwhile."""
+        """A context in which all reads see the same state, whatever the run commits meanwhile."""
         return self._ledger.consistent_read()
 
     def header(self) -> RunHeader:
-        """The header of the run, with its newest configuration."""
+        """The header of the run with its newest configuration."""
         return RunHeader(
             name=str(self._value("name")),
             configuration=self.configurations()[-1],
@@ -115,7 +117,7 @@ class RunReader:
         return [json_object(body, "the stored configuration") for (body,) in bodies]
 
     def newest_configuration_id(self) -> int:
-        """The table's number of the configuration that looks belong to now."""
+        """The id of the configuration to which new looks belong."""
         ((number,),) = self._rows("SELECT max(id) FROM configurations")
         return int(number)
 
@@ -130,7 +132,7 @@ class RunReader:
         return self._seconds("elapsed")
 
     def held_times(self) -> dict[str, HeldTime] | None:
-        """How long each model has held its servers; None in a run that was begun before that was measured."""
+        """How long each model has held its servers; None for a run from before that was measured."""
         rows = list(self._rows("SELECT value FROM run WHERE key = 'held'"))
         held = json_object(rows[0][0], "for how long servers were held") if rows else {}
         try:
@@ -140,7 +142,7 @@ class RunReader:
         return {name: HeldTime(*one) for name, one in times.items()} if rows else None
 
     def largest_costs(self) -> dict[str, Cost]:
-        """The largest cost of a stored trial of each model, in each currency."""
+        """The largest tokens, USD and GPU seconds of any stored trial, by model."""
         rows = self._rows(
             "SELECT name, max(tokens), max(usd), max(gpu_seconds) FROM trials JOIN models ON models.id = model "
             "GROUP BY name"
@@ -148,14 +150,14 @@ class RunReader:
         return {name: Cost(*most) for name, *most in rows}
 
     def trial_count(self) -> int:
-        """How many trials are stored."""
+        """The number of stored trials."""
         known = self._ledger.kept_sums()
         ((count,),) = self._rows("SELECT count(*) FROM trials WHERE id > ?", 0 if known is None else known.last)
         return int(count) + (0 if known is None else known.trials)
 
     def outcomes(self) -> Iterator[StoredOutcome]:
         """Every trial without its texts, in the order of commitment."""
-        # by their places in OUTCOME_COLUMNS: there may be millions of these
+        # in the order of OUTCOME_COLUMNS, by position: there may be millions of rows
         for (
             model, question, trial, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found, bpt,
             completion_tokens, latency, awaits_thresholds, awaits_verdict,
@@ -169,8 +171,8 @@ class RunReader:
                 flags or "",
                 digest,
                 size,
-                _truth(correct),
-                _truth(found),
+                _optional_bool(correct),
+                _optional_bool(found),
                 total_bits(bpt, completion_tokens),
                 latency,
                 bool(awaits_thresholds),
@@ -178,27 +180,27 @@ class RunReader:
             )
 
     def in_flight(self) -> dict[str, int]:
-        """How many trials of each model were sent and have no answer."""
+        """The number of trials of each model that were sent and have no answer yet."""
         rows = self._rows("SELECT name, trials FROM asked_for JOIN models ON models.id = model WHERE trials > 0")
         return {str(name): int(count) for name, count in rows}
 
     def trial_facts(self) -> Iterator[TrialFacts]:
-        """Every graded trial with what a rubric could go by, in the order of commitment."""
+        """Every graded trial with all that a rubric may use, in the order of commitment."""
         return map(TrialFacts._make, self._stream(self._queries.facts))
 
     def judge_use(self) -> JudgeUse | None:
-        """Usage of a judge on these answers; None without one."""
+        """Usage of the judge on these answers; None if there is none."""
         (row,) = self._rows(self._queries.judge_use)
         used, agreements = row[: -queries.MOST_JUDGES], row[-queries.MOST_JUDGES :]
         return replace(JudgeUse(*used), agreements=tuple(agreements)) if row[0] else None
 
     def comparisons(self) -> list[ComparisonCount]:
-        """Comparisons of two answers by a judge, counted by how they came out."""
+        """Counts of a judge's comparisons of two answers, by their result."""
         rows = self._rows(self._queries.comparisons)
         return [ComparisonCount(float(a), float(b), bool(c), bool(d), int(n)) for a, b, c, d, n in rows]
 
     def grading_uses(self) -> dict[str, GradingUse]:
-        """Usage of grades by a judge or a verifier, by model."""
+        """Usage of a judge or a verifier, by model."""
         rows = self._rows(self._queries.grading_uses)
         uses = {str(name): GradingUse(int(answers), Cost(int(tokens), *rest)) for name, answers, tokens, *rest in rows}
         for event in events_of_kind(self.events(), VerdictsWasted):
@@ -210,18 +212,20 @@ class RunReader:
         return map(TrialPlace._make, self._stream(self._queries.places))
 
     def cells(self, rows: int, *, first_round: bool = False) -> Iterator[CellExtent]:
-        """How far the first so many trials go that were committed, or those of them in round 0."""
+        """The extent of each cell among the trials with ids up to `rows`, or among those of them in round 0."""
         return map(CellExtent._make, self._rows(self._queries.cells, rows, 0 if first_round else MOST_ROUNDS))
 
     @property
     def newest_trial_id(self) -> int:
-        """The number of the trial that was committed last; 0 before the first."""
+        """The id of the trial that was committed last; 0 before the first."""
         ((newest,),) = self._rows("SELECT coalesce(max(id), 0) FROM trials")
         return int(newest)
 
     def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
-        """Trials with their texts, in the order of commitment; one at a time, since texts are long. What has no answer
-        is nothing that a grader could be given again."""
+        """Trials with their texts, in the order of commitment, one at a time since texts are long.
+
+        "ungraded" leaves out trials without an answer, which no grader can grade.
+        """
         condition = "WHERE category IS NULL " if which == "ungraded" else ""
         for row in self._stream(f"{self._queries.trials}{condition}ORDER BY trials.id"):
             record = self._record(row)
@@ -234,31 +238,31 @@ class RunReader:
             yield self._record(row)
 
     def cell(self, model: str, question: str, after: int = -1) -> Iterator[TrialRecord]:
-        """The trials of one model and question whose number is beyond `after`, in the order of their numbers."""
+        """The trials of one model and question with numbers above `after`, in ascending order."""
         condition = "WHERE models.name = ? AND questions.key = ? AND trial > ? ORDER BY trial"
         yield from map(self._record, self._rows(self._queries.trials + condition, model, question, after))
 
     def latest_from(self, model: str, replica: str) -> TrialRecord:
-        """The trial of a model that was committed last from one of its replicas."""
+        """The trial that was committed last from one replica of a model."""
         condition = "WHERE models.name = ? AND replica = ? ORDER BY trials.id DESC LIMIT 1"
         return self._record(next(iter(self._rows(self._queries.trials + condition, model, replica))))
 
     def sums(self, after: int = 0) -> list[ReplicaSums]:
-        """Sums over the trials after the one with this number, by model and replica."""
+        """Sums over the trials with ids above `after`, by model and replica."""
         known = None if after else self._ledger.kept_sums()
         return sums_after(self._ledger, after) if known is None else all_sums(self._ledger, known)
 
     def looks(self, first: int = 0) -> list[StoredLook]:
-        """The looks that were taken under the newest configuration, from number `first` on."""
+        """The looks of the newest configuration, from number `first` on."""
         return list(self._looks("AND number >= ? ORDER BY number", first))
 
     def most_looks(self) -> int:
-        """How many looks were taken under whichever configuration saw most of them."""
+        """The largest number of looks that were taken under any configuration."""
         ((most,),) = self._rows("SELECT coalesce(max(number) + 1, 0) FROM looks")
         return int(most)
 
     def capped_opening(self) -> bool | None:
-        """Whether caps allowed only `trials.min` in the first round; None before the very first look."""
+        """Whether caps allowed only `trials.min` in the first round; None before the first look."""
         for _, body in self._rows(queries.FIRST_LOOK):
             found = unpack_json(body)
             if not isinstance(found, dict):
@@ -267,11 +271,11 @@ class RunReader:
         return None
 
     def latest_look(self) -> StoredLook | None:
-        """The last of these looks; None before the first."""
+        """The last look of the newest configuration; None before the first."""
         return next(self._looks("ORDER BY number DESC LIMIT 1"), None)
 
     def counts(self, roster: Roster, categories: int, after: int = 0) -> Counts:
-        """(L, M, K): graded trials of these models, questions and categories after the trial with this number."""
+        """Counts[model, question, category] of the graded trials with ids above `after`, in the order of the roster."""
         models, questions = self.ids("models", "name"), self.ids("questions", "key")
         known = None if after else self._ledger.kept_sums()
         begin = np.zeros((len(models), len(questions), categories), np.int32) if known is None else known.counts()
@@ -280,26 +284,26 @@ class RunReader:
 
     @property
     def summed_until(self) -> int:
-        """The number of the last trial of which it is kept what all up to it come to; 0 in a run that is not large."""
+        """The id of the last trial that the kept sums include; 0 if the run is too small to have any."""
         known = self._ledger.kept_sums()
         return 0 if known is None else known.last
 
     def round_counts(self) -> Iterator[RoundCount]:
-        """How many graded trials of each model and question have each category, by round."""
+        """The number of graded trials by model, question, round and category."""
         return map(RoundCount._make, self._rows(self._queries.round_counts))
 
     def count_until(self, at: float) -> int:
-        """How many trials were stored by a moment."""
+        """The number of trials that were stored by a moment."""
         ((count,),) = self._rows("SELECT count(*) FROM trials WHERE at <= ?", at)
         return int(count)
 
     def look_times(self) -> dict[int, float]:
-        """When each of these looks was taken first, in seconds since 1970."""
+        """When each look of the newest configuration was first taken, in seconds since 1970."""
         rows = self._rows("SELECT number, at FROM looks WHERE configuration = (SELECT max(id) FROM configurations)")
         return {number: at for number, at in rows}
 
     def spending(self, steps: int) -> list[Spending]:
-        """Cumulative spending after about each 1/steps of the trials, in the order of commitment."""
+        """Cumulative spending at about `steps` evenly spaced trials, in the order of commitment."""
         return thin_out(all_spending(self._ledger, self._ledger.kept_sums(), steps), steps)
 
     def events(self) -> list[Event]:
@@ -313,7 +317,7 @@ class RunReader:
             ) from error
 
     def ids(self, table: Literal["models", "questions"], column: Literal["name", "key"]) -> dict[str, int]:
-        """The tables' own numbers of models or questions, in the order in which they joined the run."""
+        """The tables' ids of models or questions, in the order in which they joined the run."""
         return {str(key): int(number) for number, key in self._rows(f"SELECT id, {column} FROM {table} ORDER BY id")}
 
     def _value(self, key: str) -> str | float:
@@ -330,7 +334,7 @@ class RunReader:
         return seconds
 
     def _looks(self, which: str, *parameters: object) -> Iterator[StoredLook]:
-        """Looks of the newest configuration."""
+        """Select looks of the newest configuration."""
         for number, body in self._rows(queries.LOOKS + which, *parameters):
             found = unpack_json(body)
             if not isinstance(found, dict):
@@ -340,7 +344,7 @@ class RunReader:
     def require_intact(self, *, summed: bool = True) -> None:
         """Raise `StoreError` with the first damage that the ledger can find.
 
-        Without `summed`, trials in the kept sums are left out: each is checked when it is read.
+        Without `summed`, trials in the kept sums are skipped: each is checked when it is read.
         """
         self._ledger.require_intact(0 if summed else self.summed_until)
 
@@ -356,8 +360,8 @@ class RunReader:
         return damaged(self.directory, self._ledger.where, what)
 
 
-def _truth(value: int | None) -> bool | None:
-    """SQLite has numbers for true and false."""
+def _optional_bool(value: int | None) -> bool | None:
+    """Convert SQLite's 0 and 1."""
     return None if value is None else bool(value)
 
 

@@ -14,13 +14,13 @@ from adaptive_eval.store.events.grading import VerdictsWasted
 SignalValue = float | bool | str
 
 AWAITS_VERDICT = "its verdict has not come yet"
-"""The error of an answer that is stored, and graded next."""
+"""The `grader_error` of a stored answer that is to be graded next."""
 
 AWAITS_THRESHOLDS = "its category waits for thresholds that are fitted on the opening"
-"""The error of an answer that a grader has read, where the rubric is not complete yet."""
+"""The `grader_error` of an answer that a grader has read while the rubric still lacks thresholds."""
 
 LARGEST_SIZE = 512
-"""Bytes from which on the length of a text makes no difference: up to here texts are stored as they are."""
+"""Sizes are counted up to this many bytes; shorter texts are stored uncompressed."""
 
 
 class StoredOutcome(NamedTuple):
@@ -33,29 +33,29 @@ class StoredOutcome(NamedTuple):
     cost: Cost
     flags: str
     digest: int | None
-    """Equal where the answers are, word for word; None for an empty one."""
+    """Equal for identical answers; None for an empty answer."""
     size: int = LARGEST_SIZE
     """Bytes of its texts, each counted up to `LARGEST_SIZE`."""
     correct: bool | None = None
     """The grader's verdict, if it gives one."""
     found: bool | None = None
-    """The grader found an answer in it; None where it does not say."""
+    """Whether the grader found an answer in it; None if it does not say."""
     bits: float | None = None
-    """-log2 of the chance of its tokens, as its server tells it; None where it does not."""
+    """-log2 of the probability of its tokens, as reported by its server; None if it reports none."""
     seconds: float = 0.0
-    """How long the answer took; 0 where nobody knows."""
+    """How long the answer took; 0 if unknown."""
     awaits_thresholds: bool = False
-    """It gets its category when the thresholds of the rubric are fitted."""
+    """Its category will be set when the thresholds of the rubric are fitted."""
     awaits_verdict: bool = False
-    """Its grade is on its way, or was when the run ended."""
+    """Its grade is pending, or was when the run ended."""
 
     @property
     def timed_out(self) -> bool:
-        """Whether nothing came within the time limit."""
+        """Whether no answer came within the time limit."""
         return "timed_out" in self.flags.split()
 
     def to_outcome(self, model: int, question: int) -> Outcome:
-        """The trial as the core takes it, with the core's numbers."""
+        """Convert to the core's `Outcome`; `model` and `question` are the core's indices."""
         timed_out = bool(self.flags) and self.timed_out
         return Outcome(model, question, self.trial, self.category, self.cost, timed_out, self.seconds)
 
@@ -68,7 +68,7 @@ class TrialKey(NamedTuple):
 
 
 class TrialPlace(NamedTuple):
-    """The round that a trial was asked for, and the flags of its answer."""
+    """The round in which a trial was requested, and the flags of its answer."""
 
     model: str
     question: str
@@ -87,16 +87,16 @@ class TrialPlace(NamedTuple):
 
 
 class CellExtent(NamedTuple):
-    """How far the trials of a question by a model go."""
+    """The extent of the stored trials of one model and question."""
 
     model: str
     question: str
     extent: int
-    """One more than the highest number, whether or not all before it are there."""
+    """One more than the highest trial number; lower numbers may be missing."""
 
 
 class RoundCount(NamedTuple):
-    """How many trials of a question by a model got one grade in one round."""
+    """How many trials of one model and question got one category in one round."""
 
     model: str
     question: str
@@ -106,7 +106,7 @@ class RoundCount(NamedTuple):
 
 
 class TrialFacts(NamedTuple):
-    """Facts for any rubric: everything of a graded trial but its texts."""
+    """Everything about a graded trial except its texts: all that a rubric may use."""
 
     model: str
     question: str
@@ -115,7 +115,7 @@ class TrialFacts(NamedTuple):
     category: int
     latency: float
     signals: str | None
-    """JSON, of the grader: as it is stored, since few of them differ."""
+    """The grader's signals as stored JSON, not parsed since few of them differ."""
     flags: str | None
     finish_reason: str
     prompt_tokens: int
@@ -126,7 +126,7 @@ class TrialFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """One trial as it is stored: the answer whole, and its grade, or why the grader failed."""
+    """A stored trial: the whole answer, and its grade or why the grader failed."""
 
     model: str
     question: str
@@ -134,26 +134,26 @@ class TrialRecord:
     round: int
     answer: Answer
     category: int | None
-    """None exactly where `grader_error` says why: the grader failed, or there is no answer."""
+    """None if and only if `grader_error` says why: the grader failed, or there is no answer."""
     signals: Mapping[str, SignalValue] = field(default_factory=dict)
     extracted: str | None = None
     grader_error: str | None = None
     cost: Cost = NO_COST
     _outcome: StoredOutcome | None = field(default=None, init=False, repr=False, compare=False)
-    """Worked out once: who writes it wants it, and who tells the core of it."""
+    """Cached, since both the store and the core need it."""
 
     @property
     def awaits_verdict(self) -> bool:
-        """Whether its grade is on its way."""
+        """Whether its grade is pending."""
         return self.category is None and self.grader_error == AWAITS_VERDICT
 
     @property
     def awaits_thresholds(self) -> bool:
-        """Whether the grader has read it, and its category comes when the thresholds of the rubric are fitted."""
+        """Whether the grader has read it and its category waits for the rubric's thresholds."""
         return self.category is None and self.grader_error == AWAITS_THRESHOLDS
 
     def judged(self, grade: "Regrade") -> "TrialRecord":
-        """The trial with a grade that has come."""
+        """The trial with this grade."""
         cost = self.cost.plus(grade.cost)
         return replace(
             self,
@@ -165,13 +165,13 @@ class TrialRecord:
         )
 
     def outcome(self) -> StoredOutcome:
-        """The trial as a resume would read it."""
+        """The trial without its texts, as a resume would read it."""
         if self._outcome is None:
-            object.__setattr__(self, "_outcome", self._worked_out())
+            object.__setattr__(self, "_outcome", self._build_outcome())
         assert self._outcome is not None
         return self._outcome
 
-    def _worked_out(self) -> StoredOutcome:
+    def _build_outcome(self) -> StoredOutcome:
         flags = " ".join(sorted(self.answer.signals))
         return StoredOutcome(
             self.model,
@@ -201,16 +201,16 @@ class Regrade(NamedTuple):
     extracted: str | None
     grader_error: str | None
     cost: Cost = NO_COST
-    """Cost of the grade, on top of what is stored."""
+    """Cost of the grade, to be added to the stored cost."""
 
     @property
     def failed(self) -> bool:
-        """Whether there is no grade, and none is awaited."""
+        """Whether there is no grade and none is pending."""
         return self.category is None and self.grader_error != AWAITS_THRESHOLDS
 
 
 class StoredLook(NamedTuple):
-    """One look with every verdict, as plain values."""
+    """A look with all its verdicts, as plain values."""
 
     number: int
     body: Json
@@ -218,7 +218,7 @@ class StoredLook(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Cumulative usage of the run at a moment, over all models."""
+    """Cumulative usage of all models at one moment of the run."""
 
     at: float
     """Seconds since 1970."""
@@ -228,7 +228,7 @@ class Spending:
     gpu_seconds: float
 
     def and_then(self, part: "Spending") -> "Spending":
-        """Add usage that came after."""
+        """The sum of this usage and a later part."""
         return Spending(
             at=part.at,
             trials=self.trials + part.trials,
@@ -240,7 +240,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTraffic:
-    """The stored answers of one model by one of its replicas."""
+    """Statistics of the stored answers that one replica of a model gave."""
 
     model: str
     replica: str
@@ -252,11 +252,11 @@ class ReplicaTraffic:
     latency: float
     """Mean seconds of an answer."""
     ttft: float | None
-    """Mean seconds to its first token, where that is known."""
+    """Mean seconds to the first token, over the answers for which it is known."""
 
 
 class ReplicaSums(NamedTuple):
-    """Sums over the stored answers of one model by one of its replicas."""
+    """Sums over the stored answers that one replica of a model gave."""
 
     model: str
     replica: str
@@ -278,23 +278,23 @@ class ReplicaSums(NamedTuple):
     """When that was, in seconds since 1970."""
 
     def and_then(self, later: "ReplicaSums") -> "ReplicaSums":
-        """The sums of these answers and of later ones of the same replica."""
-        summed = {name: getattr(self, name) + getattr(later, name) for name in ADDED}
+        """The sums of these answers and later ones of the same replica."""
+        summed = {name: getattr(self, name) + getattr(later, name) for name in SUMMED_FIELDS}
         return later._replace(**summed)
 
     def traffic(self) -> ReplicaTraffic:
-        """The traffic, with means of the times."""
+        """The statistics, with mean times instead of sums."""
         latency, ttft = self.latency / self.trials, self.ttft / self.timed if self.timed else None
         return ReplicaTraffic(*self[:6], latency, ttft)
 
 
-ADDED = tuple(name for name in ReplicaSums._fields if name not in ("model", "replica", "last", "at"))
-"""Fields that are added."""
+SUMMED_FIELDS = tuple(name for name in ReplicaSums._fields if name not in ("model", "replica", "last", "at"))
+"""Fields that are summed when two rows are merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeUse:
-    """Usage of a judge's verdicts on stored answers; it is part of the cost of the trials."""
+    """Usage of a judge's verdicts on stored answers, which is part of the trials' cost."""
 
     answers: int
     prompt_tokens: float
@@ -302,23 +302,23 @@ class JudgeUse:
     usd: float
     gpu_seconds: float
     seconds: float = 0.0
-    """Of all replies, one after the other; 0 where nobody has measured it."""
+    """Total duration of all replies; 0 if not measured."""
     agreements: tuple[float | None, ...] = ()
-    """Of as many judges as there may be, in their order, how far the votes of each agree with what was decided, from 0
-    to 1; None for one that is not there, or gave no vote."""
+    """For each judge that a panel may have, how often its votes agree with the decision, from 0 to 1; None for a judge
+    that does not exist or gave no vote."""
 
 
 class ComparisonCount(NamedTuple):
-    """Stored comparisons of two answers by a judge that came out alike."""
+    """The number of stored comparisons of two answers by a judge that had the same result."""
 
     order_dependent: float
-    """Share of the votes that were another in the other order."""
+    """Share of the votes that changed when the order of the answers was swapped."""
     prefers_first: float
-    """How much oftener the first place was preferred, from -1 to 1."""
+    """How much more often the first answer was preferred, from -1 to 1."""
     decided: bool
     """Not a tie."""
     asked: bool
-    """Not of two answers that are the same, about which nobody is asked."""
+    """Whether a judge was asked; none is asked about two identical answers."""
     trials: int
 
 
@@ -329,7 +329,7 @@ class GradingUse(NamedTuple):
     cost: Cost = NO_COST
     verdicts_in_vain: int = 0
     in_vain: Cost = NO_COST
-    """Usage of further verdicts that could not be read, or were replaced."""
+    """Usage of further verdicts that were unreadable or replaced."""
 
     def plus(self, more: "GradingUse") -> "GradingUse":
         """The sum of both."""
@@ -345,22 +345,22 @@ NO_GRADING = GradingUse()
 
 
 def wasted_use(event: VerdictsWasted) -> GradingUse:
-    """Usage that led to no grade, by its event."""
+    """The usage in an event of verdicts that led to no grade."""
     return GradingUse(verdicts_in_vain=event.verdicts, in_vain=Cost(event.tokens, event.usd, event.gpu_seconds))
 
 
 class HeldTime(NamedTuple):
-    """For how long a model has held its servers, busy or not, over all starts."""
+    """How long a model has held its servers, busy or not, over all starts."""
 
     seconds: float = 0.0
     gpu_seconds: float = 0.0
     """`seconds` times the model's GPUs."""
     up: bool = False
-    """It holds them still."""
+    """Whether it still holds them."""
 
 
 class SentRequest(NamedTuple):
-    """A request, and how many trials it asks for."""
+    """The model of a request and the number of trials it asks for."""
 
     model: str
     trials: int
@@ -376,13 +376,13 @@ class CommitBatch:
     elapsed: float | None = None
     """Seconds the run has been active so far, over all its starts."""
     sent: Sequence[SentRequest] = ()
-    """Sent once this is committed."""
+    """Requests to be sent once this is committed."""
     unsent: Sequence[SentRequest] = ()
-    """Not sent after all, or without an answer that is still to come."""
+    """Requests that were not sent after all, or whose answer will not come."""
     held: Mapping[str, HeldTime] | None = None
     """How long each model has held its servers so far."""
     verdicts: Sequence[Regrade] = ()
-    """Grades of trials that were stored before they were graded."""
+    """Grades of trials that were stored ungraded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,19 +391,19 @@ class RunHeader:
 
     name: str
     configuration: Json
-    """The whole configuration as plain values, without any secret."""
+    """The whole configuration as plain values, without secrets."""
     meaning: Json
     """Settings that every trial depends on: seed, prompt, grader, rubric."""
     models: Mapping[str, Json]
     """Settings that the trials of each model depend on: its served name and sampling."""
     questions: Mapping[str, Json]
-    """Every question by its id, with everything a grader or a report needs."""
+    """Every question by id, with everything a grader or a report needs."""
     read_stored: Callable[["RunHeader"], Json] = field(default=attrgetter("configuration"), compare=False, repr=False)
-    """Reads the configuration of a stored run by the names that its settings have today."""
+    """Gives the configuration of a stored run with today's names of the settings."""
 
 
 def boolean_signal(signals: Mapping[str, SignalValue], name: str) -> bool | None:
-    """A signal that is true or false; None where it is neither."""
+    """The value of a boolean signal; None if it is absent or not boolean."""
     value = signals.get(name)
     return value if isinstance(value, bool) else None
 
@@ -419,9 +419,9 @@ def counted_size(text: str) -> int:
 
 
 def answer_digest(answer: Answer) -> int | None:
-    """64 bits of text and reasoning as a signed integer, so that equal answers are found without keeping them.
+    """A 64-bit digest of text and reasoning as a signed integer, by which identical answers are found.
 
-    None for an empty answer, which says nothing that could be said twice.
+    None for an empty answer, which does not count as a repeat.
     """
     if not answer.text and not answer.reasoning:
         return None

@@ -1,31 +1,32 @@
 """Whether answers repeat each other more often than independent samples of a model do.
 
-A server that ignores the seed, or serves a cache, gives one answer many times. Trials 2k and 2k + 1 of a question are a
-pair. Pairs are disjoint, so that those of independent samples agree or differ each by itself; where the first answer of
-pair i has the chance p_i to come again, the number of pairs that agree word for word is Poisson-binomial:
+A server that ignores the seed, or serves a cache, gives the same answer many times. Trials 2k and 2k + 1 of a question
+form a pair. Pairs are disjoint, so with independent samples each agrees or differs independently of the others. If the
+first answer of pair i has probability p_i of being drawn again, the number of pairs that agree word for word is
+Poisson-binomial:
 
-    A = sum_i Bernoulli(p_i),        an alarm where P(A >= a) <= 0.001.
+    A = sum_i Bernoulli(p_i),        an alarm is raised if P(A >= a) <= 0.001.
 
-p_i is what can be known of it, and never less than it may be:
+p_i is an upper bound from what is known of the answer:
 
-    log-probabilities are stored, and are those that it is drawn from     2^(-bits)
-    they are stored, a long answer, at temperature t (1 at most)          2^(-t^2 bits / 2)
-    none are stored, a long answer                                        2^(-t^2 bytes / 100)
-    a short answer                            what follows here, for each question once
+    log-probabilities of the distribution it is drawn from are stored     2^(-bits)
+    others are stored; a long answer at temperature t (at most 1)         2^(-t^2 bits / 2)
+    none are stored; a long answer                                        2^(-t^2 bytes / 100)
+    a short answer                                        one bound for each question, as follows
 
-A short answer says something only where it is not right (a good model may well be sure of what is right), and where all
-pairs of the model agree: one that is sampled mostly differs somewhere. Pairs of one question are not independent, since
-a model is sure of some questions and not of others. So a question with K pairs counts once, and of two bounds on the
-chance that they all agree the sharper one is taken:
+Short answers count only if they are not right (a good model may well be sure of a right answer) and if all pairs of the
+model agree: sampled answers mostly differ somewhere. Pairs of one question are not independent, since a model is sure
+of some questions and not of others. So a question with K pairs counts once, with the sharper of two bounds on the
+probability that they all agree:
 
-    of another model that is asked as coldly or colder    its share of such questions of which K pairs agree, at its
-                                                          upper limit (of n pairs, a of which agree: C(a, K) / C(n, K))
-    of any model, asked at temperature t with no cut      (x^2 + 1) / (x + 1)^2, x = odds^(1 / t), where odds : 1 is
-    (top_p, top_k, min_p), however sure it is of itself   the choice that agrees with chance 0.9 * 2^(-bytes / 400)
+    another model that is sampled as coldly or colder     its share of such questions of which K pairs agree, at the
+                                                          upper limit (if a of n pairs agree: C(a, K) / C(n, K))
+    any model sampled at temperature t without a cut      (x^2 + 1) / (x + 1)^2, x = odds^(1 / t), where odds : 1 is
+    (top_p, top_k, min_p), however sure it is of itself   the choice that agrees with probability 0.9 * 2^(-bytes / 400)
 
-The second is a choice between two answers at which pairs agree nine times of ten at temperature 1: of all that agree
-so often on average, it agrees most often when it is drawn more coldly. Where few texts come to many questions, as the
-letters of a choice do, its length says nothing. Where neither is known, nobody can tell.
+The second bound is a choice between two answers of which pairs agree nine times out of ten at temperature 1: of all
+distributions that agree so often, it agrees most often at a lower temperature. If few different texts answer many
+questions, as the letters of a choice do, the length counts for nothing. With neither bound no conclusion is possible.
 """
 
 import math
@@ -41,44 +42,44 @@ from adaptive_eval.store.compact import Column, NumberSet, question_number
 from adaptive_eval.store.records import StoredOutcome
 
 SHORTEST_REPEAT = 200
-"""Bytes from which the length of an answer alone says that it hardly comes twice."""
+"""Bytes above which an answer is unlikely to come twice by its length alone."""
 BYTES_PER_BIT = 100.0
-"""More than a sampled text has, code of a few lines too: a token, of some 4 bytes, has 0.1 bits and more."""
+"""More than any sampled text has, short code included: a token of some 4 bytes has at least 0.1 bits."""
 COLDER = 0.5
-"""Of the bits of a long answer this much is left, and t^2 of it, where it is drawn more coldly than they say."""
+"""Share of the bits of a long answer that remains, times t^2, if it is drawn more coldly than the stored ones say."""
 UNKNOWN_TEMPERATURE = 0.5
-"""Colder than what servers take where none is named."""
+"""Assumed if none is set; colder than the defaults of servers."""
 SUREST = 0.9
-"""Of the pairs of answers that are not right so many agree at temperature 1, of a model that is very sure of itself."""
+"""Share of the pairs of wrong answers that agree at temperature 1 for a model that is very sure of itself."""
 BYTES_PER_SHORT_BIT = 400.0
-"""The same of short answers, much of which may be the words around what is answered."""
+"""The same for short answers, much of which may be words around the answer itself."""
 FREE = 0.5
-"""Texts a question from which they are more than the letters of a choice."""
+"""Different texts per question from which answers are taken for more than the letters of a choice."""
 ALARMING = 0.001
 LIMIT = 0.99
-"""How sure the share of the other model is."""
+"""Confidence level of the other model's share."""
 LEAST_PAIRS = 10
-"""Fewer say nothing of a model."""
+"""With fewer pairs nothing is concluded about a model."""
 MOST_EXACT = 20_000
-"""Pairs up to which the distribution is worked out; above, its Chernoff bound decides as well."""
+"""Pairs up to which the distribution is computed exactly; above, the Chernoff bound is close enough."""
 STEEPEST, HALVINGS = 50.0, 40
-"""Slope up to which the bound is sought, and how often that is halved."""
+"""Largest slope in the search for that bound, and the number of bisection steps."""
 STEPS, FINE, MOST_BITS, SIZE_STEP = 16, 8.0, 64.0, 40
-"""Bits are kept to a sixteenth up to eight, and whole up to 64, bytes in steps of 40: always downwards."""
+"""Bits are rounded down to sixteenths up to 8 and to whole bits up to 64; bytes to multiples of 40."""
 
 
 class SamplingFreedom(NamedTuple):
     """How freely a model's answers are drawn."""
 
     temperature: float
-    as_it_is: bool
-    """From the very distribution that log-probabilities are of, or a flatter one."""
+    undistorted: bool
+    """Whether answers are drawn from the distribution that log-probabilities describe, or a flatter one."""
     cut: str = ""
-    """Settings that may keep it from some tokens; equal for two models that are cut alike."""
+    """Settings that may exclude some tokens; equal for two models with the same cuts."""
 
     @classmethod
     def from_sampling(cls, sampling: Sampling) -> Self | None:
-        """Derive it from the sampling settings; None for greedy sampling, whose answers may all be equal."""
+        """Derive it from sampling settings; None for greedy sampling, whose answers may all be equal."""
         if sampling.temperature == 0.0:
             return None
         known = sampling.temperature is not None
@@ -103,42 +104,45 @@ class _Short(NamedTuple):
     pairs: int = 0
     agreed: int = 0
     size: int = SHORTEST_REPEAT
-    """The shortest that is there."""
+    """Size of the shortest answer."""
     right: bool = False
-    """Some of them are."""
+    """Whether any of them is right."""
 
     def and_also(self, kind: _Kind, agree: bool) -> "_Short":
         """Add one more pair."""
         return _Short(self.pairs + 1, self.agreed + agree, min(self.size, kind.size), self.right or kind.right)
 
 
-class _Half(NamedTuple):
-    """An answer whose pair has no other yet."""
+class _PairedAnswer(NamedTuple):
+    """One answer of a pair."""
 
     second: bool
     digest: int
     kind: _Kind
 
 
-class _Halves:
-    """The answers that wait for the other of their pair, by question: one in columns, the few others beside them."""
+class _WaitingAnswers:
+    """Answers still waiting for the other one of their pair, by question.
+
+    One per question is kept in columns, the few others in a dictionary.
+    """
 
     def __init__(self) -> None:
         self._pair, self._digest, self._what = Column("i"), Column("q"), Column("i")
         self._kinds: dict[_Kind, int] = {}
         self._answer_kind: list[_Kind] = []
-        self._others: dict[tuple[int, int], _Half] = {}
+        self._others: dict[tuple[int, int], _PairedAnswer] = {}
 
-    def pop(self, question: int, pair: int) -> _Half | None:
-        """The answer that waits for this pair, which waits no more."""
+    def pop(self, question: int, pair: int) -> _PairedAnswer | None:
+        """Remove and return the waiting answer of a pair; None if there is none."""
         if self._pair[question] != pair:
             return self._others.pop((question, pair), None)
         self._pair[question] = -1
         kind, second = divmod(self._what[question], 2)
-        return _Half(bool(second), self._digest[question], self._answer_kind[kind])
+        return _PairedAnswer(bool(second), self._digest[question], self._answer_kind[kind])
 
-    def keep(self, question: int, pair: int, half: _Half) -> None:
-        """An answer waits for the other of its pair."""
+    def keep(self, question: int, pair: int, half: _PairedAnswer) -> None:
+        """Store an answer until the other one of its pair comes."""
         if self._pair[question] >= 0:
             self._others[question, pair] = half
             return
@@ -149,24 +153,24 @@ class _Halves:
         self._what[question] = 2 * kind + half.second
 
 
-class _ShortOnes:
+class _ShortPairs:
     """Pairs of each question with short answers, and the digest of one of them."""
 
     def __init__(self) -> None:
         self._digest, self._what = Column("q"), Column("i")
         self._numbers: dict[_Short, int] = {}
-        self._short_of: list[_Short] = []
+        self._states: list[_Short] = []
 
     def get(self, question: int) -> tuple[_Short, int] | None:
-        """The pairs of a question with the digest of one; None if there are none."""
+        """The pairs of a question and the digest of one answer; None if there are none."""
         what = self._what[question]
-        return None if what < 0 else (self._short_of[what], self._digest[question])
+        return None if what < 0 else (self._states[what], self._digest[question])
 
     def keep(self, question: int, short: _Short, digest: int) -> None:
-        """Set what is known of a question now."""
-        what = self._numbers.setdefault(short, len(self._short_of))
-        if what == len(self._short_of):
-            self._short_of.append(short)
+        """Replace the pairs of a question."""
+        what = self._numbers.setdefault(short, len(self._states))
+        if what == len(self._states):
+            self._states.append(short)
         self._what[question], self._digest[question] = what, digest
 
 
@@ -177,21 +181,24 @@ class AnswerPairs:
     there: Counter[_Kind] = field(default_factory=Counter)
     agreed: Counter[_Kind] = field(default_factory=Counter)
     short: Counter[_Short] = field(default_factory=Counter)
-    """Questions by the pairs of short answers that they have."""
+    """Number of questions for each state of their pairs of short answers."""
     texts: int = 0
-    """Different short texts that came first, over all questions."""
+    """Number of different texts among the first short answers to each question."""
     vary: bool = False
-    """Some pair differs, or two pairs of a question do."""
-    _waiting: _Halves = field(default_factory=_Halves)
-    _questions: _ShortOnes = field(default_factory=_ShortOnes)
+    """Whether the answers of some pair differ, or two pairs of one question."""
+    _waiting: _WaitingAnswers = field(default_factory=_WaitingAnswers)
+    _questions: _ShortPairs = field(default_factory=_ShortPairs)
     _texts: NumberSet = field(default_factory=NumberSet)
 
     def add(self, outcome: StoredOutcome) -> None:
-        """One more answer; an empty one, or none in time, is no part of a pair."""
+        """Add an answer; empty and timed-out ones are not paired."""
         if outcome.digest is None or (outcome.flags and outcome.timed_out):
             return
         question, (pair, second) = question_number(outcome.question), divmod(outcome.trial, 2)
-        half, other = _Half(bool(second), outcome.digest, _answer_kind(outcome)), self._waiting.pop(question, pair)
+        half, other = (
+            _PairedAnswer(bool(second), outcome.digest, _answer_kind(outcome)),
+            self._waiting.pop(question, pair),
+        )
         if other is None:
             self._waiting.keep(question, pair, half)
             return
@@ -205,7 +212,7 @@ class AnswerPairs:
         if first.kind.size < SHORTEST_REPEAT:
             self._add_short(question, first, agree)
 
-    def _add_short(self, question: int, first: _Half, agree: bool) -> None:
+    def _add_short(self, question: int, first: _PairedAnswer, agree: bool) -> None:
         known, digest = self._questions.get(question) or (_Short(), first.digest)
         if known.pairs:
             self.short[known] -= 1
@@ -218,7 +225,7 @@ class AnswerPairs:
         self.vary = self.vary or digest != first.digest
 
     def copy(self) -> "AnswerPairs":
-        """A copy, which later answers do not change."""
+        """A copy that later answers do not change."""
         return AnswerPairs(self.there.copy(), self.agreed.copy(), +self.short, self.texts, self.vary)
 
     @property
@@ -227,17 +234,17 @@ class AnswerPairs:
         return self.there.total()
 
     def short_without_right(self) -> list[tuple[_Short, int]]:
-        """Questions with short answers, none of which is right, and how many there are of each kind."""
+        """States of questions with short answers of which none is right, with the number of such questions."""
         return [(kind, number) for kind, number in self.short.items() if number and not kind.right]
 
     @property
     def free(self) -> bool:
-        """Whether its short answers differ too much to be the letters of a choice."""
+        """Whether the short answers differ too much to be the letters of a choice."""
         return self.texts >= FREE * self.short.total()
 
 
 def _answer_kind(outcome: StoredOutcome) -> _Kind:
-    """The properties of an answer, rounded so that a repeat seems more likely than it is."""
+    """The properties of an answer, rounded so that a repeat never seems less likely than it is."""
     bits = None if outcome.bits is None else min(outcome.bits, MOST_BITS)
     if bits is not None:
         bits = math.floor(bits * STEPS) / STEPS if bits < FINE else float(math.floor(bits))
@@ -251,15 +258,15 @@ class RepeatsFound(NamedTuple):
     pairs: int
     agreed: int
     chance: float | None
-    """That so many of independent samples agree; None: nobody can tell."""
+    """Probability that so many pairs of independent samples agree; None if it cannot be told."""
     beside: int | None = None
-    """The model by whose repeats it was judged, if any."""
+    """The model with which it was compared, if any."""
     surest: bool = False
-    """It was judged as one that is very sure of itself."""
+    """Whether it was judged as a model that is very sure of itself."""
 
 
 class _Bound(NamedTuple):
-    """The chance of each of some questions with short answers that all its pairs agree, at most."""
+    """Upper bounds on the probability that all pairs of a question with short answers agree."""
 
     groups: list[tuple[int, float]]
     beside: int | None = None
@@ -267,11 +274,11 @@ class _Bound(NamedTuple):
 
 
 def find_repeats(pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> list[RepeatsFound | None]:
-    """The repeats of each model; None if nothing is amiss, or it is not sampled."""
-    return [_judge_model(model, pairs, drawn) for model in range(len(pairs))]
+    """The repeats of each model; None if it shows none too many, or is sampled greedily."""
+    return [_model_repeats(model, pairs, drawn) for model in range(len(pairs))]
 
 
-def _judge_model(
+def _model_repeats(
     model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]
 ) -> RepeatsFound | None:
     mine, how = pairs[model], drawn[model]
@@ -296,8 +303,8 @@ def _questions(bound: _Bound) -> int:
 
 
 def _repeat_chance(kind: _Kind, how: SamplingFreedom) -> float | None:
-    """The chance that an answer comes again by itself; None if unknown."""
-    if how.as_it_is and kind.bits is not None:
+    """Upper bound on the probability that an answer is drawn again; None if unknown."""
+    if how.undistorted and kind.bits is not None:
         return float(2.0**-kind.bits)
     if kind.size < SHORTEST_REPEAT:
         return None
@@ -311,11 +318,11 @@ def _bounds_of_short(
     """Bounds for the short answers of a model whose pairs all agree."""
     mine, how = pairs[model], drawn[model]
     there = mine.short_without_right()
-    if how is None or not there or any(kind.bits is not None for kind in mine.there if how.as_it_is):
-        return  # nothing to go by, or log-probabilities, which say it themselves
+    if how is None or not there or any(kind.bits is not None for kind in mine.there if how.undistorted):
+        return  # no such answers, or log-probabilities, which are better evidence
     least = min(kind.pairs for kind, _ in there)
     shares = [
-        (_share_alike(pairs[other], least), other)
+        (_agreeing_share(pairs[other], least), other)
         for other, drawn_so in enumerate(drawn)
         if other != model and drawn_so is not None and _is_as_cold(drawn_so, how)
     ]
@@ -333,7 +340,7 @@ def _is_as_cold(other: SamplingFreedom, how: SamplingFreedom) -> bool:
 
 
 def sure_repeat_chance(size: int, temperature: float) -> float:
-    """The chance that a short answer comes again of a model that is very sure of itself, and not right."""
+    """The probability that a model that is very sure of itself repeats a wrong short answer."""
     at_one = SUREST * 2.0 ** (-size / BYTES_PER_SHORT_BIT)
     likelier = (1.0 + math.sqrt(2.0 * at_one - 1.0)) / 2.0
     lean = math.log(likelier / (1.0 - likelier)) / min(temperature, 1.0)
@@ -341,8 +348,8 @@ def sure_repeat_chance(size: int, temperature: float) -> float:
     return (odds**2 + 1.0) / (odds + 1.0) ** 2
 
 
-def _share_alike(theirs: AnswerPairs, least: int) -> float | None:
-    """The share of a model's questions of which so many pairs agree, at its upper limit; None: they are too few."""
+def _agreeing_share(theirs: AnswerPairs, least: int) -> float | None:
+    """Upper limit of the share of a model's questions of which `least` pairs agree; None if they are too few."""
     enough = [(kind, number) for kind, number in theirs.short_without_right() if kind.pairs >= least]
     there = sum(number for _, number in enough)
     alike = sum(number * math.comb(kind.agreed, least) / math.comb(kind.pairs, least) for kind, number in enough)
@@ -350,8 +357,8 @@ def _share_alike(theirs: AnswerPairs, least: int) -> float | None:
 
 
 def _upper_limit(agreed: float, there: int) -> float:
-    """The largest share of which so few would agree with the chance 1 - LIMIT (Clopper and Pearson 1934)."""
-    from scipy.special import betaincinv  # here, since it takes a while to load, and commands without a run need none
+    """The upper confidence limit of a share at level LIMIT (Clopper and Pearson 1934)."""
+    from scipy.special import betaincinv  # imported here: slow to load, and most commands do not need it
 
     return 1.0 if agreed >= there else float(betaincinv(agreed + 1, there - agreed, LIMIT))
 
@@ -359,8 +366,8 @@ def _upper_limit(agreed: float, there: int) -> float:
 def chance_of_agreement(groups: Sequence[tuple[int, float]], agreed: int) -> float:
     """P(A >= agreed) for A = sum_g Binomial(n_g, p_g).
 
-    Worked out from its characteristic function (Hong 2013), or bounded by Chernoff's
-    min_t exp(-t agreed) prod_g (1 + p_g (e^t - 1))^n_g for many pairs.
+    Computed from its characteristic function (Hong 2013); for many pairs the Chernoff bound
+    min_t exp(-t agreed) prod_g (1 + p_g (e^t - 1))^n_g.
     """
     known = [(number, p) for number, p in groups if number]
     numbers, chances = np.array([one[0] for one in known]), np.array([one[1] for one in known])
@@ -368,7 +375,7 @@ def chance_of_agreement(groups: Sequence[tuple[int, float]], agreed: int) -> flo
     if agreed <= float(numbers @ chances if known else 0.0):
         return 1.0
     if pairs > MOST_EXACT:
-        return _bounded(numbers, chances, agreed)
+        return _chernoff_bound(numbers, chances, agreed)
     turns = np.exp(2j * np.pi * np.arange(pairs + 1) / (pairs + 1)) - 1.0
     transform = np.ones(pairs + 1, dtype=complex)
     for number, p in known:
@@ -377,9 +384,9 @@ def chance_of_agreement(groups: Sequence[tuple[int, float]], agreed: int) -> flo
     return float(np.clip(mass[agreed:].sum(), 0.0, 1.0))
 
 
-def _bounded(numbers: np.ndarray, chances: np.ndarray, agreed: int) -> float:
+def _chernoff_bound(numbers: np.ndarray, chances: np.ndarray, agreed: int) -> float:
     low, high = 0.0, STEEPEST
-    for _ in range(HALVINGS):  # the logarithm is convex in the slope: where its derivative is 0
+    for _ in range(HALVINGS):  # the logarithm is convex in the slope: bisect for the zero of its derivative
         slope = (low + high) / 2.0
         grown = chances * math.exp(slope)
         low, high = (slope, high) if numbers @ (grown / (1.0 - chances + grown)) < agreed else (low, slope)
@@ -387,7 +394,7 @@ def _bounded(numbers: np.ndarray, chances: np.ndarray, agreed: int) -> float:
 
 
 def repeats_sentence(found: RepeatsFound, names: Sequence[str]) -> str:
-    """A sentence about answers that repeat each other."""
+    """The sentence that warns of repeats."""
     if found.chance is None:
         return (
             f"the answers of all {found.pairs} pairs of trials agree word for word; they are short, and independent "

@@ -1,7 +1,6 @@
-"""The names of a run's models and questions, and the positions by which the core knows them.
+"""Conversion between the names of a run's models and questions and the positions that the core uses.
 
-Everything that is stored, shown or exchanged has names; the core counts by position. This is where one becomes the
-other.
+Everything that is stored, shown or exchanged has names; the core counts by position.
 """
 
 from collections.abc import Iterable
@@ -9,7 +8,7 @@ from typing import NamedTuple, Self
 
 
 class Names(tuple[str, ...]):
-    """Different names in their order, each of which is found without a search."""
+    """A tuple of distinct names with constant-time lookup."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._positions = {name: position for position, name in enumerate(self)}
@@ -30,7 +29,7 @@ class Roster(NamedTuple):
 
     @classmethod
     def of(cls, models: Iterable[str], questions: Iterable[str]) -> Self:
-        """The roster of these names, in their order."""
+        """A roster of these names, in this order."""
         return cls(Names(models), Names(questions))
 
     def __contains__(self, cell: object) -> bool:

@@ -1,10 +1,9 @@
-"""How the values of a run become rows of its tables.
+"""Conversion of a run's values to rows of its tables.
 
-A text of up to 512 bytes stays as it is; a longer one is compressed, always in the format of zlib. Where isal is
-installed (the extra `fast`) it compresses: three times faster than zlib at a thousand characters, six times at thirty
-thousand, for 5% more bytes. Else zlib does, with a window that goes by the length, since setting up one of 32 KiB costs
-more than everything else that a short stored trial costs, and at level 2, which takes 40% of the default's time for 8%
-more bytes.
+A text of up to 512 bytes is stored as it is; a longer one is compressed in the zlib format. If isal is installed (the
+extra `fast`), it compresses: three times faster than zlib at a thousand characters, six times at thirty thousand, for
+5% more bytes. Otherwise zlib does: short texts with a small window, since setting up one of 32 KiB costs more than the
+rest of storing a short trial, and long texts at level 2, which takes 40% of the default's time for 8% more bytes.
 """
 
 import json
@@ -22,13 +21,13 @@ from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.records import RunHeader, TrialRecord
 
 MOST_UNPACKED = 256 * 1024 * 1024
-"""No response is longer (`endpoints.wire.MAX_BODY`), so that no text is: what unpacks to more was not written here."""
+"""No response, so no text, is longer (`endpoints.wire.MAX_BODY`): what unpacks to more was not written here."""
 PLAIN_UP_TO = 512
 SMALL_UP_TO = 8192
 
 
 def pack_text(text: str | None) -> str | bytes | None:
-    """A text as SQLite TEXT where short, as a zlib BLOB where long or not valid Unicode."""
+    """Convert a text to SQLite TEXT if it is short, or to a zlib BLOB if it is long or not valid Unicode."""
     if text is None:
         return None
     data = text.encode("utf-8", "surrogatepass")
@@ -38,47 +37,47 @@ def pack_text(text: str | None) -> str | bytes | None:
 
 
 PLAIN = b"\0="
-"""Begins what is not compressed, where a text can only be bytes: no stream of zlib begins so."""
+"""Prefix of an uncompressed text in a column of bytes; no zlib stream begins with it."""
 
 
 def unpack_text(stored: str | bytes | None) -> str | None:
-    """The text that `pack_text` was given."""
+    """Restore the text that was given to `pack_text`."""
     if isinstance(stored, bytes):
         if stored[:2] == PLAIN:
             return stored[2:].decode("utf-8", "surrogatepass")
-        return _unpacked(stored).decode("utf-8", "surrogatepass")
+        return _decompress(stored).decode("utf-8", "surrogatepass")
     return stored
 
 
 def pack_json(value: object) -> bytes:
-    """Plain values as compressed JSON."""
+    """Convert plain values to compressed JSON."""
     return _compress(dump_json(value).encode())
 
 
 def unpack_json(stored: object) -> object:
-    """The values that `pack_json` was given; raises `StoreError` where it was given none."""
+    """Restore the values that were given to `pack_json`; raises `StoreError` if they are damaged."""
     try:
         if isinstance(stored, bytes):
-            return json.loads(_unpacked(stored))
+            return json.loads(_decompress(stored))
     except (ValueError, RecursionError):
         pass
     raise StoreError("a stored look is damaged: it is no JSON; restore a copy of the run")
 
 
 LOGPROB_STEPS = 10_000
-"""Log-probabilities are kept to four decimals."""
+"""Log-probabilities are stored to four decimals."""
 
 
-def pack_logprobs(told: AnswerLogprobs) -> bytes:
-    """Tokens with their log-probabilities, compressed."""
-    steps = [None if value is None else round(value * LOGPROB_STEPS) for value in told.values]
-    return pack_json([told.tokens, steps])
+def pack_logprobs(logprobs: AnswerLogprobs) -> bytes:
+    """Compress tokens with their log-probabilities."""
+    steps = [None if value is None else round(value * LOGPROB_STEPS) for value in logprobs.values]
+    return pack_json([logprobs.tokens, steps])
 
 
 def unpack_logprobs(stored: object) -> AnswerLogprobs:
-    """Unpack log-probabilities, to four decimals; raises `StoreError` if they are damaged."""
+    """Restore log-probabilities, to four decimals; raises `StoreError` if they are damaged."""
     try:
-        tokens, steps = json.loads(_unpacked(stored if isinstance(stored, bytes) else b""))
+        tokens, steps = json.loads(_decompress(stored if isinstance(stored, bytes) else b""))
         if len(tokens) == len(steps) and all(isinstance(one, str) for one in tokens):
             return AnswerLogprobs(tuple(tokens), tuple(None if one is None else one / LOGPROB_STEPS for one in steps))
     except (ValueError, TypeError, RecursionError, OverflowError):
@@ -98,7 +97,7 @@ def json_object(stored: object, what: str) -> dict[str, Any]:
 
 
 def dump_json(value: object) -> str:
-    """Plain values as JSON in ASCII, keys sorted: equal values are equal texts, and nothing a model wrote breaks it."""
+    """Convert plain values to ASCII JSON with sorted keys: equal values give equal texts, whatever a model wrote."""
     return _PLAIN_JSON.encode(value)
 
 
@@ -106,7 +105,7 @@ _PLAIN_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def valid_text(text: str | None) -> str | None:
-    """A short text for a TEXT column: what is not valid Unicode becomes a question mark."""
+    """A short text for a TEXT column, with question marks for invalid Unicode."""
     return text.encode("utf-8", "replace").decode() if text is not None and _has_surrogates(text) else text
 
 
@@ -130,8 +129,8 @@ def _compress_by_zlib(data: bytes) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
-def _unpacked(stored: bytes) -> bytes:
-    """Decompress; raises `StoreError` if the data are damaged or unpack to more than was ever written."""
+def _decompress(stored: bytes) -> bytes:
+    """Decompress stored data; raises `StoreError` if they are damaged or unpack to more than was ever written."""
     unpacking = zlib.decompressobj()
     try:
         data = unpacking.decompress(stored, MOST_UNPACKED)
@@ -163,7 +162,7 @@ INSERT_TRIAL = f"INSERT INTO trials ({TRIAL_COLUMNS}) VALUES ({', '.join('?' * 2
 
 
 def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tuple[object, ...]:
-    """The values of INSERT_TRIAL; model and question by the tables' own numbers."""
+    """The values of INSERT_TRIAL; `model` and `question` are ids of the tables."""
     answer, outcome = record.answer, record.outcome()
     return (
         model,
@@ -206,12 +205,12 @@ def write_run(ledger: LedgerWrites, header: RunHeader, now: float) -> None:
 
 
 def insert_configuration(ledger: LedgerWrites, configuration: Json, now: float) -> None:
-    """A configuration, which is the newest now."""
+    """Write a configuration, which becomes the newest."""
     ledger.execute("INSERT INTO configurations (at, body) VALUES (?, ?)", (now, dump_json(configuration)))
 
 
 def insert_models(ledger: LedgerWrites, models: Mapping[str, Json]) -> None:
-    """Models, with what their trials mean."""
+    """Write models, each with the settings that its trials depend on."""
     rows = [(name, dump_json(meaning)) for name, meaning in models.items()]
     ledger.executemany("INSERT INTO models (name, meaning) VALUES (?, ?)", rows)
 
@@ -223,7 +222,7 @@ def insert_questions(ledger: LedgerWrites, questions: Mapping[str, Json]) -> Non
 
 
 def write_events(ledger: LedgerWrites, events: Iterable[Event], now: float) -> None:
-    """Events that happened now."""
+    """Write events, with the time at which they happened."""
     ledger.executemany(
         "INSERT INTO events (at, kind, body) VALUES (?, ?, ?)",
         [(now, event.kind, dump_json(event.body())) for event in events],

@@ -1,9 +1,9 @@
-"""Check that stored trials mean the same under the configuration of today.
+"""Checks that stored trials mean the same under today's configuration.
 
-A resume may not change what the stored trials depend on. Trials mean the same only under the same seed, prompt, grader
-and rubric, the same questions, and for each model the same served name and sampling settings. A model may join a run or
-leave it: seeds and decisions go by name, so the others' trials stay what they are, and the looks are taken anew over
-the models of today. A question may not: it is part of what every score is the mean of.
+A resume may not change what the stored trials depend on: seed, prompt, grader, rubric and questions, and the served
+name and sampling settings of each model. A model may join a run or leave it: seeds and decisions go by name, so the
+other trials stay valid, and the looks are taken again over today's models. A question may not, since every score is a
+mean over all questions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _ABSENT = object()
 
 
 def differences(was: object, now: object, path: str = "") -> Iterator[Change]:
-    """Every leaf in which two trees of plain values differ; what is on one side only has None on the other."""
+    """Every leaf in which two trees of plain values differ; a leaf that is missing on one side is None there."""
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in sorted({*was, *now}, key=str):
             yield from differences(was.get(key, _ABSENT), now.get(key, _ABSENT), f"{path}.{key}" if path else str(key))
@@ -26,7 +26,7 @@ def differences(was: object, now: object, path: str = "") -> Iterator[Change]:
 
 
 def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -> None:
-    """Raise `RunChanged` with every difference in what the trials mean."""
+    """Raise `RunChanged` listing the changed settings that the trials depend on."""
     common = stored.models.keys() & now.models.keys()
     changes = [
         *differences(stored.meaning, now.meaning),

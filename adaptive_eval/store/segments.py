@@ -1,8 +1,8 @@
-"""A segment: the texts of some thousand trials as one Parquet file, compressed by zstd.
+"""Segments: Parquet files with the texts of some thousand trials each, compressed with zstd.
 
-Its rows are in groups of half a megabyte of text, so that one answer is read without the others; each says whose answer
-it is, so that any program that knows Parquet reads the file without the ledger. What is read may come from a stranger:
-a group is unpacked only where the headers of its pages say that it stays within what was ever written.
+Rows are in groups of half a megabyte of text, so that one answer is read without all others. Each row names its model,
+question and trial, so that any Parquet reader can use the file without the ledger. A file may come from a stranger: a
+group is unpacked only if the headers of its pages declare no more than was ever written.
 """
 
 import io
@@ -17,24 +17,24 @@ from adaptive_eval.store.parquet_pages import PagesRefused, column_place, parse_
 from adaptive_eval.store.rows import MOST_UNPACKED
 
 GROUP_BYTES = 512 * 1024
-"""Of text: about what one disk read or one request to object storage brings anyway."""
+"""Bytes of text in a group: about what one disk read or one request to object storage brings anyway."""
 LEVEL = 3
 MOST_GROUP_ROWS = 65_536
 MOST_GROUPS = 65_536
 MOST_FOOTER = 16 * 1024 * 1024
 MOST_BYTES = 4 * 1024 * 1024 * 1024
-"""Of a segment: one is closed long before that."""
+"""Largest size of a segment that is read; those written are far smaller."""
 MOST_KEPT = 16 * 1024 * 1024
-"""Bytes of text that a reader keeps unpacked, beside the group that it reads from."""
+"""Bytes of unpacked text that a reader caches, besides the group that it reads from."""
 WRITTEN_BY = "parquet-cpp-arrow"
 MAGIC = b"PAR1"
 TEXTS = ("text", "reasoning")
 TOKENS = "token_logprobs"
-"""The column of the tokens of answers, as the ledger has them; only where the run keeps them."""
+"""The column of answers' tokens, as packed in the ledger; only if the run stores them."""
 
 
 class SegmentRow(NamedTuple):
-    """Whose answer it is, and what it says."""
+    """An answer's texts, with its model, question and trial."""
 
     model: str
     question: str
@@ -45,18 +45,18 @@ class SegmentRow(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of its texts, and of what is by them."""
+        """Bytes of its texts and token log-probabilities."""
         texts = sum(len(one.encode()) for one in (self.text, self.reasoning) if one is not None)
         return texts + len(self.token_logprobs or b"")
 
 
 def load_parquet() -> tuple[Any, Any]:
-    """pyarrow, and its module for Parquet files; raises `ConfigError` where they are not installed."""
+    """Import pyarrow and its Parquet module; raises `ConfigError` if they are not installed."""
     return load_pyarrow("segments", "answers in segments")
 
 
 def encode_segment(rows: Iterable[SegmentRow], *, tokens: bool = False) -> bytes:
-    """The rows as a Parquet file; `tokens`: with the tokens of answers."""
+    """Encode rows as a Parquet file; `tokens` includes the answers' tokens."""
     pyarrow, parquet = load_parquet()
     kinds = {"model": pyarrow.string(), "question": pyarrow.string(), "trial": pyarrow.int64()}
     beside = {TOKENS: pyarrow.binary()} if tokens else {}
@@ -85,16 +85,16 @@ def _groups(rows: Iterable[SegmentRow]) -> Iterator[list[SegmentRow]]:
 
 
 class TextPair(NamedTuple):
-    """The texts of one answer."""
+    """The text and the reasoning of an answer."""
 
     text: str | None
     reasoning: str | None
     token_logprobs: bytes | None = None
-    """Packed, where they are kept."""
+    """In packed form, if they are stored."""
 
 
 class SegmentFile:
-    """One segment, open to be read, a group at a time; raises `StoreError` where it is not what was written."""
+    """A segment open for reading, a group at a time; raises `StoreError` if it is not what was written."""
 
     def __init__(self, name: str, source: BinaryIO, size: int) -> None:
         self.name = name
@@ -115,12 +115,12 @@ class SegmentFile:
         self._source.close()
 
     def refused(self, why: str) -> StoreError:
-        """The error for a file that is not what was written."""
+        """The error of a damaged segment."""
         first = why.strip().partition("\n")[0]
         return StoreError(f"the segment {self.name} is damaged: {first}. Restore a copy of it")
 
     def find_group(self, row: int) -> tuple[int, int]:
-        """The group that has a row, and the row's number in it."""
+        """The group that contains a row, and the row's number in it."""
         left = row
         for group, rows in enumerate(self._groups if row >= 0 else ()):
             if left < rows:
@@ -129,7 +129,7 @@ class SegmentFile:
         raise self.refused(f"it has no row {row}")
 
     def read(self, group: int) -> "TextGroup":
-        """The texts of a group."""
+        """Unpack the texts of a group."""
         try:
             for column in self._columns:
                 self._require_bounded(group, column)
@@ -178,7 +178,7 @@ class SegmentFile:
 
 
 class TextGroup(NamedTuple):
-    """The texts of a group as they were unpacked: most are never looked at."""
+    """The unpacked texts of a group, still as Arrow arrays: most are never looked at."""
 
     segment: SegmentFile
     texts: Any
@@ -187,7 +187,7 @@ class TextGroup(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it takes."""
+        """Bytes of memory it takes."""
         return int(self.texts.nbytes + self.reasonings.nbytes + (0 if self.tokens is None else self.tokens.nbytes))
 
     def at(self, row: int) -> TextPair:
@@ -203,14 +203,14 @@ class TextGroup(NamedTuple):
 
 
 class KeptGroups:
-    """The groups that were read last."""
+    """A cache of the groups that were read last."""
 
     def __init__(self) -> None:
         self._groups: OrderedDict[tuple[str, int], TextGroup] = OrderedDict()
         self._size = 0
 
     def read(self, segment: SegmentFile, row: int) -> TextPair:
-        """The texts in a row of a segment."""
+        """The texts in a row of a segment, from the cache if possible."""
         group, at = segment.find_group(row)
         key = segment.name, group
         if key not in self._groups:
@@ -221,6 +221,6 @@ class KeptGroups:
         return self._groups[key].at(at)
 
     def _make_room(self) -> None:
-        """Before a group is read, since it may be as large as all that is kept."""
+        """Evict groups, before another is read: it may be as large as the cache."""
         while self._groups and self._size > MOST_KEPT:
             self._size -= self._groups.popitem(last=False)[1].size

@@ -1,10 +1,10 @@
-"""Cost of a run by what is stored: the events that tell of spending, their sums, and the time servers were held."""
+"""The cost of a run, from its stored trials and events and the times for which servers were held."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple, Protocol
 
-from adaptive_eval.core.account import reserved_for
+from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.events.answers import AnswersLost, AnswersUnwanted
@@ -17,7 +17,7 @@ from adaptive_eval.store.roster import Names
 
 
 class HasCost(Protocol):
-    """An event, or a row of sums, with what was spent on it."""
+    """An event or a row of sums with its cost."""
 
     @property
     def tokens(self) -> int: ...
@@ -28,7 +28,7 @@ class HasCost(Protocol):
 
 
 def stored_cost(spent: HasCost) -> Cost:
-    """The cost of an event, or of a row of sums."""
+    """The cost of an event or of a row of sums."""
     return Cost(spent.tokens, spent.usd, spent.gpu_seconds)
 
 
@@ -38,18 +38,18 @@ def total_cost(spent: Iterable[HasCost]) -> Cost:
 
 
 def spent_on_baseline(events: Sequence[Event]) -> Cost:
-    """Cost of a verifier's label scores without content."""
+    """Cost of a verifier's baseline: its label scores without content."""
     return total_cost(events_of_kind(events, BaselineAsked))
 
 
 def spent_on_unused(events: Sequence[Event]) -> Cost:
     """Cost of the verdicts of an unfinished `regrade`, which change no grade."""
     spent = total_cost(events_of_kind(events, VerdictsAsked))
-    return spent if spent.tokens else NO_COST  # else what rounding has left of all that was taken back
+    return spent if spent.tokens else NO_COST  # without tokens, the rest is a rounding error
 
 
 def spent_on_greedy(events: Sequence[Event]) -> PriorTaken | None:
-    """The event with the cost of the greedy answers that became R0; None if there were none."""
+    """The event with the cost of the greedy answers that became R0; None without any."""
     taken = [one for one in events_of_kind(events, PriorTaken) if one.greedy]
     return taken[-1] if taken else None
 
@@ -60,41 +60,40 @@ def spent_on_opponent(events: Sequence[Event]) -> OpponentAnswered | None:
     return found[-1] if found else None
 
 
-def never_stored(events: Sequence[Event]) -> list[AnswersLost | AnswersUnwanted]:
-    """Events of answers that cost something, or may have, and are not among the trials."""
+def unstored_answers(events: Sequence[Event]) -> list[AnswersLost | AnswersUnwanted]:
+    """Events of answers that cost something, or may have, and are not stored as trials."""
     return [event for event in events if isinstance(event, AnswersLost | AnswersUnwanted)]
 
 
 def lost_costs(reader: RunReader, worst: Mapping[str, Cost]) -> Mapping[str, Cost]:
-    """The cost that counts for a lost answer of each model: the `worst` that it may be, or the largest stored one if
-    nothing bounds that."""
+    """The cost that counts for a lost answer, by model: the `worst` case, or the largest stored one if unbounded."""
     if not any(cost.is_unbounded for cost in worst.values()):
         return worst
     largest = reader.largest_costs()
-    return {model: reserved_for(cost, largest.get(model, NO_COST)) for model, cost in worst.items()}
+    return {model: trial_reserve(cost, largest.get(model, NO_COST)) for model, cost in worst.items()}
 
 
-def entered_cost(reader: RunReader, worst: Mapping[str, Cost]) -> Cost:
-    """The cost of all that is entered as sent, as if it was lost."""
+def in_flight_cost(reader: RunReader, worst: Mapping[str, Cost]) -> Cost:
+    """The cost of all requests in flight if they were lost."""
     counts = reader.in_flight()
     each = lost_costs(reader, worst).items()
     return reduce(Cost.plus, (cost.times(counts.get(model, 0)) for model, cost in each), NO_COST)
 
 
-def spent_in_all(reader: RunReader) -> Cost:
+def total_spent(reader: RunReader) -> Cost:
     """Cost of everything that was asked for.
 
-    That is: stored answers with their verdicts, answers that were lost or not wanted, a verifier's baseline, what was
-    asked first (greedy answers, the opponent's), and verdicts of an unfinished `regrade`.
+    That is: stored answers with their verdicts, lost and unwanted answers, a verifier's baseline, preliminary answers
+    (greedy ones, the opponent's), and verdicts of an unfinished `regrade`.
     """
     events = reader.events()
     first = [one for one in (spent_on_greedy(events), spent_on_opponent(events)) if one is not None]
-    total = total_cost([*reader.sums(), *never_stored(events), *first])
+    total = total_cost([*reader.sums(), *unstored_answers(events), *first])
     return total.plus(spent_on_baseline(events)).plus(spent_on_unused(events))
 
 
 def cost_by_model(events: Sequence[AnswersLost | AnswersUnwanted], models: Names) -> dict[int, Cost]:
-    """Total cost of such events, by the position of the model; events of other models are left out."""
+    """Total cost of these events by position of the model, without models that are not in `models`."""
     totals: dict[int, Cost] = {}
     for event in events:
         if event.model in models:
@@ -104,10 +103,10 @@ def cost_by_model(events: Sequence[AnswersLost | AnswersUnwanted], models: Names
 
 
 class HeldServers(NamedTuple):
-    """Time for which each model's servers were held, if known, and the models whose servers the run starts itself.
+    """How long each model's servers were held, if known, and the models whose servers the run launches.
 
-    A cap on GPU time counts the time for which servers of the latter were held. For all other servers it counts the
-    requests, and so it does where the time is unknown, as in a run of an earlier version.
+    A cap on GPU time counts the time for which launched servers were held. For other servers, and if that time is
+    unknown as in a run of an earlier version, it counts the requests.
     """
 
     times: Sequence[HeldTime | None]
@@ -115,11 +114,11 @@ class HeldServers(NamedTuple):
 
     @property
     def counted(self) -> frozenset[int]:
-        """Models for which the time counts that their servers were held."""
+        """Models for which the held time counts."""
         return frozenset(model for model, one in enumerate(self.times) if model in self.launched and one is not None)
 
     def gpu_seconds(self, requests: Sequence[float]) -> float:
-        """GPU seconds of these models under a cap; `requests` has those of each model's requests, lost ones too."""
+        """GPU seconds that a cap counts; `requests` has those of each model's requests, including lost ones."""
         counted = self.counted
         each = enumerate(zip(self.times, requests, strict=True))
         return sum(one.gpu_seconds if one is not None and model in counted else spent for model, (one, spent) in each)

@@ -17,12 +17,12 @@ from adaptive_eval.store.stored_texts import StoredTexts
 
 
 class SqliteLedger:
-    """A `RunLedger`; with a lock it is the writer's."""
+    """A `RunLedger` in SQLite; with a lock it can be written."""
 
     def __init__(
         self, directory: Path, connection: sqlite3.Connection, lock: RunLock | None = None, given: str | None = None
     ) -> None:
-        """`given` is the URL under which the user has said now that answers may lie."""
+        """`given` is the URL under which the configuration allows answers."""
         self.directory = directory
         self.connection = connection
         self.texts: StoredTexts | None = None
@@ -30,42 +30,42 @@ class SqliteLedger:
         self._identity = database.identity(directory)
         with database.explained(directory):
             segmented, self.keeps_tokens = database.has_segments(connection), database.has_token_logprobs(connection)
-            self.queries = self._known_queries()
+            self.queries = self._build_queries()
             if segmented:
                 self.texts = StoredTexts(directory, connection, given)
 
     @classmethod
     def to_read(cls, directory: Path) -> Self:
-        """Open a run that another process may be writing."""
+        """Open a run for reading, while another process may write it."""
         return cls(directory, database.open_readonly(directory))
 
     def keep_tokens(self) -> None:
-        """Make a place for the tokens of answers."""
+        """Create the table for the tokens of answers."""
         with database.explained(self.directory):
             database.keep_token_logprobs(self.connection)
             self.keeps_tokens = True
-            self.queries = self._known_queries()
+            self.queries = self._build_queries()
 
-    def _known_queries(self) -> Queries:
+    def _build_queries(self) -> Queries:
         segmented, checked = database.has_segments(self.connection), checksums.has_checksums(self.connection)
         return sqlite_queries(checked=checked, segmented=segmented, tokens=self.keeps_tokens)
 
     @property
     def where(self) -> str:
-        """The file, for errors."""
+        """The file, for error messages."""
         return str(self.directory / database.DATABASE_FILE)
 
     def rows(self, query: str, *values: object) -> Iterator[Row]:
         """Rows of a query."""
         with database.explained(self.directory):
-            # not the cursor itself, which complains when it is left after the database was closed
+            # not the cursor itself, which raises an error if it is abandoned after the database was closed
             yield from map(tuple, self.connection.execute(query, values))
 
     stream = rows
 
     @contextmanager
     def consistent_read(self) -> Iterator[None]:
-        """Read everything as it is at one moment, whatever the run commits meanwhile."""
+        """A context in which all reads see the same state, whatever the run commits meanwhile."""
         with database.explained(self.directory):
             self.connection.execute("BEGIN")
             try:
@@ -74,15 +74,17 @@ class SqliteLedger:
                 self.connection.rollback()
 
     def require_intact(self, after: int = 0) -> None:
-        """Compare every row with its checksum, and check the order by which rows are found; of what there is for each
-        trial only what comes after this one."""
+        """Check every row's checksum and form, and the structure of the database.
+
+        Tables by trial are checked only from the trial after `after` on.
+        """
         with database.explained(self.directory):
             for table in checksums.COLUMNS:
                 for damage in checksums.check_table(self.connection, table, after).damages:
                     raise damaged(self.directory, self.where, str(damage))
             for (number,) in self.connection.execute(MISFORMED, (after,)):
                 raise damaged(self.directory, self.where, f"trials {number} is not as trials are written")
-            for fault in database.disorder(self.connection, checksums.FEW if after else None):
+            for fault in database.structure_faults(self.connection, checksums.SMALL_TABLES if after else None):
                 raise damaged(self.directory, self.where, f"{fault}; {database.reindex_instructions(self.directory)}")
 
     def kept_sums(self) -> KeptSums | None:
@@ -105,14 +107,14 @@ class SqliteLedger:
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                if connection.in_transaction:  # SQLite may have rolled back by itself, on a full disk
+                if connection.in_transaction:  # on a full disk SQLite may have rolled back by itself
                     connection.rollback()
                 self._require_in_place()
                 raise
-            self._require_in_place()  # a commit into a file that has no name any more succeeds
+            self._require_in_place()  # a commit to a deleted file succeeds
 
     def close(self) -> None:
-        """Close the segments and the database, and let the run directory go."""
+        """Close the segments and the database, and release the run directory."""
         try:
             if self.texts is not None:
                 self.texts.close()
@@ -124,13 +126,13 @@ class SqliteLedger:
                 self._lock.release()
 
     def _require_in_place(self) -> None:
-        """Raise `StoreError` where the file that was opened is no longer the one in the directory."""
+        """Raise `StoreError` if the opened file is no longer the one in the directory."""
         if database.identity(self.directory) != self._identity:
             raise database.lost(self.directory)
 
 
 def damaged(directory: Path, where: str, what: str) -> StoreError:
-    """The error of a ledger that is not what was written."""
+    """The error of a damaged ledger."""
     return StoreError(
         f"{where} is damaged: {what}. `adaptive-eval verify {directory}` lists all that is; restore a copy of it, or "
         "begin anew with --fresh"

@@ -1,4 +1,4 @@
-"""The durable store of one run: a directory and its ledger, written by one process and one thread at a time."""
+"""The durable store of one run: a directory and its ledger, written by one thread of one process at a time."""
 
 import time
 from collections import Counter, deque
@@ -18,7 +18,7 @@ from adaptive_eval.store.events.event import Change, Event
 from adaptive_eval.store.events.lives import SettingsChanged
 from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.ledgers import RunLedger
-from adaptive_eval.store.moving import AnswerMover, open_mover, sweep
+from adaptive_eval.store.moving import AnswerMover, open_mover, remove_unfinished_segments
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import CellExtent, CommitBatch, Regrade, RunHeader, TrialKey, TrialRecord
 from adaptive_eval.store.rows import (
@@ -40,10 +40,10 @@ from adaptive_eval.store.sqlite_ledger import SqliteLedger
 from adaptive_eval.store.summing import SUMMED_EVERY, keep_sums
 
 SHOWN_FILES = 3
-OTHERS = (
+ANSWERS_IN_DATABASE = (
     "store.answers must be ledger where store.ledger names a database, which has the texts; leave store.answers out"
 )
-# a resume takes its looks again, and most are what they were
+# a resume takes its looks again, and most are unchanged
 _INSERT_LOOK = (
     "INSERT INTO looks (configuration, number, at, body) VALUES (?, ?, ?, ?) "
     "ON CONFLICT (configuration, number) DO UPDATE SET body = excluded.body, at = excluded.at "
@@ -62,12 +62,12 @@ _REGRADE = (
 
 
 class OpenedStore(NamedTuple):
-    """A store that is ready to be written."""
+    """A store that is ready for writing."""
 
     store: "Store"
     resumed: bool
     changed: Event | None
-    """The settings that a resume has changed."""
+    """The event of the settings that a resume has changed, if any."""
 
 
 class Store:
@@ -76,67 +76,67 @@ class Store:
     def __init__(self, directory: Path, ledger: RunLedger, mover: AnswerMover | None = None) -> None:
         self.directory = directory
         self.reader = RunReader(directory, ledger)
-        """Reads through the writer's connection: for the time before and after the writing."""
+        """Reads through the writer's connection, before and after writing."""
         self._ledger = ledger
         self._models = self.reader.ids("models", "name")
         self._questions = self.reader.ids("questions", "key")
         self._configuration = self.reader.newest_configuration_id()
-        self._entered = False
-        """Trials were entered in the ledger since this start."""
+        self._has_sent = False
+        """Whether requests were entered as in flight since this start."""
         self._unsummed = 0
-        """Trials since they were summed up last."""
+        """Trials committed since the last call of `keep_sums`."""
         self._mover = mover
-        self._news: deque[Event] = deque()
+        self._pending_events: deque[Event] = deque()
         self._closed = False
 
     @classmethod
     def open(
         cls, directory: Path, header: RunHeader, answers: str = LEDGER, patience: float = PATIENCE
     ) -> "OpenedStore":
-        """Begin a run in `directory`, or resume the one that is there; `answers` is where their texts are kept.
+        """Begin a run in `directory`, or resume the one there; `answers` is where the texts of answers are kept.
 
-        `patience` is how many seconds a commit waits for a database that is away.
-        Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`, and `ConfigError` where an extra is missing.
+        `patience` is how many seconds a commit waits for a database that does not answer.
+        Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`, and `ConfigError` if an extra is missing.
         """
         _make_directory(directory)
-        _require_room(directory)
+        _require_no_other_files(directory)
         with _locked(directory) as lock:
             address = whereabouts.ledger_address(directory)
             if address is not None:
                 if answers != LEDGER:
-                    raise ConfigError(OTHERS)
+                    raise ConfigError(ANSWERS_IN_DATABASE)
                 ledger, resumed = whereabouts.take(address, lock, patience)
                 with closed_on_error(ledger):
-                    return cls._opened(directory, ledger, header, resumed)
+                    return cls._open_on_ledger(directory, ledger, header, resumed)
             resumed = database.is_run(directory)
             if not resumed:
                 _require_nothing_lost(directory)
             connection = database.open_existing(directory) if resumed else database.create(directory)
             with closed_on_error(connection), database.explained(directory):
                 if not resumed:
-                    _write_beginning(connection, header)
+                    _write_new_run(connection, header)
                     connection.execute("COMMIT")
                 if resumed:
                     SqliteLedger(directory, connection).require_intact()
-                    sweep(directory, connection, answers)
+                    remove_unfinished_segments(directory, connection, answers)
                 mover = open_mover(directory, answers, header.name, connection)
                 store = cls(directory, SqliteLedger(directory, connection, lock, answers), mover)
                 return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
-    def _opened(cls, directory: Path, ledger: RunLedger, header: RunHeader, resumed: bool) -> "OpenedStore":
-        """Over a ledger that is there, and empty where the run begins."""
+    def _open_on_ledger(cls, directory: Path, ledger: RunLedger, header: RunHeader, resumed: bool) -> "OpenedStore":
+        """Open the store on an open ledger, which is empty unless the run is resumed."""
         if resumed:
             ledger.require_intact()
         else:
             with ledger.transaction() as writes:
-                _write_beginning(writes, header)
+                _write_new_run(writes, header)
         store = cls(directory, ledger)
         return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
     def attach(cls, directory: Path) -> "Store":
-        """Take a run as it is, whatever its configuration."""
+        """Open a stored run for writing without changing its configuration."""
         if is_address(directory):
             raise StoreError(f"{shown(directory)} is written in the directory of its run: give that one")
         if not directory.is_dir() or not whereabouts.is_run(directory):
@@ -146,25 +146,25 @@ class Store:
             if address is None:
                 connection = database.open_existing(directory)
                 with closed_on_error(connection), database.explained(directory):
-                    return cls._attached(directory, SqliteLedger(directory, connection, lock, LEDGER))
+                    return cls._attach_ledger(directory, SqliteLedger(directory, connection, lock, LEDGER))
             ledger, _ = whereabouts.take(address, lock, PATIENCE, begin=False)
             with closed_on_error(ledger):
-                return cls._attached(directory, ledger)
+                return cls._attach_ledger(directory, ledger)
 
     @classmethod
-    def _attached(cls, directory: Path, ledger: RunLedger) -> "Store":
+    def _attach_ledger(cls, directory: Path, ledger: RunLedger) -> "Store":
         store = cls(directory, ledger)
         store.reader.require_intact()
         return store
 
     @property
     def name(self) -> str:
-        """Name of the run among many: that of its directory, or in a database."""
+        """The name of the run: that of its directory, or in its database."""
         address = whereabouts.ledger_address(self.directory)
         return self.directory.absolute().name if address is None or address.run is None else address.run
 
     def commit(self, batch: CommitBatch) -> None:
-        """Write a batch whole or not at all."""
+        """Write a batch atomically."""
         now, kept = time.time(), [self._logprobs_row(one) for one in batch.trials if one.answer.token_logprobs]
         if kept and not self._ledger.keeps_tokens:
             self._ledger.keep_tokens()
@@ -177,7 +177,7 @@ class Store:
                 _INSERT_LOOK, ((self._configuration, look.number, now, pack_json(look.body)) for look in batch.looks)
             )
             write_events(writes, batch.events, now)
-            self._keep_ledger(writes, batch)
+            self._count_in_flight(writes, batch)
             if batch.elapsed is not None:
                 writes.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
             if batch.held is not None:
@@ -190,21 +190,21 @@ class Store:
             self._unsummed = 0
             keep_sums(self._ledger)
 
-    def take_news(self) -> Iterator[Event]:
+    def take_pending_events(self) -> Iterator[Event]:
         """Events that the store has recorded by itself since the last call."""
-        while self._news:
-            yield self._news.popleft()
+        while self._pending_events:
+            yield self._pending_events.popleft()
 
     def lose(self, event: AnswersLost) -> None:
-        """Give up what a model was asked for by earlier starts; `event` says what it counts as, if it is lost."""
+        """Write off what earlier starts had requested of a model; `event` has the cost of lost answers, if any."""
         with self._ledger.transaction() as writes:
             writes.execute("DELETE FROM asked_for WHERE model = ?", (self._models[event.model],))
             write_events(writes, [event] if event.answers else [], time.time())
 
     def forget_looks(self, number: int) -> None:
-        """Drop the looks of this configuration from `number` on: today's outcomes do not lead to them.
+        """Delete the looks of this configuration from `number` on, which do not follow from today's outcomes.
 
-        They were taken without a model that has come back since, or on grades that were changed.
+        They were taken without a model that has since come back, or on grades that were changed.
         """
         with self._ledger.transaction() as writes:
             writes.execute("DELETE FROM looks WHERE configuration = ? AND number >= ?", (self._configuration, number))
@@ -216,8 +216,10 @@ class Store:
         header: RunHeader | None = None,
         opening: Iterable[CellExtent] = (),
     ) -> None:
-        """Replace the grades of stored trials, all at once; `header` comes with them where the grading changed. The
-        first trials of each cell of `opening` become part of round 0."""
+        """Replace the grades of stored trials in one transaction, with a new `header` if the grading changed.
+
+        The first trials of each cell of `opening` become part of round 0.
+        """
         changes = [] if header is None else self._changes(header)
         with self._ledger.transaction() as writes:
             writes.executemany(_REGRADE, (self._regrade_row(regrade) for regrade in regrades))
@@ -227,7 +229,7 @@ class Store:
             )
             if header is not None:
                 if changes:
-                    write_events(writes, [self._configured(changes)], time.time())
+                    write_events(writes, [self._settings_event(changes)], time.time())
                 writes.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
                 _update_questions(writes, header)
                 insert_configuration(writes, header.configuration, time.time())
@@ -235,15 +237,15 @@ class Store:
         self._configuration = self.reader.newest_configuration_id()
 
     def complete_questions(self, header: RunHeader, batch: CommitBatch) -> None:
-        """Have the questions say what was not known when the run began, with the events of a batch that tell of it."""
+        """Add to the questions what was unknown when the run began, and store the events of `batch` that say so."""
         with self._ledger.transaction() as writes:
             _update_questions(writes, header)
             write_events(writes, batch.events, time.time())
             writes.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
 
     def forget_trials(self, model: str, trials: Sequence[TrialKey], event: Event) -> None:
-        """Drop trials of a model that turned out to be no answers; `event` says why."""
-        if self._mover is not None and self._mover.busy:  # the number of a trial that is dropped may come again
+        """Delete trials of a model that turned out to be no answers; `event` says why."""
+        if self._mover is not None and self._mover.busy:  # the number of a deleted trial may be used again
             self._mover.wait()
             self._move(name_next=False)
         keys = [(self._models[model], self._questions[question], trial) for question, trial in trials]
@@ -256,14 +258,14 @@ class Store:
             write_events(writes, [event], time.time())
 
     def close(self) -> None:
-        """Move the texts that are to be moved still, close the database and let the run directory go."""
+        """Move the remaining texts, close the database and release the run directory."""
         if self._closed:
             return
         self._closed = True
         try:
-            with suppress(StoreError):  # they stay where they are, and the next start moves them
-                self._move_the_rest()
-            with suppress(StoreError):  # who reads the run reads its trials then
+            with suppress(StoreError):  # the next start moves them
+                self._move_remaining()
+            with suppress(StoreError):  # without sums, readers read the trials
                 keep_sums(self._ledger)
             if self._mover is not None:
                 self._mover.give_room_back()
@@ -272,8 +274,8 @@ class Store:
                 self._mover.close()
             self._ledger.close()
 
-    def _move(self, *, name_next: bool = True, whatever_is_there: bool = False) -> None:
-        """Take texts out of the ledger whose segment is safe, and have the next segment written where one is due."""
+    def _move(self, *, name_next: bool = True, even_if_small: bool = False) -> None:
+        """Remove texts from the ledger whose segment is safe, and start writing the next segment if it is due."""
         mover = self._mover
         assert mover is not None
         if mover.ready:
@@ -281,32 +283,32 @@ class Store:
                 segment, kept = mover.enter()
                 if kept is not None:
                     write_events(writes, [kept], time.time())
-                    self._news.append(kept)
+                    self._pending_events.append(kept)
             if segment is not None:
                 mover.entered(segment)
-        if name_next and mover.due(whatever_is_there):
+        if name_next and mover.due(even_if_small):
             with self._ledger.transaction():
                 mover.name_next()
             mover.begin()
 
-    def _move_the_rest(self) -> None:
-        """All that is left, segment by segment, as long as their place can be written."""
+    def _move_remaining(self) -> None:
+        """Move all remaining texts, segment by segment, as long as their place can be written."""
         mover = self._mover
         while mover is not None:
             mover.wait()
             self._move(name_next=False)
             if mover.failing:
                 return
-            self._move(whatever_is_there=True)
+            self._move(even_if_small=True)
             if not mover.busy:
                 return
 
     def _adopt(self, header: RunHeader) -> Event | None:
-        """Resume under today's configuration: refuse what changes the trials' meaning, record what else changed."""
+        """Resume under today's configuration: refuse changes of the trials' meaning, record all others."""
         stored = self.reader.header()
         require_same_meaning(stored, header, self.directory)
         changes = self._changes(header)
-        event = self._configured(changes) if changes else None
+        event = self._settings_event(changes) if changes else None
         with self._ledger.transaction() as writes:
             joining = header.models.keys() - stored.models.keys()
             insert_models(writes, {name: header.models[name] for name in header.models if name in joining})
@@ -318,17 +320,17 @@ class Store:
         return event
 
     def _changes(self, header: RunHeader) -> list[Change]:
-        """Settings of today that are not those of the newest configuration."""
+        """Settings that differ from the newest stored configuration."""
         return list(differences(header.read_stored(self.reader.header()), header.configuration))
 
-    def _configured(self, changes: Sequence[Change]) -> SettingsChanged:
-        """The event of changed settings, with what was known when they were made: a later look depends on it."""
+    def _settings_event(self, changes: Sequence[Change]) -> SettingsChanged:
+        """The event of changed settings, with the trials and looks so far, on which later looks depend."""
         return SettingsChanged(self.reader.trial_count(), self.reader.most_looks(), tuple(changes))
 
-    def _keep_ledger(self, writes: LedgerWrites, batch: CommitBatch) -> None:
-        """Enter what is asked for, and cross out what has come, if there is anything to be crossed out."""
-        self._entered = self._entered or bool(batch.sent)
-        if not self._entered:
+    def _count_in_flight(self, writes: LedgerWrites, batch: CommitBatch) -> None:
+        """Count requests that are sent as in flight, and no longer those answered or not sent."""
+        self._has_sent = self._has_sent or bool(batch.sent)
+        if not self._has_sent:
             return
         change = Counter(one.model for one in batch.trials)
         for request in batch.unsent:
@@ -360,7 +362,7 @@ class Store:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[RunLock]:
-    """Hold the run directory, and keep holding it unless an error comes."""
+    """Lock the run directory, and release it only on an error."""
     lock = RunLock.acquire(directory)
     try:
         yield lock
@@ -378,9 +380,9 @@ def _make_directory(directory: Path) -> None:
         ) from error
 
 
-def _require_room(directory: Path) -> None:
-    """A run does not begin among files that are not its own."""
-    if not whereabouts.holds_ledger(directory) and (others := _others(directory)):
+def _require_no_other_files(directory: Path) -> None:
+    """Raise `StoreError` if the directory holds other files and no run."""
+    if not whereabouts.holds_ledger(directory) and (others := _other_files(directory)):
         raise StoreError(
             f"{directory} holds other files and no run ({others}); choose a --run-dir that is new or empty, "
             f"such as {directory / 'run'}"
@@ -388,17 +390,17 @@ def _require_room(directory: Path) -> None:
 
 
 def _require_nothing_lost(directory: Path) -> None:
-    """A database without a table is that of a start that was killed, unless a run has left more than that."""
-    if others := _others(directory, but=database.DATABASE_FILE):
+    """Raise `StoreError` if files of a run remain whose database is empty; a killed start leaves only the database."""
+    if others := _other_files(directory, but=database.DATABASE_FILE):
         raise StoreError(
             f"{directory / database.DATABASE_FILE} is empty, but a run was begun here and has left {others}: what it "
             "had stored is lost. Restore a copy of it, or begin anew with --fresh"
         )
 
 
-def _others(directory: Path, but: str | None = None) -> str:
-    """Other files, as many names as a message has room for; `but`: without that file and SQLite's beside it."""
-    # not the lock of a run that is beginning, where its ledger is, and what a desktop hides in a folder
+def _other_files(directory: Path, but: str | None = None) -> str:
+    """Names of other files for a message, without file `but` and SQLite's files beside it."""
+    # the lock of a run that is beginning, the pointer to its ledger, and hidden files do not count
     incidental = (database.LOCK_FILE, whereabouts.POINTER_FILE)
     try:
         names = [one.name for one in directory.iterdir() if one.name not in incidental and one.name[0] != "."]
@@ -408,8 +410,8 @@ def _others(directory: Path, but: str | None = None) -> str:
     return ", ".join(others[:SHOWN_FILES]) + (" ..." if len(others) > SHOWN_FILES else "")
 
 
-def _write_beginning(writes: LedgerWrites, header: RunHeader) -> None:
-    """Write what a run begins with."""
+def _write_new_run(writes: LedgerWrites, header: RunHeader) -> None:
+    """Write the header, models and questions of a new run."""
     write_run(writes, header, time.time())
     insert_models(writes, header.models)
     insert_questions(writes, header.questions)

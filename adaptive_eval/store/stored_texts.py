@@ -1,4 +1,4 @@
-"""Texts of answers that lie in segments, read when they are asked for."""
+"""Reads texts of answers from segments on demand."""
 
 import sqlite3
 from collections import OrderedDict
@@ -23,11 +23,11 @@ _MOVED = "SELECT row, moved.id, digest FROM moved JOIN trials ON trials.id = mov
 
 
 _KINDS = (int, str, str, int, int, str)
-"""Of these columns: SQLite takes anything anywhere."""
+"""Types of these columns, which SQLite does not enforce."""
 
 
 class StoredSegment(NamedTuple):
-    """A segment as the ledger has it."""
+    """A segment's row in the ledger."""
 
     number: int
     name: str
@@ -38,7 +38,7 @@ class StoredSegment(NamedTuple):
 
 
 class StoredTexts:
-    """Reads texts from segments; what is not what was written is refused."""
+    """Reads texts from segments; raises `StoreError` for damaged ones."""
 
     def __init__(self, directory: Path, connection: sqlite3.Connection, given: str | None) -> None:
         self._directory, self._connection, self._given = directory, connection, given
@@ -48,7 +48,7 @@ class StoredTexts:
         self._kept = KeptGroups()
 
     def read(self, segment: int, row: int, digest: int | None) -> TextPair:
-        """The texts in a row of a segment, whose digest the ledger has."""
+        """The texts in a row of a segment, checked against their digest in the ledger."""
         if not isinstance(segment, int) or not isinstance(row, int):
             raise self._damaged("it does not say where an answer lies")
         file = self._file(segment)
@@ -58,7 +58,7 @@ class StoredTexts:
         return texts
 
     def damages(self) -> Iterator[str]:
-        """Check the readable segments: each as a whole, and each text in it."""
+        """Check the segments that may be opened, each as a whole and each text in it; yields the damages."""
         for one in self.segments():
             if not self.is_open_to(one):
                 continue
@@ -73,18 +73,18 @@ class StoredTexts:
                 yield f"segments {one.number}: {error}"
 
     def elsewhere(self) -> list[str]:
-        """URLs of segments that may not be opened, since the user has not given them."""
+        """URLs of segments that may not be opened, since the user has not allowed them."""
         return sorted({one.url for one in self.segments() if not self.is_open_to(one)})
 
     def segments(self) -> list[StoredSegment]:
-        """The segments that are entered in the ledger."""
+        """The segments that the ledger lists."""
         rows = self._connection.execute(_SEGMENTS).fetchall()
         if any(tuple(map(type, row)) != _KINDS for row in rows):
             raise self._damaged("its list of segments has values of the wrong kind")
         return [StoredSegment(*row) for row in rows]
 
     def is_open_to(self, one: StoredSegment) -> bool:
-        """Whether it may be opened: it lies with the run, or where the user has said."""
+        """Whether a segment may be opened: it lies in the run directory, or at an allowed URL."""
         return not one.url or is_given(one.url, self._given)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Summing up what trials come to: at a reader, and in the ledger of a large run."""
+"""Computes sums over trials, for readers and for the stored sums of a large run."""
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,9 +13,9 @@ from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT, Repli
 from adaptive_eval.store.roster import Names, Roster
 
 SUMMED_EVERY = 200_000
-"""Trials after which a run is summed up, which takes about a second; a smaller one has no sums."""
+"""Trials after which sums are stored, which takes about a second; smaller runs have none."""
 MOST_MOMENTS = 400
-"""Of what was used."""
+"""Largest number of moments at which spending is stored."""
 AT_ONCE = 8192
 NO_COUNTS: Counts = np.zeros((0, 0, 1), dtype=np.int32)
 NOTHING = Spending(0.0, 0, 0, 0.0, 0.0)
@@ -29,7 +29,7 @@ _KEEP = "INSERT OR REPLACE INTO summed VALUES (1, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def add_cells(counts: Counts, cells: Iterable[Row]) -> Counts:
-    """Add rows of (model, question, category, trials), by number; the array grows if there are new ones."""
+    """Add rows of (model id, question id, category, trials); the array grows as needed."""
     rows = iter(cells)
     while some := list(islice(rows, AT_ONCE)):
         *places, trials = np.array(some, dtype=np.int64).T
@@ -44,26 +44,26 @@ def add_cells(counts: Counts, cells: Iterable[Row]) -> Counts:
 def align_with_roster(
     counts: Counts, models: Mapping[str, int], questions: Mapping[str, int], roster: Roster, categories: int
 ) -> Counts:
-    """The counts of a roster's models and questions, which are told by their numbers; what it has not is left out."""
+    """Convert counts by id to the positions of a roster; models and questions that it lacks are dropped."""
     found = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int32)
     known = min(categories, counts.shape[2])
     (to_model, model), (to_question, question) = (
         _places(names, numbers, size)
         for names, numbers, size in zip(roster, (models, questions), counts.shape, strict=False)
     )
-    for to, row in zip(to_model, model, strict=True):  # one by one: all at once would be there twice
+    for to, row in zip(to_model, model, strict=True):  # one by one, to avoid a second copy of all counts
         found[to, to_question, :known] = counts[row, question, :known]
     return found
 
 
 def _places(names: Names, numbers: Mapping[str, int], size: int) -> tuple[list[int], list[int]]:
-    """The positions of these names, and where they are counted."""
+    """The positions of these names in the roster, and their indices in the counts."""
     pairs = [(at, numbers[name] - 1) for at, name in enumerate(names) if numbers.get(name, size + 1) <= size]
     return [at for at, _ in pairs], [place for _, place in pairs]
 
 
 def keep_sums(ledger: RunLedger) -> None:
-    """Bring the sums of a large run up to its last trial; while grades are on their way they stay as they are."""
+    """Update the stored sums of a large run to its last trial, unless grades are pending."""
     if ledger.sums_by_itself:
         return
     known = ledger.kept_sums()
@@ -71,7 +71,7 @@ def keep_sums(ledger: RunLedger) -> None:
     ((last,),) = ledger.rows(_LAST)
     if last < SUMMED_EVERY or last == after or list(ledger.rows(_PENDING, after)):
         return
-    if known is None:  # trials are forgotten as well: the last id may be larger than their count
+    if known is None:  # trials may have been deleted: the last id can exceed their number
         ((count,),) = ledger.rows(_COUNT)
         if count < SUMMED_EVERY:
             return
@@ -87,7 +87,7 @@ def keep_sums(ledger: RunLedger) -> None:
 
 
 def sums_after(ledger: RunLedger, trial: int) -> list[ReplicaSums]:
-    """Sums of each replica after the trial with this number."""
+    """Sums by model and replica over the trials after this id."""
     found: list[ReplicaSums] = []
     for after, until in _parts(ledger, trial):
         found = merge_sums(found, list(map(ReplicaSums._make, ledger.rows(ledger.queries.sums, after, until))))
@@ -95,19 +95,19 @@ def sums_after(ledger: RunLedger, trial: int) -> list[ReplicaSums]:
 
 
 def _parts(ledger: RunLedger, after: int) -> Iterator[tuple[int, int]]:
-    """Ranges of trials beyond a number, each small enough for a database to group it in memory."""
+    """Ranges of trial ids above `after`, each small enough for a database to group in memory."""
     ((last,),) = ledger.rows(_LAST)
     for first in range(after, last, SUMMED_EVERY):
         yield first, min(first + SUMMED_EVERY, last)
 
 
 def all_sums(ledger: RunLedger, known: KeptSums) -> list[ReplicaSums]:
-    """Sums of each replica: the stored ones with those of later trials."""
+    """Sums by model and replica: the stored ones plus those of later trials."""
     return merge_sums(known.sums(), sums_after(ledger, known.last))
 
 
 def all_spending(ledger: RunLedger, known: KeptSums | None, steps: int) -> list[Spending]:
-    """Spending at the stored moments, and at about so many after them."""
+    """Cumulative spending at the stored moments, and at about `steps` moments after them."""
     first, told = (0, [NOTHING]) if known is None else (known.last, known.spending())
     parts = list(_parts(ledger, first))
     for after, until in parts:

@@ -1,9 +1,9 @@
 """The tables of `run.sqlite`, each column with a comment.
 
-A model and a question have a small integer in the tables, which only the tables know; outside they go by name and id. A
-trial is unique by (model, question, trial). A look belongs to the configuration that took it: a resume that changes a
-setting takes its looks anew on the same trials, and those taken before stay readable. `configurations` has one row for
-each distinct configuration the run was started with, the newest last.
+Models and questions are small integers here; outside the tables they go by name and id. A trial is unique by (model,
+question, trial). A look belongs to the configuration under which it was taken: a resume that changes a setting takes
+its looks again on the same trials, and the earlier ones stay readable. `configurations` has one row for each distinct
+configuration with which the run was started, the newest last.
 """
 
 TABLES = """
@@ -100,7 +100,7 @@ CREATE TABLE moved (
     size INTEGER NOT NULL          -- bytes of its texts, as far as they are counted
 );
 """
-"""Runs whose answers leave the ledger have these."""
+"""Tables of runs whose answers are moved out of the ledger."""
 
 TOKEN_LOGPROBS = """
 CREATE TABLE IF NOT EXISTS token_logprobs (
@@ -108,4 +108,4 @@ CREATE TABLE IF NOT EXISTS token_logprobs (
     body BLOB NOT NULL             -- zlib of JSON: its tokens, and their log-probabilities times 10,000
 );
 """
-"""Runs that keep them (`sampling: {logprobs: tokens}`) have it; a segment takes them along with the texts."""
+"""The table of runs that store them (`sampling: {logprobs: tokens}`); segments take them along with the texts."""

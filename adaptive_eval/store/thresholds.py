@@ -1,4 +1,4 @@
-"""Fitted thresholds of a run's rubric as its events keep them, and the trials they are fitted on."""
+"""Fitted thresholds of a run's rubric, as stored in events, and the trials on which they are fitted."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.frozen import Facts, FrozenThresholds
-from adaptive_eval.graders.rubric import Rubric, RubricConfig, categorised, open_rubric
+from adaptive_eval.graders.rubric import Rubric, RubricConfig, apply_rubric, open_rubric
 from adaptive_eval.graders.types import answer_facts
 from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.events.event import Event
@@ -15,26 +15,26 @@ from adaptive_eval.store.records import Regrade, StoredOutcome, TrialRecord
 
 
 class HeldTrial(NamedTuple):
-    """A trial with all that a rubric needs to give it a category."""
+    """A trial with everything a rubric needs to give it a category."""
 
     outcome: StoredOutcome
     facts: Facts
     """All that a rubric may use."""
     signals: Facts
-    """The part of them that is stored with the trial."""
+    """Those of the facts that are stored with the trial."""
     extracted: str | None
 
     @classmethod
     def from_record(cls, record: TrialRecord) -> "HeldTrial":
-        """Take a stored trial without its texts, which are long."""
+        """Convert a stored trial, without its texts, which are long."""
         facts = {**answer_facts(record.answer), **record.signals}
         return cls(record.outcome(), facts, record.signals, record.extracted)
 
     def verdict(self, rubric: Rubric) -> Regrade:
-        """The grade of the trial by this rubric."""
+        """The grade that this rubric gives the trial."""
         at = self.outcome[:3]
         try:
-            found = categorised(self.facts, rubric, self.outcome.question)
+            found = apply_rubric(self.facts, rubric, self.outcome.question)
         except GraderError as error:
             return Regrade(*at, None, self.signals, self.extracted, str(error))
         return Regrade(*at, found.category, {**self.signals, **found.measured}, self.extracted, None)
@@ -48,7 +48,7 @@ def kept_thresholds(section: RubricConfig, events: Sequence[Event]) -> Threshold
 
 
 def thresholds_from_event(event: ThresholdsFrozen | None) -> FrozenThresholds:
-    """Convert the event to thresholds; empty ones for None."""
+    """Convert the event to thresholds; without an event, to none."""
     return FrozenThresholds() if event is None else FrozenThresholds(event.values, event.rest_on, event.medians)
 
 

@@ -1,4 +1,4 @@
-"""Running sums of what was committed, for the display, the warnings and the report: nothing that decides anything."""
+"""Running sums over committed trials, for the display, warnings and the report; no decision depends on them."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -12,23 +12,23 @@ from adaptive_eval.store.repeats import SHORTEST_REPEAT, AnswerPairs
 
 @dataclass(slots=True)
 class TrialUsage:
-    """The committed trials of one model."""
+    """Sums over the committed trials of one model."""
 
     trials: int = 0
     ungraded: int = 0
     repeats: int = 0
-    """Long answers that equal, word for word, an earlier one to the same question."""
+    """Long answers that are identical to an earlier one to the same question."""
     tokens: int = 0
     usd: float = 0.0
     gpu_seconds: float = 0.0
     grading: GradingUse = NO_GRADING
-    """Usage of grades by a judge or a verifier: part of the above."""
+    """Usage of a judge or a verifier, included in the above."""
     signals: Counter[str] = field(default_factory=Counter)
-    """Signals of the answers: truncated, empty, timed_out ..."""
+    """Number of answers with each signal: truncated, empty, timed_out ..."""
     answers: SharedTraits = field(default_factory=SharedTraits)
-    """Traits that all of them may share."""
+    """Traits that all answers may share."""
     pairs: AnswerPairs = field(default_factory=AnswerPairs)
-    """Whether answers come again."""
+    """Pairs of answers, to find repeats."""
     _seen: NumberSet = field(default_factory=NumberSet)
 
     def add(self, outcome: StoredOutcome) -> None:
@@ -46,7 +46,7 @@ class TrialUsage:
             self.signals.update(outcome.flags.split())
 
     def judge(self, outcome: StoredOutcome) -> None:
-        """Count its grade, if it has one."""
+        """Count the grade of an answer, unless it waits for thresholds."""
         if outcome.awaits_thresholds:
             return
         self.ungraded += outcome.category is None
@@ -56,7 +56,7 @@ class TrialUsage:
             self.repeats += self._seen.add(hash((outcome.question, outcome.digest)))
 
     def copy(self) -> "TrialUsage":
-        """The sums as they are now; the copy is not counted on with."""
+        """A copy of the current sums, to which no trials may be added."""
         return replace(
             self, signals=self.signals.copy(), answers=self.answers.copy(), pairs=self.pairs.copy(), _seen=NumberSet()
         )

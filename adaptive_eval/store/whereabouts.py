@@ -1,6 +1,6 @@
-"""Where the ledger of a run is: in `run.sqlite` of its directory, or in a database that `ledger.json` there names.
+"""Finds and opens the ledger of a run: `run.sqlite` in its directory, or the database that `ledger.json` there names.
 
-A path that stands for the address of a run (`address.py`) is as good as a directory to whoever only reads.
+For reading, the address of a run (`address.py`) may be given as a path in place of its directory.
 """
 
 import json
@@ -20,14 +20,14 @@ from adaptive_eval.store.sqlite_ledger import SqliteLedger
 
 POINTER_FILE = "ledger.json"
 LEDGER_FILES = (database.DATABASE_FILE, POINTER_FILE)
-"""One of them makes a directory a run."""
+"""Files of which one makes a directory that of a run."""
 MOST_BYTES = 10_000
 _given: set[LedgerAddress] = set()
-"""Databases that a configuration has named in this process."""
+"""Databases that a configuration named in this process."""
 
 
 def ledger_address(directory: Path) -> LedgerAddress | None:
-    """The address of a run's database; None if the run is in SQLite, or there is none."""
+    """The address of a run in a database; None if it is in SQLite, or there is no run."""
     if (address := parse_address(directory)) is not None:
         if address.run is None:
             raise ConfigError(f"{address} is a database of runs: name one of them, as in {address}/run")
@@ -36,7 +36,7 @@ def ledger_address(directory: Path) -> LedgerAddress | None:
         pointer = read_whole(directory / POINTER_FILE, MOST_BYTES)
     except OSError:
         return None
-    address = _address_in(pointer, directory)
+    address = _parse_pointer(pointer, directory)
     if not (address.whole_database in _given or address.is_given):
         raise StoreError(
             f"the ledger of {directory} is at {address}, and what a run directory names is not opened by itself: if "
@@ -47,8 +47,10 @@ def ledger_address(directory: Path) -> LedgerAddress | None:
 
 
 def point_to(directory: Path, address: LedgerAddress, name: str | None = None) -> None:
-    """Have the run of this directory keep its ledger in a database, which the user has named; the run's name there is
-    that of its directory, or the given one."""
+    """Keep the ledger of this directory's run in a database that the user has named.
+
+    The run's name there is `name`, or by default that of the directory.
+    """
     if is_address(directory):
         raise ConfigError("a run is written in a directory: give --run-dir a path, and the database as store.ledger")
     if (directory / database.DATABASE_FILE).exists():
@@ -74,9 +76,9 @@ def point_to(directory: Path, address: LedgerAddress, name: str | None = None) -
 
 
 def require_own_ledger(directory: Path) -> None:
-    """Raise `ConfigError` where the run of this directory keeps its ledger in a database that nobody names any more."""
+    """Raise `ConfigError` if this directory's run is in a database that the configuration no longer names."""
     if not is_address(directory) and (directory / POINTER_FILE).exists():
-        address = _address_in(read_whole(directory / POINTER_FILE, MOST_BYTES), directory)
+        address = _parse_pointer(read_whole(directory / POINTER_FILE, MOST_BYTES), directory)
         raise ConfigError(
             f"the ledger of {directory} is at {address}: say so as store.ledger ({address.whole_database}), or begin "
             "another run with --fresh"
@@ -84,14 +86,14 @@ def require_own_ledger(directory: Path) -> None:
 
 
 def holds_ledger(path: Path) -> bool:
-    """Whether a run is to be found here, whether or not it can be read."""
+    """Whether a path is that of a run, readable or not."""
     if (address := parse_address(path)) is not None:
         return address.run is not None
     return any((path / name).exists() for name in LEDGER_FILES)
 
 
 def is_run(directory: Path) -> bool:
-    """Whether a run was begun here."""
+    """Whether a run was begun in this directory."""
     address = ledger_address(directory)
     if address is None:
         return database.is_run(directory)
@@ -99,7 +101,7 @@ def is_run(directory: Path) -> bool:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a process is writing the run now."""
+    """Whether some process is writing the run now."""
     address = ledger_address(directory)
     if address is None:
         return is_locked(directory / database.LOCK_FILE)
@@ -108,7 +110,7 @@ def is_held(directory: Path) -> bool:
 
 
 def open_to_read(directory: Path) -> RunLedger:
-    """The ledger of a run that another process may be writing; raises `StoreError` where there is none."""
+    """Open the ledger of a run for reading, while another process may write it; raises `StoreError` if none exists."""
     address = ledger_address(directory)
     if address is None:
         return SqliteLedger.to_read(directory)
@@ -117,7 +119,7 @@ def open_to_read(directory: Path) -> RunLedger:
 
 
 def open_if_begun(directory: Path) -> RunLedger | None:
-    """The ledger of a run; None where no run was begun."""
+    """Open the ledger of a run for reading; None if no run was begun."""
     if ledger_address(directory) is not None:
         return open_to_read(directory) if is_run(directory) else None
     connection = database.open_if_begun(directory)
@@ -125,7 +127,7 @@ def open_if_begun(directory: Path) -> RunLedger | None:
 
 
 def take(address: LedgerAddress, lock: FileLock, patience: float, *, begin: bool = True) -> tuple[RunLedger, bool]:
-    """The ledger in a database to be written, and whether a run was there; with `begin` a new one where none was."""
+    """Open a ledger in a database for writing, and say whether the run existed; `begin` creates a missing one."""
     _postgres()
     from adaptive_eval.store.postgres.writing import PostgresLedger
 
@@ -133,12 +135,12 @@ def take(address: LedgerAddress, lock: FileLock, patience: float, *, begin: bool
 
 
 def run_names_in(address: LedgerAddress) -> list[str]:
-    """The runs of a database."""
+    """Names of the runs in a database."""
     return [one.name for one in _postgres().list_runs(address)]
 
 
 def require_reachable(path: Path) -> None:
-    """Raise `StoreError` where a database cannot be opened, or has no such run."""
+    """Raise `StoreError` if the path is an address whose database cannot be opened or has no such run."""
     address = parse_address(path)
     if address is not None and address.run is None:
         run_names_in(address)
@@ -168,7 +170,7 @@ def _postgres() -> ModuleType:
     return reading
 
 
-def _address_in(pointer: bytes, directory: Path) -> LedgerAddress:
+def _parse_pointer(pointer: bytes, directory: Path) -> LedgerAddress:
     try:
         found = json.loads(pointer)
         address = LedgerAddress.parse(str(found["address"]))
@@ -180,37 +182,37 @@ def _address_in(pointer: bytes, directory: Path) -> LedgerAddress:
 
 
 def runs_in(path: Path) -> dict[str, Path]:
-    """The runs by name: the directory itself, or what lies in it; nothing where it cannot be looked into."""
+    """Runs by name: the directory itself if it is one, else those in it; empty if it cannot be read."""
     if holds_ledger(path):
         return {path.name: path}
     if (address := parse_address(path)) is not None:
         return {name: address.run_at(name).path for name in run_names_in(address)}
     try:
         found = sorted(path.iterdir())
-    except OSError:  # it is not there yet, or no more
+    except OSError:  # it does not exist yet, or no longer
         return {}
     return {one.name: one for one in found if any(os.access(one / name, os.R_OK) for name in LEDGER_FILES)}
 
 
 MARK = "~"
-"""Before the number of a run that was begun with `--fresh`, as in `<folder>/<name>~2`; no run's name has it."""
+"""Precedes the number of a run that was begun with `--fresh`, as in `<folder>/<name>~2`; not allowed in run names."""
 
 
 def newest_directory(folder: Path, name: str, elsewhere: Iterable[str] = ()) -> Path:
-    """The run of this name that was begun last; the plain name where there is none. A database may have some, too."""
-    return folder / _directory(name, max([1, *_numbers(folder, name, elsewhere)]))
+    """The newest run of this name, or the plain name if there is none; `elsewhere` has names of runs in a database."""
+    return folder / _numbered_name(name, max([1, *_used_numbers(folder, name, elsewhere)]))
 
 
 def fresh_directory(folder: Path, name: str, elsewhere: Iterable[str] = ()) -> Path:
-    """A directory that does not exist yet, nor a run of its name elsewhere; the plain name where it is free."""
-    return folder / _directory(name, max([0, *_numbers(folder, name, elsewhere)]) + 1)
+    """The plain name, or the first numbered one, of which no run exists here or among the names `elsewhere`."""
+    return folder / _numbered_name(name, max([0, *_used_numbers(folder, name, elsewhere)]) + 1)
 
 
-def _directory(name: str, number: int) -> str:
+def _numbered_name(name: str, number: int) -> str:
     return name if number == 1 else f"{name}{MARK}{number}"
 
 
-def _numbers(folder: Path, name: str, elsewhere: Iterable[str]) -> list[int]:
+def _used_numbers(folder: Path, name: str, elsewhere: Iterable[str]) -> list[int]:
     here = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     pattern = re.compile(rf"{re.escape(name)}(?:{MARK}(\d+))?")
     found = map(pattern.fullmatch, {*here, *elsewhere})

@@ -1,14 +1,14 @@
-"""A run that has ended, beside the smallest fixed number of trials that calls as many pairs: what a sceptic asks of it.
+"""A finished run compared with the smallest fixed number of trials that calls as many pairs.
 
-From its own outcomes alone that cannot be told. At a call the gap of a pair is known to some 40%, and the number that a
-fixed design needs goes with its inverse square; and a run that called many was lucky, where the fixed design is not.
-Intervals of that kind held the truth in 58 to 92% of runs where 80% were promised, and bounds that hold in one world do
-not in another. What can be told is what happens in worlds that are known: some are drawn from what the run's outcomes
-leave open, as `plan` draws them from a pilot, and there a run by the same plan and the fixed design both take place.
-Where gaps come out larger than they are, both cost less, so that their ratio is nearer to the truth than either. How
-far it may be off has two parts: what the draw of worlds leaves open, by the jackknife, half as much again, since the
-truth is one world and no mean; and `OFF`. Both were chosen so that intervals hold the truth in 80% of runs and more,
-measured in benchmarks/as_many_calls.md.
+The run's own outcomes cannot answer that. At a call the gap of a pair is known to some 40%, and the number that a fixed
+design needs goes with its inverse square; and a run that called many was lucky, while the fixed design is not.
+Intervals of that kind contained the truth in 58 to 92% of runs where 80% were promised, and bounds that hold in one
+world fail in another. What can be computed is the result in known worlds: some are drawn from what the run's outcomes
+leave open, as `plan` draws them from a pilot, and in each both a run by the same plan and the fixed design take place.
+If gaps come out larger than they are, both cost less, so their ratio is closer to the truth than either. Its
+uncertainty has two parts: that of the draw of worlds, by the jackknife, times 1.5, since the truth is one world and not
+a mean; and `OFF`. Both were chosen so that intervals contain the truth in at least 80% of runs, as measured in
+benchmarks/as_many_calls.md.
 """
 
 import math
@@ -25,7 +25,7 @@ from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.lines import safe_line
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import BesideFixed
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.study.drive import drive_rounds
@@ -46,11 +46,12 @@ Z_80 = float(ndtri(0.9))
 
 
 def store_beside_fixed(directory: Path) -> None:
-    """Work it out for the run in `directory`, and keep it in its results.json; raises `ConfigError` if it cannot be.
+    """Compute the comparison for the run in `directory`, and store it in results.json; raises `ConfigError` if it
+    cannot.
 
-    Raises `StoreError` where there is no run, it is damaged, or names a plug-in.
+    Raises `StoreError` if there is no run, or it is damaged or names a plug-in.
     """
-    with opened_run(directory) as stored:
+    with open_run(directory) as stored:
         results, counts = stored.published(), stored.counts().cells.astype(np.int64)
         why_not = [f"{row.name} was set aside" for row in (results.models if results else ()) if row.set_aside]
         why_not += [] if results and results.run.status == "finished" else ["it is not finished"]
@@ -71,7 +72,7 @@ class _InOneWorld(NamedTuple):
 
 
 def beside_fixed(plan: Plan, counts: IntArray, confidence: float, seed: int = 0) -> BesideFixed | None:
-    """The comparison for a run by this plan that has ended with these counts (L, M, K); None if it cannot be made."""
+    """The comparison for a finished run with this plan and counts (L, M, K); None if it is impossible."""
     if any(_why_not(plan, counts)):
         return None
     bench, most, worlds = plan.bench, plan.trials.max, _affordable_worlds(plan)
@@ -99,7 +100,7 @@ def _affordable_worlds(plan: Plan) -> int:
 
 
 def _why_not(plan: Plan, counts: IntArray) -> Iterator[str]:
-    """Why a run by this plan with these counts cannot be compared."""
+    """Reasons why a run with this plan and counts cannot be compared."""
     obstacles = {
         "it has one model": plan.bench.models == 1,
         "its objective compares others than neighbours in the ranking": not isinstance(plan.objective, Ranking),
@@ -130,11 +131,11 @@ def _run_in_world(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, in
 
 
 def _fixed_number(found: list[_InOneWorld]) -> float | None:
-    """The smallest fixed number that calls as many in the mean over the worlds; None where it is above the maximum."""
+    """The smallest fixed number that calls as many pairs on average over the worlds; None if above the maximum."""
     curve = np.mean([one.curve for one in found], axis=0)
     return smallest_fixed(curve, float(np.mean([one.called for one in found])))
 
 
 def _cost_ratio(found: list[_InOneWorld], most: int) -> float:
-    """The trials of the runs in those of the fixed design; of the maximum where even that calls fewer."""
+    """Trials of the runs relative to the fixed design, or to the maximum if even that calls fewer."""
     return float(np.mean([one.trials for one in found])) / (_fixed_number(found) or most)

@@ -1,8 +1,8 @@
 """Speed at which each metric finds the true order of the paper's eleven biased coins (section 2.7, Fig. 1).
 
-Three ways to the mean of Kendall's tau-b after N trials: over independent matrices, and over bootstraps of matrices
-that are resampled by columns (whole trials) or by rows (each question alone). A bootstrap of one matrix tells of that
-matrix: its curve scatters from matrix to matrix, and only the mean over many is that of independent ones.
+The mean of Kendall's tau-b after N trials is taken in three ways: over independent matrices, and over bootstraps of
+matrices, resampled by columns (whole trials) or by rows (each question alone). A bootstrap only describes its own
+matrix: curves differ between matrices, and only the mean over many equals that of independent ones.
 """
 
 from typing import NamedTuple
@@ -49,11 +49,11 @@ class CoinsRequest(NamedTuple):
     """Sizes and seed of the study of the coins."""
 
     matrices: int = 1000
-    """Independent ones."""
+    """Number of independent matrices."""
     bootstrapped: int = 40
-    """Matrices that are resampled."""
+    """Number of matrices that are resampled."""
     replicates: int = 10_000
-    """Bootstraps of all of these together, for each scheme and metric."""
+    """Number of bootstraps over all of these, for each scheme and metric."""
     seed: int = 0
 
 
@@ -160,7 +160,7 @@ def _curves(curves: dict[str, FloatArray]) -> tuple[Curve, ...]:
 
 
 def _lead(curves: dict[str, FloatArray]) -> list[Criterion]:
-    """Bayes@N above the best of the others."""
+    """How far Bayes@N is above the best of the others."""
     criteria = []
     for n in LOOKS:
         others = {name: _at(curve, n) for name, curve in curves.items() if name not in (BAYES, "avg@N")}
@@ -173,7 +173,8 @@ def _lead(curves: dict[str, FloatArray]) -> list[Criterion]:
 def _agreement(alone: dict[str, FloatArray], resampled: dict[str, dict[str, FloatArray]]) -> list[Criterion]:
     """Criteria for the distance of the mean over bootstraps from independent matrices.
 
-    N trials that are resampled from 80 scatter as 1/N + 1/80 does: they are worth N' = 1 / (1/N + 1/80) new ones.
+    N trials resampled from 80 have a variance in proportion to 1/N + 1/80: they are worth N' = 1 / (1/N + 1/80) new
+    ones.
     """
     criteria, n = [], np.arange(1, TRIALS + 1)
     worth = np.interp(1.0 / (1.0 / n + 1.0 / TRIALS), n, alone[BAYES])

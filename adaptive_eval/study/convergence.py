@@ -1,9 +1,9 @@
 """How many trials recorded rankings take to settle (paper, sections 3.1 and 3.3, appendices F and G).
 
-The gold ranking is that of all N trials. Curves of tau-b, and convergence@n: the smallest n <= N - 1 from which on the
-ranking is the gold one, over bootstraps of whole trials. A replicate without such an n does not converge, and is told
-as that, never as N. How both grow with the number of models: panels of random subsets, 50 of 5, 20 of 10, 20 of 15 and
-all of 20, as many of them as there are.
+The gold ranking is that of all N trials. Over bootstraps of whole trials the study gives curves of tau-b, and
+convergence@n: the smallest n <= N - 1 from which on the ranking equals the gold one. A replicate without such an n is
+reported as not converging, never as N. Panels of random subsets of models show the effect of their number: 50 subsets
+of 5, 20 of 10, 20 of 15 and all of 20, or as many as there are.
 """
 
 import math
@@ -46,7 +46,7 @@ from scorio.rank import rank_scores, rank_with_uncertainty
 
 DRAWS = (2, 4, 8)
 PANELS = {5: 50, 10: 20, 15: 20, 20: 1}
-"""How many subsets of how many models."""
+"""Number of subsets for each number of models."""
 LOOKS = (1, 10, 20, 40, 80)
 PAPERS_OWN = (
     "The paper's own figures for its four data sets cannot be had without their outcomes, which it does not print: "
@@ -55,11 +55,11 @@ PAPERS_OWN = (
 
 
 class ConvergenceRequest(NamedTuple):
-    """What is resampled, and how often."""
+    """The data to resample, and how often."""
 
     data: Sequence[Path]
     replicates: int = 100_000
-    """Of convergence@n; a tenth of them for the curves of tau and for the panels."""
+    """Replicates for convergence@n; curves of tau and panels use a tenth of them."""
     trials: int | None = None
     top: int | None = None
     seed: int = 0
@@ -74,7 +74,7 @@ class _Settled(NamedTuple):
 
 
 class _Subset(NamedTuple):
-    """Convergence@n of some models."""
+    """Convergence@n of a subset of the models."""
 
     models: tuple[int, ...]
     at: Convergence
@@ -118,7 +118,7 @@ def study_convergence(request: ConvergenceRequest, on_progress: OnStudyProgress 
 
 
 def metrics_of(tensor: OutcomeTensor) -> dict[str, Metric]:
-    """Bayes@N, and what can be said of right and wrong answers, with fewer draws than there are trials."""
+    """Bayes@N, and for right or wrong answers the metrics of fewer draws than trials."""
     chosen = {"Bayes@N": BAYES}
     ks = [k for k in DRAWS if k < tensor.outcomes.shape[-1]] if tensor.binary else []
     chosen |= {f"Pass@{k}": Metric.of(scorio.eval.pass_at_k, k=k) for k in ks}
@@ -163,7 +163,7 @@ def _fewer(request: ConvergenceRequest) -> int:
 
 
 def chosen_subsets(models: int, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
-    """Random subsets of each size, none twice: as many as the panel has, or as there are."""
+    """Random subsets of each size, without repeats: as many as the panel has, or as exist."""
     for size, wanted in PANELS.items():
         if size > models:
             return
@@ -174,7 +174,7 @@ def chosen_subsets(models: int, rng: np.random.Generator) -> Iterator[tuple[int,
 
 
 def _mean(at: Convergence) -> float | None:
-    """Of the replicates that converge; None where none does."""
+    """Mean over the replicates that converge; None if none does."""
     return None if at.never == 1.0 else at.mean
 
 
@@ -263,7 +263,7 @@ def _curves(sets: Sequence[_DataSet]) -> DataTable:
 
 
 def _worst(sets: Sequence[_DataSet]) -> DataTable:
-    """The ranks of each model in the replicate that takes longest, by Bayes@N."""
+    """Each model's ranks by Bayes@N in the replicate that takes longest."""
     rows = tuple(
         (one.tensor.name, model, int(n), int(rank))
         for one in sets

@@ -1,4 +1,4 @@
-"""The plainest shells: ask for everything, tell everything; trial by trial, or round by round as whole arrays.
+"""The simplest shells: ask for everything and tell everything, trial by trial or as whole rounds.
 
 Both give the same looks on the same tape.
 """
@@ -27,7 +27,8 @@ def drive(
     on_look: Callable[[Look], None] | None = None,
     costs: Sequence[Cost] | None = None,
 ) -> Controller:
-    """Run the controller on the tape until it is finished, outcomes told in batches; `costs` is a trial's by model."""
+    """Run the controller on the tape until it finishes, with outcomes told in batches; `costs` is by model and
+    category."""
     costs = costs or (NO_COST,) * controller.plan.bench.models
     while controller.finished is None:
         asks = controller.ask(MOST)
@@ -42,7 +43,7 @@ def drive(
 
 
 class DrawnRound(NamedTuple):
-    """Outcomes that a tape has for the trials of a round."""
+    """A tape's outcomes for the trials of a round."""
 
     trials: TrialArrays
     categories: Categories
@@ -51,7 +52,7 @@ class DrawnRound(NamedTuple):
 
     @classmethod
     def of(cls, asked: Round, tape: Tape, categories: int) -> "DrawnRound":
-        """The outcomes of a round, each and counted."""
+        """The tape's outcomes for a round, singly and counted."""
         trials, shape = TrialArrays.from_round(asked.first, asked.extra), asked.extra.shape
         found = tape.categories(trials)
         cells = (trials.model * shape[1] + trials.question) * categories + found
@@ -60,7 +61,7 @@ class DrawnRound(NamedTuple):
 
 
 def drive_rounds(controller: Controller, tape: Tape, costs: CostTable | None = None) -> Controller:
-    """Drive a controller by whole rounds, which takes a tenth of the time."""
+    """Run the controller by whole rounds, which takes a tenth of the time."""
     categories = controller.plan.bench.categories
     while controller.finished is None:
         for asked in controller.ask_rounds():

@@ -1,4 +1,4 @@
-"""What a study finds, as plain values: tables, curves, and measurements beside what is required."""
+"""Findings of a study as plain values: tables, curves, and measurements compared with requirements."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -6,11 +6,11 @@ from typing import Literal, NamedTuple, Self
 
 Cell = str | int | float | None
 OnStudyProgress = Callable[[float, str], None]
-"""OnStudyProgress how far a study is, as a share of all, and what it is doing."""
+"""Callback with the completed share of a study, and what it is doing."""
 
 
 class StudyRequest(NamedTuple):
-    """How often something is drawn, and the seed."""
+    """Number of replicates, and the seed."""
 
     replicates: int
     seed: int = 0
@@ -18,7 +18,7 @@ class StudyRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DataTable:
-    """Rows for people and for a CSV file of its name."""
+    """Rows to show, and to write to a CSV file of the table's name."""
 
     name: str
     title: str
@@ -38,7 +38,7 @@ class Curve:
 
     @classmethod
     def of(cls, label: str, x: Iterable[float], y: Iterable[float]) -> Self:
-        """The line through these points."""
+        """A curve through these points."""
         return cls(label, tuple(map(float, x)), tuple(map(float, y)))
 
 
@@ -51,7 +51,7 @@ class Panel:
     up: str
     curves: tuple[Curve, ...]
     kind: Literal["lines", "steps", "bars", "cells"] = "lines"
-    """Of `cells`, a heat map, each curve is a row, whose `x` are numbers of columns and `y` their values."""
+    """In `cells`, a heat map, each curve is a row, with column numbers as `x` and values as `y`."""
     columns: tuple[str, ...] = ()
     """Names of the columns of `cells`."""
 
@@ -88,7 +88,7 @@ class Experiment:
 
 
 def within(what: str, found: float, goal: float, slack: float) -> Criterion:
-    """A measurement that must be a goal, up to a slack."""
+    """A measurement that must equal a goal, within a slack."""
     return Criterion(what, found, f"{goal:g} +- {slack:g}", bool(abs(found - goal) <= slack))
 
 
@@ -103,9 +103,9 @@ def at_most(what: str, found: float, most: float) -> Criterion:
 
 
 def ignore_progress(share: float, state: str) -> None:
-    """Take no notice of the progress."""
+    """Ignore the progress."""
 
 
 def part_of_progress(on_progress: OnStudyProgress, first: float, last: float) -> OnStudyProgress:
-    """Tell of a part of a study as of the whole: its 0 to 1 is `first` to `last`."""
+    """Report the progress of a part of a study as that of the whole: its 0 to 1 is `first` to `last`."""
     return lambda share, state: on_progress(first + (last - first) * share, state)

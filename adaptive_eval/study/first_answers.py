@@ -1,7 +1,6 @@
-"""Answers that come before the run itself, in a forecast: greedy ones of every model, or those of the opponent.
+"""Answers given before the run itself, in a forecast: greedy ones of every model, or those of the opponent.
 
-What greedy answers say of the models is not known before, so simulated runs begin without it; what is asked first takes
-of the caps.
+What greedy answers will show is unknown, so simulated runs start without it; their cost counts against the caps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,6 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.record.lines import duration
 from adaptive_eval.record.starting_point import StartingPoint
-from adaptive_eval.store import OpponentAnswered
 from adaptive_eval.store.spending import stored_cost
 from adaptive_eval.study.fixed import fixed_seconds
 from adaptive_eval.study.pilot import (
@@ -35,15 +33,14 @@ from scorio.moments import FloatArray
 def answers_before(
     beginning: StartingPoint, scenario: Scenario, worlds: Sequence[FloatArray], pilot: Pilot | None, *, begun: bool
 ) -> AnswersBefore:
-    """The answers before the first round: of a run that is to begin, or of one that has `begun` and is itself the
-    pilot."""
+    """The answers before the first round, of a run to begin or of one that has `begun` and is its own pilot."""
     if beginning.prepared.config.opponent is None:
         return _greedy_answers(beginning, scenario, worlds)
     return _opponent_answers(beginning, scenario, worlds, pilot, begun=begun)
 
 
 def _greedy_answers(beginning: StartingPoint, scenario: Scenario, worlds: Sequence[FloatArray]) -> AnswersBefore:
-    """Stored answers at their cost; the others cost what trials cost, in the mean over the worlds."""
+    """Stored answers at their cost; the others cost as much as trials, on average over the worlds."""
     there = beginning.prepared.plan.spent_first
     trials, cost = there
     if beginning.with_prior is None:
@@ -66,7 +63,7 @@ def _greedy_answers(beginning: StartingPoint, scenario: Scenario, worlds: Sequen
 def _opponent_answers(
     beginning: StartingPoint, scenario: Scenario, worlds: Sequence[FloatArray], pilot: Pilot | None, *, begun: bool
 ) -> AnswersBefore:
-    """Stored answers at their cost; the others are like those of the pilot's opponent, or of its models, or guessed."""
+    """Stored answers at their cost; the others as for the pilot's opponent, else for its models, else by a guess."""
     prepared = beginning.prepared
     opponent, seen = prepared.config.opponent, None if pilot is None else pilot.opponent
     assert opponent is not None
@@ -77,25 +74,17 @@ def _opponent_answers(
     number = opponent_trials(prepared.config) * len(prepared.questions)
     counts, costs = np.array([[float(number)]]), cost_table((opponent,), usage)
     alone = ServiceCosts(usage, costs, (request_slots(opponent, number),))
-    used = (
-        price_counts(counts, costs)
-        if seen is None or seen.model != opponent.name
-        else _scaled_opponent_cost(seen, number)
-    )
+    tokens, usd, gpu_seconds = price_counts(counts, costs)
+    if seen is not None and seen.model == opponent.name:
+        tokens, usd, gpu_seconds = (one * number / max(seen.trials, 1) for one in stored_cost(seen))
     seconds = fixed_seconds(replace(scenario, served=alone), counts) or 0.0
-    return AnswersBefore(number, *used, seconds, opponent=opponent.name)
-
-
-def _scaled_opponent_cost(seen: OpponentAnswered, number: int) -> tuple[float, float, float]:
-    """Tokens, USD and GPU seconds of so many answers of a pilot's opponent."""
-    tokens, usd, gpu_seconds = (one * number / max(seen.trials, 1) for one in stored_cost(seen))
-    return tokens, usd, gpu_seconds
+    return AnswersBefore(number, tokens, usd, gpu_seconds, seconds, opponent=opponent.name)
 
 
 def _opponent_usage(
     opponent: ModelConfig, prepared: PreparedRun, scenario: Scenario, worlds: Sequence[FloatArray], pilot: Pilot | None
 ) -> AnswerUsage:
-    """Usage of an answer of the opponent: the mean of the pilot's models, else by its own settings."""
+    """Usage of an opponent's answer: the mean of the pilot's models, else a guess by its own settings."""
     alone = prepared.config.model_copy(update={"models": (opponent,)})
     found = guess((opponent,), prompts_of(alone, prepared.questions), np.ones(1))
     if pilot is not None:
@@ -106,11 +95,11 @@ def _opponent_usage(
         }
         found = replace(found, **means)
     seconds, _ = batch_seconds((opponent,), {} if pilot is None else pilot.batches)
-    return with_batch_times((opponent,), found, seconds)
+    return with_batch_times(found, seconds)
 
 
 def describe_first_answers(before: AnswersBefore) -> Iterator[str]:
-    """Assumptions about these answers, in a sentence."""
+    """A sentence on the assumptions about these answers."""
     if before == NOTHING_BEFORE:
         return
     tokens = f", {before.tokens:,.0f} tokens" if before.tokens else ""

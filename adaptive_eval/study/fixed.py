@@ -1,8 +1,8 @@
-"""The fixed design beside the run: the maximum of trials for everyone, and how long servers take for it.
+"""The fixed design for comparison: the maximum of trials for every model, and the time that servers need for it.
 
-Its trials are all there at once, so that every slot is busy until none is waiting. Up to the last few answers of every
-slot its time is therefore the work over the slots; only those last ones are simulated. Places that models share all
-work to the end, the last of them on further replicas.
+All its trials are there from the start, so every slot is busy until none is waiting. Its time is therefore work divided
+by slots, except for the last few answers of every slot; only those are simulated. Places that models share all work to
+the end, the last of them as further replicas.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from adaptive_eval.study.simulated import SimulatedRun
 from scorio.moments import FloatArray
 
 LAST = 8
-"""Answers of each slot that are simulated."""
+"""Last answers of each slot, which are simulated."""
 
 
 def fixed_seconds(scenario: Scenario, counts: FloatArray) -> float | None:
-    """Seconds that `counts` (L, K) answers of each model and category take; None if that is unknown, or some are
-    stored."""
+    """Seconds for `counts` (L, K) answers of each model and category; None if unknown, or if some are stored
+    already."""
     served = scenario.served
     if not served.usage.knows_seconds or served.recorded is not None:
         return None
@@ -37,7 +37,7 @@ def fixed_seconds(scenario: Scenario, counts: FloatArray) -> float | None:
 
 
 def _model_seconds(scenario: Scenario, model: int, counts: FloatArray, rng: np.random.Generator) -> float:
-    """Seconds from its first answer to its last."""
+    """Seconds from a model's first answer to its last."""
     usage, slots, trials = scenario.served.usage, scenario.served.slots[model], float(counts.sum())
     last = min(LAST * slots, round(trials))
     spread = usage.log_spread[model]
@@ -48,7 +48,7 @@ def _model_seconds(scenario: Scenario, model: int, counts: FloatArray, rng: np.r
 
 
 def times_as_long(runs: Sequence[SimulatedRun], fixed: float | None) -> float | None:
-    """The median time of those runs that were timed in that of the fixed design; None where it is not known."""
+    """Median time of the timed runs, relative to the fixed design; None if unknown."""
     if fixed is None or not fixed > 0.0:
         return None
     return float(np.nanmedian([run.seconds for run in runs])) / fixed

@@ -1,9 +1,9 @@
-"""The run beside the smallest fixed number of trials that calls as many pairs: what a sceptic asks for.
+"""A run compared with the smallest fixed number of trials that calls as many pairs.
 
-The maximum of trials for everyone calls more pairs than a run that gives up what it cannot settle, so that a share of
-its cost says little. Here the number is chosen by who knows the outcome: the smallest N at which one look, at the
-confidence of the run, calls as many neighbours in the mean over the same worlds, with the same answers. Nobody can
-choose it beforehand, which makes it the hardest fixed design to beat.
+The maximum of trials for every model calls more pairs than a run that gives up on some, so a share of its cost says
+little. Here the number is chosen with hindsight: the smallest N at which one look, at the confidence of the run, calls
+as many neighbours on average over the same worlds, with the same answers. Nobody can choose it in advance, which makes
+it the hardest fixed design to beat.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from scorio.moments import FloatArray
 
 MOST_WORLDS = 20
 MOST_TRIALS = 2_000_000
-"""Trials of all these worlds together: the fixed design is looked at after each of its trials."""
+"""Trials of all these worlds together; the fixed design is evaluated after each of its trials."""
 
 
 def fixed_with_as_many(
@@ -33,8 +33,8 @@ def fixed_with_as_many(
     confidence: float,
     beside: int = 0,
 ) -> FixedWithAsMany | None:
-    """The smallest fixed design, and what the runs cost beside it; None where neighbours are not what is compared,
-    where outcomes are known beforehand, or where that would take too long. Any design has `beside` trials, too."""
+    """The smallest fixed design, and the runs' cost relative to it; None if the objective does not compare neighbours,
+    outcomes are known beforehand, or it would take too long. Any design also has `beside` trials."""
     bench, most = plan.bench, plan.trials.max
     few = min(len(runs), MOST_WORLDS, MOST_TRIALS // (bench.models * bench.questions * most))
     begun = plan.drawn or plan.first is not None or bench.prior_counts is not None

@@ -1,4 +1,4 @@
-"""A forecast: worlds are drawn, the run is simulated in each of them, and the simulated runs are summed up."""
+"""Making a forecast: draw worlds, simulate the run in each, and summarise the simulated runs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -39,9 +39,9 @@ from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chan
 from scorio.moments import FloatArray
 
 GUESSED_SWAP = 120.0
-"""Seconds from the last answer of one model to a server that is ready with the next."""
+"""Seconds from a model's last answer until the next model's server is ready."""
 GUESSED_WAKING = 5.0
-"""The same where the next one sleeps at that place."""
+"""The same if the next model sleeps at that place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ForecastRequest:
 
 
 def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnForecastProgress) -> Forecast:
-    """Forecast how a run will go; raises `StoreError` for a pilot that cannot be read."""
+    """Forecast how a run will go; raises `StoreError` if the pilot cannot be read."""
     bench = prepared.plan.bench
     goes_on = _is_the_run(request.pilot, prepared)
     beginning = _beginning(prepared, request.pilot if goes_on else None)
@@ -91,14 +91,13 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
 
 
 def _is_the_run(directory: Path | None, prepared: PreparedRun) -> bool:
-    """Whether the pilot is what `run` would continue."""
+    """Whether the pilot is the run that `run` would continue."""
     config = prepared.config
     return directory is not None and directory.resolve() == newest_directory(config.store.folder, config.name).resolve()
 
 
 def _beginning(prepared: PreparedRun, directory: Path | None) -> StartingPoint:
-    """The run with what it begins with: R0, and where it lies in `directory`, its imported trials and what its opponent
-    has answered."""
+    """The run's starting point: R0, and for a run in `directory` its imported trials and its opponent's answers."""
     if directory is None:
         return load_starting_point(prepared, fresh_directory(prepared.config.store.folder, prepared.config.name))
     beginning = load_starting_point(prepared, directory)
@@ -115,10 +114,10 @@ def _scene(
     prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed: int, grade: ExpectedGrade = NO_GRADE
 ) -> Scenario:
     models = prepared.config.models
-    launches = [model.launch for model in models if model.launch is not None]
+    launches = prepared.config.launched.values()
     return Scenario(
         bench=prepared.plan.bench,
-        # without what only a run needs: addresses and keys stay where they are
+        # without what only a run needs: addresses and keys are not passed on
         decisions=Decisions.model_construct(
             **{name: getattr(prepared.config, name) for name in Decisions.model_fields}
         ),
@@ -167,13 +166,13 @@ def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]
 
 
 def _usage(prepared: PreparedRun, pilot: Pilot | None) -> tuple[AnswerUsage, list[str]]:
-    """Usage of trials, and sentences on what is guessed of it."""
+    """Usage of trials, and sentences on which parts are guesses."""
     models = prepared.config.models
     guessed = guess(models, prepared.prompts, prepared.plan.bench.weights)
     nobody = np.zeros(len(models), dtype=bool)
     known = (guessed, nobody, nobody) if pilot is None else merge_usage(pilot.measured, guessed)
     seconds, batches = batch_seconds(models, {} if pilot is None else pilot.batches)
-    return with_batch_times(models, known[0], seconds), [*_guesses(*known), *batches]
+    return with_batch_times(known[0], seconds), [*_guesses(*known), *batches]
 
 
 def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]) -> Iterator[str]:
@@ -201,7 +200,7 @@ def _swaps(prepared: PreparedRun, scenario: Scenario) -> Iterator[str]:
 
 
 def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
-    """The assumption under which answers that the pace `time` asks ahead are counted."""
+    """The assumption used to count answers that the pace `time` asks ahead."""
     served = scenario.served
     slots, sigma = (
         f"{values.min():g}" if values.min() == values.max() else f"{values.min():g} to {values.max():g}"
@@ -216,7 +215,7 @@ def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
 
 
 def _simulable(budget: Budget, usage: AnswerUsage) -> tuple[Budget, list[str]]:
-    """The budget without a cap on what nobody knows."""
+    """The budget without caps on unknown quantities."""
     if budget.wall_seconds is None or usage.knows_seconds:
         return budget, []
     return replace(budget, wall_seconds=None), ["budget.wall_time is left out: how long answers take is not known"]

@@ -1,4 +1,4 @@
-"""Expected cost of the grades by a judge or a verifier in a run to come: as in a pilot, else guessed."""
+"""Expected cost of a judge's or verifier's grades in a future run: as in a pilot, else guessed."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -20,7 +20,7 @@ from adaptive_eval.study.verdict_times import NO_VERDICTS, VerdictTimes
 
 
 class ExpectedGrade(NamedTuple):
-    """Cost and time of the grade of one answer, and where they are from, in sentences."""
+    """Cost and time of grading one answer, with sentences on their sources."""
 
     cost: Cost = NO_COST
     times: VerdictTimes = NO_VERDICTS
@@ -28,16 +28,16 @@ class ExpectedGrade(NamedTuple):
 
 
 def paid_servers(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
-    """The models, the opponent, and whoever is asked for grades."""
+    """The models, the opponent, and the models asked for grades."""
     opponent = () if config.opponent is None else (config.opponent,)
     seats = (seat for one in graders_that_ask(config.grader).values() for seat in one.seats)
     return (*config.models, *opponent, *seats)
 
 
 def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None) -> ExpectedGrade:
-    """Expected cost and time of a grade, empty if nobody is asked for it. `seen`: usage of grades in the pilot.
+    """Expected cost and time of a grade; empty if no model is asked for it. `seen`: usage of grades in the pilot.
 
-    Where only some benchmarks have a judge, its share of the questions is its share of the answers.
+    If only some benchmarks have a judge, its share of the answers is their share of the questions.
     """
     expected = ExpectedGrade()
     for benchmark, grader in graders_that_ask(prepared.config.grader).items():
@@ -57,7 +57,7 @@ def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | N
 
 
 def _times(grader: AskedGrader, seen: JudgeUse | None) -> tuple[VerdictTimes, str]:
-    """Time that verdicts take: as in the pilot if that was measured, else by the length of a reply."""
+    """Time of verdicts: as measured in the pilot, else by the length of a reply."""
     replies = sum(seat.replies for seat in grader.seats)
     measured = seen is not None and seen.seconds > 0.0
     if seen is not None and measured:
@@ -77,7 +77,7 @@ def _slots(seat: AskedGrader) -> int:
 
 
 def _cost_in_pilot(grader: AskedGrader, seen: JudgeUse) -> Cost:
-    """Mean cost in the pilot, at the prices of today if only one judge is asked."""
+    """Mean cost in the pilot, at today's prices if there is only one judge."""
     prompt, completion = seen.prompt_tokens / seen.answers, seen.completion_tokens / seen.answers
     usd = seen.usd / seen.answers
     if len(grader.seats) == 1:
@@ -86,10 +86,10 @@ def _cost_in_pilot(grader: AskedGrader, seen: JudgeUse) -> Cost:
 
 
 def _guessed_cost(questions: Sequence[Question], grader: AskedGrader, usage: AnswerUsage) -> Cost:
-    """Each request has the question and the answer in it, and its reply a share of what it may have."""
+    """A request contains the question and the answer; a reply has a fixed share of its maximum."""
     answer = min(float(np.nanmean(usage.completion_tokens)) if usage.knows_tokens else 0.0, grader.longest)
     if answers_of_model(grader) is not None and not any(question.others for question in questions):
-        answer *= 2.0  # the opponent's, which is not there yet, is in it too
+        answer *= 2.0  # a comparison contains the opponent's answer as well
     return reduce(Cost.plus, (_guessed_seat_cost(seat, questions, answer) for seat in grader.seats))
 
 

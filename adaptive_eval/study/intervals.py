@@ -1,9 +1,9 @@
-"""Coverage of 95% intervals of a score (paper, section 2.6): the credible interval, and its rivals.
+"""Coverage of 95% intervals of a score (paper, section 2.6): the credible interval and its alternatives.
 
-The truth is the mean chance of these M questions, drawn anew for each replicate around the means of the coins. Against
-the credible interval of Bayes@N, and the same on the average scale, stand intervals from the central limit theorem
-(CLT) and percentile bootstraps: of trials within each question, and of questions, as leaderboards have them, which
-answer another thing: how well the model does on questions like these.
+The true score is the mean probability of M questions, which are drawn for each replicate around the means of the coins.
+The credible interval of Bayes@N, and the same on the average scale, are compared with intervals from the central limit
+theorem (CLT) and percentile bootstraps: of trials within each question, and of questions, as on leaderboards. The
+latter answer another question: how well the model does on similar questions.
 """
 
 from typing import NamedTuple
@@ -43,7 +43,7 @@ KINDS = (
 
 
 class IntervalsRequest(NamedTuple):
-    """Number of models that are drawn for each number of questions and trials, and the seed."""
+    """Number of models to draw for each number of questions and trials, and the seed."""
 
     replicates: int = 1000
     seed: int = 0
@@ -51,12 +51,12 @@ class IntervalsRequest(NamedTuple):
 
 
 class _IntervalQuality(NamedTuple):
-    """Coverage and width of one kind of interval, at one M and N."""
+    """Coverage and width of one kind of interval, for M questions and N trials."""
 
     coverage: float
     width: float
     empty: float
-    """Share of intervals without width."""
+    """Share of intervals with zero width."""
     outside: float
     """Share of intervals that reach below 0 or above 1."""
 
@@ -97,7 +97,7 @@ def _measure(m: int, n: int, request: IntervalsRequest, rng: np.random.Generator
 
 
 def intervals_of(right: IntArray, n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
-    """Both ends (2, B) of every kind of interval from right answers (B, M) in n trials of each question."""
+    """Both ends (2, B) of every kind of interval, from right answers (B, M) in n trials of each question."""
     counts = Counts(np.stack([n - right, right], axis=-1), BINARY)
     share, m = right / n, right.shape[1]
     centre = share.mean(axis=1)

@@ -1,6 +1,5 @@
-"""One replay judged by the truth: its wrong calls, and its cost."""
+"""Comparing a replay with the truth: its wrong calls, and its cost."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from scorio.moments import FloatArray
 from scorio.rank.order import pair_signs, tau_b
 
 EQUAL = 1e-12
-"""True scores that are this close are equal: what is left is rounding."""
+"""True scores this close are equal: the difference is rounding."""
 
 
 class JudgedReplay(NamedTuple):
@@ -23,7 +22,7 @@ class JudgedReplay(NamedTuple):
     reason: str
     trials: int
     cost: float
-    """Trials as a share of the maximum for everyone."""
+    """Trials as a share of the maximum for every model."""
     looks: int
     called: int
     """Comparisons that are resolved in today's direction."""
@@ -32,13 +31,14 @@ class JudgedReplay(NamedTuple):
     wrong: int
     """Calls for the model that is truly worse or equal."""
     covered: float
-    """The share of models whose 95% interval holds the true score."""
+    """The share of models whose 95% interval contains the true score."""
     tau_b: float
     """Kendall's tau-b of the scores with the true ones."""
 
 
 def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: FloatArray | None = None) -> JudgedReplay:
-    """Judge a replay that has had a look; benchmarks with gates of their own need the true `means` (L, M)."""
+    """Compare a replay that has had a look with the truth; benchmarks with gates of their own need the true `means` (L,
+    M)."""
     result = controller.result()
     if result is None:
         raise ValueError("a replay is judged after its first look, but it has had none; raise its budget")
@@ -55,14 +55,14 @@ def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: Fl
         tied=sum(pair.verdict is Verdict.TIED for pair in pairs),
         out_of_reach=sum(pair.verdict is Verdict.OUT_OF_REACH for pair in pairs),
         wrong=sum(is_wrong(pair, compared_scores(controller.plan, truth, means), reference) for pair in calls),
-        covered=_covered(result, truth),
+        covered=float(np.mean([row.lo <= truth[row.model] <= row.hi for row in result.models], dtype=float)),
         tau_b=float(tau_b(pair_signs(_scores(result, len(truth)), EQUAL), pair_signs(truth, EQUAL))),
     )
 
 
 def compared_scores(plan: Plan, truth: FloatArray, means: FloatArray | None = None) -> FloatArray:
-    """True scores (L,) as the objective compares them; by the gate that each model is nearest to failing, or fails
-    most, where benchmarks have their own."""
+    """True scores (L,) as the objective compares them; if benchmarks have gates of their own, on the gate that each
+    model is closest to failing, or fails most."""
     margin, bench = plan.objective.margin, plan.bench
     if margin is None:
         return truth
@@ -76,7 +76,8 @@ def compared_scores(plan: Plan, truth: FloatArray, means: FloatArray | None = No
 
 
 def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = None) -> bool:
-    """Whether a call names the wrong one, or one of two equals; `reference` is what a lone model is compared with."""
+    """Whether a call names the worse model, or one of two equals; `reference` is what a single model is compared
+    with."""
     other = reference if call.worse is None else truth[call.worse]
     assert other is not None
     return bool(np.sign(call.z) * (truth[call.better] - other) <= EQUAL)
@@ -86,8 +87,3 @@ def _scores(result: Result, models: int) -> FloatArray:
     scores = np.empty(models)
     scores[[row.model for row in result.models]] = [row.score for row in result.models]
     return scores
-
-
-def _covered(result: Result, truth: FloatArray) -> float:
-    inside: Sequence[bool] = [row.lo <= truth[row.model] <= row.hi for row in result.models]
-    return float(np.mean(inside))

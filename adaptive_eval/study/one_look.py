@@ -1,8 +1,8 @@
 """The fixed design as it is usually run: N trials of every question by every model, and one look at the end.
 
-At a single look, neighbours in the order of the scores are told apart where z is 1.645 or more (paper, section 2.9).
-What it would have called is worked out for every N at once, so that a run that stops by itself can be held against the
-smallest N that calls as many pairs, and not only against one that calls more.
+At that look, neighbours in the order of the scores differ if z is at least 1.645 (paper, section 2.9). Its calls are
+computed for every N at once, so that a run that stops by itself can be compared with the smallest N that calls as many
+pairs, not only with one that calls more.
 """
 
 from typing import NamedTuple
@@ -20,18 +20,18 @@ Z = 1.645
 
 
 class OneLook(NamedTuple):
-    """Calls and errors of one draw after N = 1, 2 ... trials of everything: an array of as many values each."""
+    """Calls and errors of one draw after N = 1, 2 ... trials of every question by every model, as arrays over N."""
 
     called: FloatArray
-    """Neighbours that are told apart."""
+    """Number of neighbours that are told apart."""
     wrong: FloatArray
     """Number of calls for a model that is truly worse or equal."""
     any_wrong: FloatArray
-    """1 where there is one."""
+    """1 if there is any wrong call."""
     ties: FloatArray
     """Number of wrong calls between equals."""
     tau_b: FloatArray
-    """Kendall's tau-b of the scores with the true ones; nan where these are all equal."""
+    """Kendall's tau-b of the scores with the true ones; nan if these are all equal."""
 
 
 def evaluate_one_look(
@@ -72,7 +72,7 @@ def _estimates(outcomes: IntArray, weights: FloatArray, g: FloatArray | None) ->
 
 
 def smallest_fixed(curve: FloatArray, wanted: float) -> float | None:
-    """The N, whole or not, at which a curve over N = 1, 2 ... first reaches `wanted`; None if it never does."""
+    """The N, possibly fractional, at which a curve over N = 1, 2 ... first reaches `wanted`; None if it never does."""
     reached = np.flatnonzero(curve >= wanted)
     if not reached.size:
         return None

@@ -1,8 +1,8 @@
-"""A pilot: the trials of another run, or of the same one, in the order of the run that is planned.
+"""A pilot: trials of another run, or of the same one, as models and questions of the planned run.
 
-What a trial uses (tokens, USD, GPU time, seconds) is known as means by model and category, since wrong answers are
-longer: over a run their sums are what counts. Seconds are log-normal around their mean, since a round waits for the
-last of its answers.
+The usage of trials (tokens, USD, GPU time, seconds) is known as means by model and category, since wrong answers are
+longer: over a run only their sums matter. Seconds are log-normal around their mean, since a round waits for its last
+answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,17 +36,17 @@ from adaptive_eval.store.spending import spent_on_opponent
 from scorio.moments import FloatArray
 
 BYTES_A_TOKEN = 4.0
-"""Bytes a token of a prompt in English, by the makers of tokenizers."""
+"""Bytes per token of an English prompt, according to the makers of tokenizers."""
 GUESSED_SHARE = 0.25
-"""Length of an answer as a share of `max_tokens`, if nothing is known."""
+"""Guessed length of an answer as a share of `max_tokens`."""
 GUESSED_SPEED = 40.0
-"""Tokens a second of one answer among many on a busy server."""
+"""Guessed tokens per second of one answer among many on a busy server."""
 GUESSED_WRONG = 2.0
-"""How many times as long a wrong answer is as a right one."""
+"""Guessed length of a wrong answer relative to a right one."""
 GUESSED_SPREAD = 0.5
 """Standard deviation of the logarithm of an answer's seconds."""
 GUESSED_BATCH = 3600.0
-"""Seconds until a batch is answered, for want of a pilot: services promise a day, and most take an hour at most."""
+"""Guessed seconds until a batch is answered: services promise a day, and most take an hour at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,7 @@ class MeasuredUsage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerUsage:
-    """Means (L, K) for a trial of each model that falls into each category; nan where they are not known."""
+    """Mean usage (L, K) of a trial by model and category; nan if unknown."""
 
     prompt_tokens: FloatArray
     completion_tokens: FloatArray
@@ -86,7 +86,7 @@ def guessed_lengths(weights: FloatArray) -> FloatArray:
 
 
 def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], weights: FloatArray) -> AnswerUsage:
-    """A stated guess, for want of a pilot: nan for a model without `max_tokens`."""
+    """A guess without a pilot; nan for a model without `max_tokens`."""
     most = np.array([model.sampling.max_tokens or np.nan for model in models], dtype=float)
     asked = np.array([np.mean([prompt_bytes(prompt) for prompt in own]) / BYTES_A_TOKEN for own in prompts])
     completion = GUESSED_SHARE * most[:, None] * guessed_lengths(weights)
@@ -95,15 +95,18 @@ def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], we
 
 
 def request_slots(model: ModelConfig, most: int) -> int:
-    """Requests at a time: of a batch all that there may be, which are at `most` so many."""
+    """Requests at a time; for a batch service all that there may be, which is `most`."""
     if model.batch is not None:
         return min(model.batch.most_requests, most)
     return model.concurrency.in_flight * len(model.replicas)
 
 
-def with_batch_times(models: Sequence[ModelConfig], usage: AnswerUsage, seconds: FloatArray) -> AnswerUsage:
-    """The usage, but that an answer of a batch service comes with its batch, whatever the size of that."""
-    batched = np.array([model.batch is not None for model in models])
+def with_batch_times(usage: AnswerUsage, seconds: FloatArray) -> AnswerUsage:
+    """The usage, but that an answer of a batch service comes with its batch, whatever the size of that.
+
+    `seconds` is how long a batch of each model takes, nan for those that have none.
+    """
+    batched = ~np.isnan(seconds)
     return replace(
         usage,
         seconds=np.where(batched[:, None], seconds[:, None], usage.seconds),
@@ -112,9 +115,9 @@ def with_batch_times(models: Sequence[ModelConfig], usage: AnswerUsage, seconds:
 
 
 def batch_seconds(models: Sequence[ModelConfig], seen: Mapping[str, Sequence[float]]) -> tuple[FloatArray, list[str]]:
-    """(L,): how long a batch of each model takes, nan for those that have none; and where that is from, in sentences.
+    """(L,): seconds that a batch of each model takes, nan for models without batches; with sentences on the source.
 
-    `seen` is how long batches have taken, by model: of one that has none, those of the others are taken.
+    `seen` has the seconds of past batches by model; a model without any gets those of the others.
     """
     everybody = [seconds for several in seen.values() for seconds in several]
     found, told = np.full(len(models), np.nan), dict[str, None]()
@@ -135,7 +138,7 @@ def batch_seconds(models: Sequence[ModelConfig], seen: Mapping[str, Sequence[flo
 
 
 def measured_batch_seconds(events: Sequence[Event]) -> dict[str, list[float]]:
-    """Seconds from when a service had a batch until its answers were stored, by model."""
+    """Seconds from the submission of each batch until its answers were stored, by model."""
     taken = {event.key: event.since for event in events if isinstance(event, BatchTaken)}
     found: dict[str, list[float]] = {}
     for event in events:
@@ -147,9 +150,9 @@ def measured_batch_seconds(events: Sequence[Event]) -> dict[str, list[float]]:
 def merge_usage(
     measured: MeasuredUsage, otherwise: AnswerUsage
 ) -> tuple[AnswerUsage, NDArray[np.bool_], NDArray[np.bool_]]:
-    """The pilot's means; for models without tokens, or without seconds, those of its other models, else a guess.
+    """The pilot's means; models without tokens or seconds get those of its other models, else a guess.
 
-    Also which models' tokens, and which models' seconds, are their own.
+    Also returns which models have their own tokens, and which their own seconds.
     """
     own_tokens = measured.completion_tokens.sum(axis=1) > 0.0
     own_seconds = measured.seconds.sum(axis=1) > 0.0
@@ -166,7 +169,7 @@ def merge_usage(
 
 
 def _fill_means(trials: FloatArray, sums: FloatArray, own: NDArray[np.bool_], otherwise: FloatArray) -> FloatArray:
-    """Means by model and category; of a category that a model never had, the mean of all its answers."""
+    """Means by model and category; a category without answers gets the mean of all the model's answers."""
     if not own.any():
         return otherwise
     pooled = _means(sums[own].sum(axis=0), trials[own].sum(axis=0))
@@ -182,7 +185,7 @@ def _means(sums: FloatArray, trials: FloatArray) -> FloatArray:
 def cost_table(
     models: Sequence[ModelConfig], usage: AnswerUsage, grade: Cost = NO_COST
 ) -> tuple[tuple[Cost, ...], ...]:
-    """Cost of a trial of each model and category with its `grade`; what is unknown counts as nothing."""
+    """Cost of a trial of each model and category including its `grade`; unknown amounts count as 0."""
     columns = (np.nan_to_num(each).tolist() for each in (usage.prompt_tokens, usage.completion_tokens, usage.seconds))
     rows = zip(models, *columns, strict=True)
     return tuple(tuple(usage_cost(model, *used).plus(grade) for used in zip(*own, strict=True)) for model, *own in rows)
@@ -190,7 +193,7 @@ def cost_table(
 
 OTHERS = "others"
 SHOWN = 3
-"""Names or differences that one sentence has."""
+"""Names or differences listed in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +202,7 @@ class Pilot:
 
     name: str
     outcomes: NDArray[np.int8]
-    """(L, M, N): categories by the trials' own numbers, -1 for none."""
+    """(L, M, N): categories by trial number, -1 for no trial."""
     counts: NDArray[np.int64]
     """(L, M, K)."""
     measured: MeasuredUsage
@@ -207,17 +210,17 @@ class Pilot:
     """Seconds that the pilot was active."""
     header: RunHeader
     remarks: tuple[str, ...]
-    """Sentences on what does not fit."""
+    """Sentences on mismatches with the planned run."""
     batches: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Seconds that its batches took, by model."""
     grading: JudgeUse | None = None
-    """Usage of its grades, if somebody was asked for them."""
+    """Usage of its grades, if models were asked for them."""
     opponent: OpponentAnswered | None = None
-    """Usage of the answers of its opponent, if it has asked one."""
+    """Usage of its opponent's answers, if it has one."""
 
 
 def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
-    """The trials of a run directory, models matched by name and questions by id; raises `ConfigError`."""
+    """Read the trials of a run directory, matching models by name and questions by id; raises `ConfigError`."""
     with RunReader.intact(directory) as reader:
         header, elapsed, events = reader.header(), reader.elapsed, reader.events()
         graded = list(reader.trial_facts())
@@ -259,7 +262,7 @@ def _require_the_rubric(directory: Path, header: RunHeader, prepared: PreparedRu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PilotTrials:
-    """Graded trials column by column, (n,) each; models and questions by position."""
+    """Graded trials as columns (n,); models and questions by position."""
 
     model: NDArray[np.intp]
     question: NDArray[np.intp]
@@ -271,7 +274,7 @@ class PilotTrials:
 
     @classmethod
     def of(cls, uses: Sequence[TrialFacts], roster: Roster) -> "PilotTrials":
-        """The columns of trials whose models and questions all are in the roster."""
+        """The columns of those trials whose model and question are in the roster."""
         return cls(
             model=np.array([roster.models.position_of(use.model) for use in uses], dtype=np.intp),
             question=np.array([roster.questions.position_of(use.question) for use in uses], dtype=np.intp),
@@ -299,7 +302,7 @@ def _matching(directory: Path, graded: Sequence[TrialFacts], roster: Roster) -> 
 
 
 def measure(known: PilotTrials, shape: tuple[int, int]) -> MeasuredUsage:
-    """Sums by model and category; `shape` has the numbers of models and categories."""
+    """Sums by model and category; `shape` is the numbers of models and categories."""
     cell = known.model * shape[1] + known.category
     size = shape[0] * shape[1]
 
@@ -335,7 +338,7 @@ def _missing_in_pilot(counts: NDArray[np.int64], models: Sequence[str], question
 
 
 def _differences_from_pilot(then: RunHeader, now: RunHeader) -> list[str]:
-    """Models of the same name, and questions of the same id, that are not the same."""
+    """Differences of models with the same name, and of questions with the same id."""
     shared = then.questions.keys() & now.questions.keys()
     changes = [
         *differences(

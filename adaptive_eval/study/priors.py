@@ -1,9 +1,9 @@
 """Value of outcomes of an older model as a prior for the newer one (paper, section 2.8, Fig. 2).
 
-Eight models, the questions of the i-th answered with chances drawn from Beta(i + 3, 12 - i), whose means are the
-printed ones. An update draws anew from Beta(i + 3 + s, 12 - i + s') with s, s' = +-1. Of the original D trials of each
-question are the prior outcomes R0 of the update, of which N are drawn. All models have D + N trials a question, so that
-they rank by their right answers in all: Bayes@N with R0 (paper, appendix A).
+There are eight models. The i-th answers questions rightly with probabilities drawn from Beta(i + 3, 12 - i), scaled to
+the printed means; its update draws new ones from Beta(i + 3 + s, 12 - i + s') with s, s' = +-1. D trials of each
+question by the original are the prior outcomes R0 of its update, which has N trials. All models then have D + N trials
+a question, so they rank by their total of right answers: Bayes@N with R0 (paper, appendix A).
 """
 
 from typing import NamedTuple
@@ -33,7 +33,7 @@ QUESTIONS = 30
 DEPTHS = (0, 1, 2, 4, 8, 16)
 TRIALS = 40
 SMALL, LARGE = 3, TRIALS
-"""Numbers of trials at which a prior helps, if it is shallow, and at which it harms, if it is deep."""
+"""Numbers of trials at which a shallow prior helps, and at which a deep one harms."""
 AT_A_TIME = 1000
 
 
@@ -45,7 +45,7 @@ class _Chunk(NamedTuple):
 
 
 def original_chances(seed: int) -> FloatArray:
-    """(L, M): of the original models, with the printed means."""
+    """(L, M): chances of the original models, with the printed means."""
     rng = np.random.default_rng([seed, 0])
     index = np.arange(1, len(MEANS) + 1)[:, None]
     drawn = rng.beta(index + 3.0, 12.0 - index, (len(MEANS), QUESTIONS))
@@ -53,7 +53,7 @@ def original_chances(seed: int) -> FloatArray:
 
 
 def updated_chances(replicates: int, rng: np.random.Generator) -> FloatArray:
-    """(B, L, M): of updates of all models."""
+    """(B, L, M): chances of updates of all models."""
     index = np.arange(1.0, len(MEANS) + 1)
     signs = rng.choice([-1.0, 1.0], (2, replicates, len(MEANS)))
     first, second = index + 3.0 + signs[0], 12.0 - index + signs[1]
@@ -61,13 +61,13 @@ def updated_chances(replicates: int, rng: np.random.Generator) -> FloatArray:
 
 
 def right_answers(chances: FloatArray, trials: int, rng: np.random.Generator) -> IntArray:
-    """(B, N, L): right answers to all questions in the first 1, 2, ..., N trials."""
+    """(B, N, L): numbers of right answers to all questions in the first 1, 2, ..., N trials."""
     drawn = [(rng.random(chances.shape, dtype=np.float32) < chances).sum(axis=-1) for _ in range(trials)]
     return np.cumsum(np.stack(drawn, axis=1), axis=1)
 
 
 def study_priors(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study of priors: so many updates of all models are drawn."""
+    """Run the study of priors; `request.replicates` updates of all models are drawn."""
     original = original_chances(request.seed)
     rng = np.random.default_rng([request.seed, 1])
     agreement, total = [], np.zeros((len(DEPTHS), TRIALS))

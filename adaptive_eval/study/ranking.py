@@ -1,8 +1,8 @@
 """The coins ranked with and without uncertainty (paper, section 2.9, Table 1).
 
-Three rows: the ranks of the true means, those of Bayes@80, and those of Bayes@80 where neighbours whose z is below
-1.645 share a rank. The paper prints one draw. Many are drawn here: how often each row comes out as printed, and what
-the third row is wherever the second is the printed one.
+There are three rows: the ranks of the true means, those of Bayes@80, and those of Bayes@80 with a shared rank for
+neighbours whose z is below 1.645. The paper prints one draw. The study makes many, and reports how often each row comes
+out as printed, and the third row of those draws whose second row is the printed one.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ THRESHOLD = 1.645
 TIED = (3, 4)
 """LLM4 and LLM5, whose true means are equal."""
 PROMISE = 0.10
-"""Chance with which a pair of equals may be told apart: two sides of 5%."""
+"""Allowed chance of telling apart two equal models: two sides of 5%."""
 PRINTED: dict[str, tuple[int, ...]] = {
     "gold": (1, 2, 3, 5, 4, 6, 7, 7, 8, 9, 10),
     "without": (1, 3, 2, 5, 4, 6, 7, 8, 9, 10, 11),
@@ -45,11 +45,11 @@ class _Draw(NamedTuple):
     without: tuple[int, ...]
     grouped: tuple[int, ...]
     apart: bool
-    """Whether the pair of equals has a z of 1.645 or more."""
+    """Whether the equal pair has a z of at least 1.645."""
 
 
 def study_ranking(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study of rankings: so many matrices are drawn and ranked."""
+    """Run the study of rankings; `request.replicates` matrices are drawn and ranked."""
     draws = _draws(request, on_progress)
     found = _rows()
     as_printed = [draw for draw in draws if draw.without == PRINTED["without"]]

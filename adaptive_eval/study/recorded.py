@@ -1,4 +1,4 @@
-"""Outcomes that someone has recorded, as one tensor of equally many trials for the studies of them."""
+"""Recorded outcomes as one tensor with equally many trials of every question, for studies."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from adaptive_eval.store.address import is_place_of_runs
 from scorio.moments import FloatArray, IntArray
 
 MOST_TRIALS = 80
-"""Trials of each question if more were recorded and no number is given: as many as in the paper."""
+"""Default trials of each question if more were recorded, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +26,7 @@ class OutcomeTensor:
 
     @property
     def binary(self) -> bool:
-        """Whether answers are right or wrong."""
+        """Whether answers are only right or wrong."""
         return self.weights.size == 2
 
     def best(self, most: int | None) -> "OutcomeTensor":
@@ -38,7 +38,7 @@ class OutcomeTensor:
 
 
 def read_tensor(path: Path, trials: int | None, rng: np.random.Generator) -> OutcomeTensor:
-    """An .npz file or a run; trials in their order, or drawn without replacement where only counts are known."""
+    """Read an .npz file or a run; trials in their order, or drawn without replacement if only counts are known."""
     if not (path.exists() or is_place_of_runs(path)):
         raise ConfigError(f"{path} is neither a file nor a run; name an .npz file or a run directory")
     recording = recording_of_run(path) if is_place_of_runs(path) else read_recording(path)
@@ -69,7 +69,7 @@ def _default_weights(categories: int, path: Path) -> FloatArray:
 
 
 def _first(outcomes: IntArray, trials: int) -> IntArray:
-    """The first trials of each question that there are."""
+    """The first existing trials of each question."""
     order = np.argsort(outcomes < 0, axis=-1, kind="stable")[..., :trials]
     return np.take_along_axis(outcomes, order, axis=-1).astype(np.int64)
 

@@ -1,6 +1,6 @@
-"""A replay from the words of the command line to its results, which have the format of a run's.
+"""Replays, from command-line arguments to results in the format of a run.
 
-Its trials are drawn from a world of known probabilities, or from a recording.
+Trials are drawn from a world of known probabilities, or from a recording.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ from scorio.moments import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutcomeSource:
-    """Models and questions with the chances of their trials; those of a recording are its shares."""
+    """Models and questions with the chances of their trials; a recording's chances are its shares."""
 
     name: str
     models: tuple[str, ...]
@@ -44,17 +44,17 @@ class OutcomeSource:
     chances: FloatArray
     """(L, M, K): the probability of each category."""
     counts: IntArray | None = None
-    """(L, M, K): what was recorded."""
+    """(L, M, K): recorded counts."""
     outcomes: IntArray | None = None
-    """(L, M, N): what was recorded, in its order, -1 for no trial."""
+    """(L, M, N): recorded outcomes in their order, -1 for no trial."""
     answers: tuple[RecordedAnswers, ...] | None = None
-    """Facts about the answers of each model, if the recording has more than grades."""
+    """Facts about each model's answers, if the recording has more than grades."""
     weighing: Weighing | None = None
-    """Weights of the questions, if they are of several benchmarks."""
+    """Weights of the questions, if they come from several benchmarks."""
 
     @property
     def truth(self) -> FloatArray:
-        """(L,): the true scores, which every estimate is judged by."""
+        """(L,): the true scores, with which every estimate is compared."""
         return self.bench.mean(self.chances @ self.weights)
 
     @property
@@ -65,11 +65,11 @@ class OutcomeSource:
 
     @property
     def recorded(self) -> NDArray[np.int64] | None:
-        """(L, M): recorded trials; None in a world, which has no end of them."""
+        """(L, M): numbers of recorded trials; None for a world, whose trials are unlimited."""
         return None if self.counts is None else self.counts.sum(axis=-1)
 
     def in_order_of_chance(self, rng: np.random.Generator) -> "OutcomeSource":
-        """The recorded outcomes with the questions in an order that is drawn at random."""
+        """The source with its questions in a random order."""
         order = rng.permutation(len(self.questions))
         return replace(
             self,
@@ -81,7 +81,7 @@ class OutcomeSource:
         )
 
     def best(self, most: int) -> "OutcomeSource":
-        """The best `most` models by the truth, best first."""
+        """The `most` models with the highest true scores, best first."""
         chosen = np.argsort(-self.truth, kind="stable")[:most]
         return replace(
             self,
@@ -93,20 +93,20 @@ class OutcomeSource:
         )
 
     def tape(self, rng: np.random.Generator) -> Tape:
-        """Trials in random order: of a recording without replacement."""
+        """Trials in random order; those of a recording are drawn without replacement."""
         if self.counts is not None:
             return Tape.from_counts(self.counts, self.weights, rng)
         return Tape.from_chances(self.chances, self.weights, rng)
 
     def tape_in_order(self, rng: np.random.Generator) -> Tape:
-        """Trials in the order in which they were recorded, where that is known."""
+        """Trials in recorded order, if it is known."""
         if self.outcomes is None or self.counts is None:
             return self.tape(rng)
         return Tape.from_trials(self.outcomes, self.counts, self.weights, rng)
 
 
 def source_of_recording(recording: Recording, name: str, weights: FloatArray) -> OutcomeSource:
-    """A recording, judged with the weights of a rubric."""
+    """A recording as a source, with the weights of a rubric."""
     counts, categories = recording.counts, len(weights)
     if counts.shape[-1] > categories:
         raise ConfigError(
@@ -137,14 +137,14 @@ class ReplayRequest:
     config: Path | None = None
     overrides: Sequence[str] = ()
     array: str | None = None
-    """The array of the file that holds outcomes, where it is not R."""
+    """The array in the file that holds outcomes, unless it is R."""
     top: int | None = None
-    """Only this many models, the best ones."""
+    """Number of models to keep, the best ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedReplay:
-    """A replay that could begin."""
+    """A replay that is ready to start."""
 
     source: OutcomeSource
     plan: Plan
@@ -158,13 +158,13 @@ def prepare_replay(request: ReplayRequest) -> PreparedReplay:
     source = _source(drawn_from, request.what, decisions, request.config)
     if request.top is not None:
         source = source.best(request.top)
-        decisions = load_decisions(request.config, request.overrides, source.models)  # which may name those left out
+        decisions = load_decisions(request.config, request.overrides, source.models)  # may name omitted models
     _require_countable(decisions.budget)
     return PreparedReplay(source, plan_on(source.bench, decisions, source.models), decisions)
 
 
 def _open_outcomes(request: ReplayRequest) -> World | Recording:
-    """The world, the file or the run that is meant."""
+    """The world, file or run that the request names."""
     what, path = request.what, Path(request.what)
     if what in WORLDS:
         if request.array is not None:
@@ -194,7 +194,7 @@ def _source(drawn_from: World | Recording, what: str, decisions: Decisions, conf
 
 
 def _require_countable(budget: BudgetConfig) -> None:
-    """Raise `ConfigError` for a cap on what a replay does not have: it would silently hold nothing back."""
+    """Raise `ConfigError` for a cap on something that a replay lacks, since it would have no effect."""
     without = {
         "tokens": "its trials have no tokens",
         "usd": "its trials have no price",
@@ -212,14 +212,14 @@ class PerformedReplay:
 
     controller: Controller
     source: OutcomeSource
-    """The source, with its questions in the order in which they were asked."""
+    """The source, with its questions in the order of asking."""
 
 
 def perform_replay(
     prepared: PreparedReplay, seed: int | None, on_look: Callable[[Look], None] | None = None
 ) -> PerformedReplay:
-    """Replay with trials in the random order of a seed; with None as they were recorded, where that is known. Questions
-    that are drawn come in an order of chance in either case."""
+    """Replay with trials in a random order by seed; with None in recorded order, if known. Drawn questions come in
+    random order either way."""
     source, controller = prepared.source, Controller(prepared.plan)
     rng = np.random.default_rng([seed or 0, 0])
     if prepared.plan.drawn:
@@ -267,7 +267,7 @@ def _equal_grades_caution(source: OutcomeSource) -> Iterator[Caution]:
 
 
 def _beyond_record_caution(source: OutcomeSource, performed: PerformedReplay) -> Iterator[Caution]:
-    """Warn of trials that nobody has recorded: they make a replay surer of itself than the recording is."""
+    """Warn of unrecorded trials, which make a replay more certain than the recording is."""
     if source.recorded is None:
         return
     trials = performed.controller.arrived.sum(axis=-1)

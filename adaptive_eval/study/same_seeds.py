@@ -1,8 +1,8 @@
-"""Sentences of a forecast on models that share their seeds: runs are simulated as if nothing came of that.
+"""Sentences of a forecast on models that share their seeds; runs are simulated as if sharing had no effect.
 
-What a server makes of a seed is not known beforehand. So the simulated runs are the most that such a run takes, and
-beside them stands the least: what near copies took. Of a pilot whose models shared their seeds, it is known how far
-they went together, and what that makes of it.
+A server's use of a seed is not known in advance. So the simulated runs are the most that such a run takes, and the
+least is shown for comparison: what near copies took. If the models of a pilot shared their seeds, their coupling is
+known, with its consequences.
 """
 
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from adaptive_eval.config.prepare import PreparedRun, stored_config
-from adaptive_eval.record.pairing import by_trial_in_words
+from adaptive_eval.record.pairing import pairing_in_words
 from adaptive_eval.study.pilot import Pilot
 from scorio.sinf.paired import coupling
 
 NEAR_COPIES = 0.12
-"""Trials of a gate between a model and its copy with 8-bit weights, over those with seeds of their own
+"""Trials of a gate between a model and its copy with 8-bit weights, relative to seeds of their own
 (benchmarks/coupling.md)."""
 
 
 def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> Iterator[str]:
-    """Sentences; `trials` are those of the simulated runs."""
+    """The sentences; `trials` are those of the simulated runs."""
     if not prepared.plan.coupled:
         return
     least = max(NEAR_COPIES * trials, float(prepared.plan.opening.sum()))
@@ -33,7 +33,7 @@ def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: floa
 
 
 def _pilot_pair_sentences(prepared: PreparedRun, pilot: Pilot) -> Iterator[str]:
-    """Sentences on how far each compared pair went together in a pilot whose models shared their seeds."""
+    """Sentences on the coupling of each compared pair, in a pilot whose models shared their seeds."""
     plan, names = prepared.plan, prepared.models
     if stored_config(pilot.header).trials.seeds == "hashed":
         return
@@ -45,5 +45,5 @@ def _pilot_pair_sentences(prepared: PreparedRun, pilot: Pilot) -> Iterator[str]:
         if np.isfinite(found.variance):
             yield (
                 f"in the pilot, {names[first]} and {names[second]} shared {found.trials:,} trials: "
-                f"{by_trial_in_words(found.variance)} (+- {found.sigma:.2f} were they independent)"
+                f"{pairing_in_words(found.variance)} (+- {found.sigma:.2f} were they independent)"
             )

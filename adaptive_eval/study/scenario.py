@@ -1,4 +1,4 @@
-"""Scenario of simulated runs: models, servers, and the plans with other budgets and confidences."""
+"""Scenario of simulated runs: models, servers, and plans with other budgets and confidences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -22,20 +22,20 @@ from scorio.moments import IntArray
 CONFIDENCES = (0.90, 0.95, 0.99)
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 BOUNDLESS = 1e9
-"""A factor that makes any cap as good as none, and leaves what trials are priced in as it was."""
+"""A factor that disables any cap, while trials keep their price unit."""
 TINY = float(np.finfo(float).tiny)
 CAPS = tuple(field.name for field in fields(Budget))
 
 
 class Variant(NamedTuple):
-    """Confidence and budget that simulations vary."""
+    """A confidence and a budget to simulate."""
 
     confidence: float
     budget: Budget
 
 
 def confidences(decisions: Decisions) -> tuple[float, ...]:
-    """The confidences of the table: only the configured one where the rule that decides knows no other."""
+    """The confidences in the table; only the configured one if the deciding rule has no other."""
     own, rule = decisions.stopping.confidence, deciding_rule(decisions.stated())
     if rule is None or RULES.get(rule.name) is not rule:
         return (own,)
@@ -44,7 +44,7 @@ def confidences(decisions: Decisions) -> tuple[float, ...]:
 
 
 def scaled(budget: Budget, factor: float) -> Budget:
-    """Every cap times the factor."""
+    """The budget with every cap multiplied by the factor."""
     return Budget(
         trials=None if budget.trials is None else max(round(budget.trials * factor), 1),
         tokens=None if budget.tokens is None else max(round(budget.tokens * factor), 1),
@@ -55,23 +55,23 @@ def scaled(budget: Budget, factor: float) -> Budget:
 
 
 def only_trials(budget: Budget) -> bool:
-    """Whether nothing but trials is capped, if anything is."""
+    """Whether there is no cap on anything but trials."""
     return all(getattr(budget, name) is None for name in CAPS if name != "trials")
 
 
 def covers_everything(budget: Budget, bench: Bench, most_trials: int) -> bool:
-    """Whether no cap could hold back even the maximum of trials for everyone, each at its worst."""
+    """Whether no cap could be reached even by the maximum of trials for every model, each at its worst."""
     each = bench.questions * most_trials
     worst = (1.0 * bench.models, *map(sum, zip(*bench.worst_cost, strict=True)))
     caps = (budget.trials, budget.tokens, budget.usd, budget.gpu_seconds)
     enough = all(cap is None or cap >= each * cost for cap, cost in zip(caps, worst, strict=True))
-    # of a server that the run starts no GPU time is reserved: nobody knows beforehand for how long it is held
+    # no GPU time is reserved for launched servers, since it is unknown how long they will be held
     measured = budget.gpu_seconds is not None and any(cost.gpu_seconds == 0.0 for cost in bench.worst_cost)
     return enough and budget.wall_seconds is None and not measured
 
 
 class ServiceCosts(NamedTuple):
-    """Times and costs of trials: the same in every simulated run."""
+    """Times and costs of trials, the same in every simulated run."""
 
     usage: AnswerUsage
     costs: Sequence[Sequence[Cost]]
@@ -79,39 +79,39 @@ class ServiceCosts(NamedTuple):
     slots: Sequence[int]
     """Requests at a time, by model."""
     recorded: IntArray | None = None
-    """(L, M, N): categories of the trials that the run has already, -1 for none; they take no more time."""
+    """(L, M, N): categories of the run's existing trials, -1 for none; they take no more time."""
     in_turn: Sequence[ServingGroup] = ()
-    """Models that share places, of which each serves one at a time."""
+    """Models that share places, each serving one at a time."""
     swap_seconds: float = 0.0
-    """Seconds to bring another one of a group."""
+    """Seconds to load another model of a group."""
     wake_seconds: float | None = None
-    """Seconds to wake another one that sleeps at that place; None: it does not sleep."""
+    """Seconds to wake a model that sleeps at its place; None: it does not sleep."""
     overlap: bool = False
-    """Places have memory for another model while the last answers of one come."""
+    """Whether places have memory for another model while the last answers of one arrive."""
     batched: Sequence[int] = ()
-    """Models that batch services answer for."""
+    """Models that are asked through batch services."""
     verdicts: VerdictTimes = NO_VERDICTS
     """Times of the verdicts of a judge or a verifier."""
 
 
 class AnswersBefore(NamedTuple):
-    """Answers that come before the run itself, greedy ones or the opponent's: those that are there, at what they have
-    cost, and those that are still to come, at what they are expected to cost."""
+    """Answers given before the run itself, greedy ones or the opponent's: existing ones at their cost, and future ones
+    at their expected cost."""
 
     trials: int = 0
     tokens: float = 0.0
     usd: float = 0.0
     gpu_seconds: float = 0.0
     to_come: float = 0.0
-    """Seconds for those that are not there yet; nan where nobody knows how long answers take."""
+    """Seconds for future answers; nan if the time of answers is unknown."""
     there: SpentBefore = NOTHING_SPENT
-    """Answers that are there already, with what they have cost."""
+    """Existing answers, with their cost."""
     opponent: str | None = None
-    """The model that gives them, ungraded; None: all models do, greedily."""
+    """The model that gives them, ungraded; None: every model gives greedy ones."""
 
     @property
     def of_opponent(self) -> "AnswersBefore":
-        """The answers that nobody grades, and that any design would need."""
+        """The opponent's answers, which are not graded and are needed in any design."""
         return NOTHING_BEFORE if self.opponent is None else self
 
 
@@ -120,7 +120,7 @@ NOTHING_BEFORE = AnswersBefore()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scenario:
-    """Models, decisions and servers of the simulated runs; plain values, which go to other processes."""
+    """Models, decisions and servers of the simulated runs, as plain values that can be sent to other processes."""
 
     bench: Bench
     decisions: Decisions
@@ -128,18 +128,18 @@ class Scenario:
     served: ServiceCosts
     seed: int
     elapsed: float = 0.0
-    """Seconds that the run to be continued has been active."""
+    """Seconds that the continued run has been active."""
     first: NDArray[np.integer] | None = None
-    """(L, M): trials that were imported, which the first look has."""
+    """(L, M): imported trials, which are part of the first look."""
     horizons: Sequence[EarlierHorizon] = ()
-    """Horizons that the run to be continued had before: what each comparison has left of its error depends on them."""
+    """Earlier horizons of the continued run, which determine each comparison's remaining error."""
     capped_opening: bool | None = None
-    """Whether caps cut the first round of the run to be continued; None before its first look."""
+    """Whether caps cut the first round of the continued run; None before its first look."""
     before: AnswersBefore = NOTHING_BEFORE
-    """Answers that come before the first round, and count under the caps, too."""
+    """Answers before the first round, which count against the caps."""
 
     def left(self, budget: Budget) -> Budget:
-        """The caps without what the answers before the first round take of them."""
+        """The caps minus what the answers before the first round use."""
         first = self.before
         return replace(
             budget,
@@ -152,12 +152,12 @@ class Scenario:
 
     @property
     def most_trials(self) -> int:
-        """The maximum of trials for everyone, and what comes before."""
+        """The maximum of trials for every model, plus earlier answers."""
         asked = int(self.bench.asked.sum()) * self.bench.questions
         return asked * self.decisions.trials.max + self.before.trials
 
     def plan(self, variant: Variant) -> Plan:
-        """The run's plan with another confidence and another budget, of whose time some has passed."""
+        """The run's plan with this confidence and budget, minus the time that has passed."""
         stopping = self.decisions.stopping.model_copy(update={"confidence": variant.confidence})
         decisions = self.decisions.model_copy(update={"stopping": stopping})
         budget = self.left(variant.budget)

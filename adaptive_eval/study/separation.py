@@ -1,4 +1,4 @@
-"""Trials that it takes to tell two near coins apart, LLM9 and LLM10 (paper, section 2.9, Fig. 3)."""
+"""Trials needed to tell two similar coins apart, LLM9 and LLM10 (paper, section 2.9, Fig. 3)."""
 
 import numpy as np
 
@@ -23,7 +23,8 @@ STEP, MOST = 5, 300
 
 
 def study_separation(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study of how many trials find the right order of two models: so many pairs of matrices are drawn."""
+    """Run the study of how many trials give the right order of two models; `request.replicates` pairs of matrices are
+    drawn."""
     looks = sorted({1, *range(STEP, MOST + 1, STEP), *PRINTED})
     right, z, signed = _measured(request, looks, on_progress)
     at = {n: place for place, n in enumerate(looks)}

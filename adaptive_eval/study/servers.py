@@ -1,16 +1,15 @@
 """Simulated servers in simulated time: slots, first come first served, and models that take turns on the same slots.
 
-Nothing waits for real. What a trial takes is stated for a server whose slots are all in use. With fewer sequences each
-is faster, as decoding is bound by memory: with n of s slots in use by (1 + gain) / (1 + gain n / s). All that
-run at a time share one speed, so that a server has a time of its own in which trials last as long as they are stated
-(`Engine`); the clock on the wall is the integral of 1 over the speed.
+Nothing really waits. A trial's time is given for a server with all slots in use. With fewer sequences each is faster,
+as decoding is bound by memory: with n of s slots in use by (1 + gain) / (1 + gain n / s). All sequences share one
+speed, so a server has its own time, in which trials last as long as given (`Engine`); wall time is the integral of 1
+over the speed.
 
-Where models share places, a place serves one of them until everything that was issued for it has ended; then comes the
-next model in a circle for which something waits and that is served nowhere, after a swap; and where there is none, one
-for which more waits than its servers take at a time, as a further replica. These are the turns of a run
-(`supply.pool`). A model that waits and finds no free place may be brought up while the last answers of another one
-still run (`overlap`), where a place has memory for both; a third one waits for them. Two that run beside each other are
-simulated as fast as alone.
+If models share places, a place serves one model until everything issued for it has ended. Then, after a swap, it serves
+the next model in a circle that has trials waiting and is served nowhere; or else, as a further replica, one with more
+trials waiting than its servers take at a time. These are the turns of a run (`supply.pool`). With `overlap`, a waiting
+model may be loaded while another's last answers still run, if a place has memory for both; a third one waits for them.
+Two models that run side by side are simulated as fast as alone.
 """
 
 import heapq
@@ -27,7 +26,7 @@ from scorio.moments import FloatArray
 
 
 class TrialLoad:
-    """Trials of one model, in the order of their asks; they end at infinity until they are served."""
+    """Trials of one model, in the order of issue; their ends are infinite until they are served."""
 
     __slots__ = ("_in_order", "begins", "end", "ends", "model", "parked", "seconds")
 
@@ -37,18 +36,18 @@ class TrialLoad:
         self.begins = np.full(len(seconds), math.inf)
         self.ends = self.begins.copy()
         self.end = math.inf
-        """When the last of them has ended, if nothing more is issued."""
+        """When the last of them ends, if nothing more is issued."""
         self.parked = False
-        """Whether what has not begun is held back."""
+        """Whether trials that have not begun are held back."""
         self._in_order: tuple[list[float], list[int]] | None = None
 
     def lies(self, begins: FloatArray, ends: FloatArray, end: float) -> None:
-        """Set when the trials of the batch begin and end, as far as is known now."""
+        """Set when the trials begin and end, as far as is known."""
         self.begins, self.ends, self.end, self._in_order = begins, ends, end, None
 
     @property
     def in_order(self) -> tuple[list[float], list[int]]:
-        """The ends as they come, and which trial each is of."""
+        """The ends in rising order, and the number of each one's trial."""
         if self._in_order is None:
             order = np.argsort(self.ends, kind="stable")
             self._in_order = self.ends[order].tolist(), order.tolist()
@@ -56,7 +55,7 @@ class TrialLoad:
 
 
 class Swap(NamedTuple):
-    """A model that was brought onto a host: since when, and for how long nothing was served."""
+    """A model's swap onto a host: when it began, and how many seconds nothing was served."""
 
     model: int
     at: float
@@ -71,27 +70,27 @@ class Engine:
         self.over = now
         """When everything that has begun will have ended."""
         self.begun = now
-        """When the last of it begins: from then on slots are idle."""
+        """When the last of it begins; from then on slots are idle."""
         self._slots = slots
         self._free = [now] * slots
-        """When each slot is free, in order, in own time."""
+        """When each slot is free, sorted, in own time."""
         self._since, self._own = now, now
-        """A moment, on the wall and in own time, up to which all is settled."""
+        """The moment up to which everything is settled, in wall time and own time."""
         self._loads: list[tuple[TrialLoad, FloatArray, FloatArray]] = []
-        """Loads that have not ended by then, with their beginnings and ends in own time."""
+        """Loads that end after that, with their beginnings and ends in own time."""
 
     def serve(self, load: TrialLoad, now: float) -> None:
-        """Each trial in the slot that is free first: as many at once as are idle, the rest one after the other."""
+        """Place each trial in the slot that is free first."""
         self._settle(now)
         known = next((one for one in self._loads if one[0] is load), None)
         if known is None:
-            gone = np.where(np.isfinite(load.begins), -math.inf, math.inf)  # begun before, at another turn
+            gone = np.where(np.isfinite(load.begins), -math.inf, math.inf)  # it began earlier, in another turn
             known = (load, gone, gone.copy()) if self.gain else (load, load.begins, load.ends)
             self._loads.append(known)
         _, begins, ends = known
         coming = np.isposinf(begins)
         begins[coming], ends[coming] = self._placed(load.seconds[coming])
-        if self.gain == 0.0:  # what is served already stays where it lies
+        if self.gain == 0.0:  # trials already served are not moved
             load.lies(begins, ends, float(ends.max(initial=now)))
             self.over, self.begun = max(self.over, load.end), max(self.begun, float(begins.max(initial=0.0)))
         else:
@@ -103,14 +102,14 @@ class Engine:
         return sum(int(np.count_nonzero(load.begins > now)) for load in waiting)
 
     def widen(self, slots: int, now: float) -> None:
-        """Add slots from now on: what has not begun is placed anew, in its order."""
+        """Add slots: trials that have not begun are placed again, in their order."""
         self._slots += slots
         for load in self.withdraw(now):
             if not load.parked:
                 self.serve(load, now)
 
     def withdraw(self, now: float) -> list[TrialLoad]:
-        """Take back what has not begun by now; gives the loads that have some of it."""
+        """Take back trials that have not begun; returns their loads."""
         self._settle(now)
         own, left = self._own, list[TrialLoad]()
         running = [ends[(begins <= own) & (ends > own)] for _, begins, ends in self._loads]
@@ -126,7 +125,7 @@ class Engine:
         return left
 
     def narrow(self, slots: int) -> None:
-        """Take slots away once all has begun: those that are free first."""
+        """Remove the slots that are free first, once everything has begun."""
         self._slots -= slots
         del self._free[:slots]
 
@@ -144,7 +143,7 @@ class Engine:
         return begun, begun + seconds
 
     def _settle(self, now: float) -> None:
-        """Fix what lies before now."""
+        """Fix everything before `now`."""
         if self.gain == 0.0:
             self._since = self._own = now
         elif now > self._since:
@@ -154,7 +153,7 @@ class Engine:
         self._loads = [one for one in self._loads if one[0].end > now]
 
     def _tell(self) -> None:
-        """Tell the loads when their trials begin and end on the wall, as far as that is still open."""
+        """Update the wall times of the loads' trials that are still open."""
         own, wall = self._course()
         for load, begins, ends in self._loads:
             told = load.begins, load.ends
@@ -168,7 +167,7 @@ class Engine:
             self.begun = max(self.begun, float(begins.max(initial=0.0)))
 
     def _course(self) -> tuple[FloatArray, FloatArray]:
-        """Own time and time on the wall at every beginning and end from the settled moment on."""
+        """Own time and wall time at every beginning and end from the settled moment on."""
         begins = np.sort(np.concatenate([np.zeros(0), *(one[1] for one in self._loads)]))
         ends = np.sort(np.concatenate([np.zeros(0), *(one[2] for one in self._loads)]))
         begins, ends = begins[begins < math.inf], ends[ends < math.inf]
@@ -187,15 +186,15 @@ class _SimulatedPlace:
     ready: float = 0.0
     """When its latest swap is over."""
     had: frozenset[int] = frozenset()
-    """The models that were there before."""
+    """The models that were served there before."""
     left: float = 0.0
-    """When the last answers of the model before have come."""
+    """When the last answers of its previous model arrive."""
     joins: bool = False
-    """Whether it is being made a further replica."""
+    """Whether it is becoming a further replica of its model."""
 
 
 class SimulatedHost:
-    """Places that serve one of their models each at a time; a lone model is there from the start."""
+    """Places that serve one of several models at a time; a single model is there from the start."""
 
     def __init__(
         self,
@@ -208,29 +207,29 @@ class SimulatedHost:
         overlap: bool = False,
         wake_seconds: float | None = None,
     ) -> None:
-        """`wake_seconds`: what a model takes that sleeps where it was served before, in place of the whole swap."""
+        """`wake_seconds` replaces the swap of a model that sleeps where it was served before."""
         self.models = tuple(models)
         self.swaps: list[Swap] = []
         self.loads: list[TrialLoad] = []
-        """All that was issued."""
+        """Everything that was issued."""
         self._slots, self._gain = slots, gain
         self._swap_seconds = swap_seconds
         self._wake_seconds = swap_seconds if wake_seconds is None else wake_seconds
         self._overlap = overlap
         self._places = [_SimulatedPlace() for _ in range(places)]
         self._engines: dict[int, Engine] = {}
-        """Engines of the models that are served."""
+        """Engines of the models being served."""
         if len(self.models) == 1:
             self._places[0].model = self.models[0]
             self._engines[self.models[0]] = Engine(slots, gain)
         self._issued = 0.0
         self._waiting: dict[int, deque[TrialLoad]] = {}
-        """Loads to be served at the next turn of each model."""
+        """Loads to be served in each model's next turn."""
         self._paused: set[int] = set()
-        """Models of which nothing begins for now."""
+        """Paused models, of which nothing begins."""
 
     def issue(self, load: TrialLoad, now: float) -> None:
-        """Serve a model's trials in its turn of now, or let them wait for one."""
+        """Serve a model's trials in its current turn, or queue them for the next."""
         self.loads.append(load)
         if load.model in self._paused:
             load.parked = True
@@ -245,7 +244,7 @@ class SimulatedHost:
             self._waiting.setdefault(load.model, deque()).append(load)
 
     def pause(self, model: int, now: float, *, paused: bool) -> bool:
-        """Begin nothing of a model for now, or go on with what has not begun; whether that changes anything."""
+        """Pause or resume the trials of a model that have not begun; returns whether that changes anything."""
         if paused == (model in self._paused):
             return False
         own = [load for load in self.loads if load.model == model and load.parked != paused and load.end > now]
@@ -263,20 +262,20 @@ class SimulatedHost:
         return True
 
     def due(self) -> float:
-        """When the next swap begins, or a further replica is ready; infinity where nothing waits."""
+        """When the next swap begins, or a further replica is ready; infinite if nothing waits."""
         if len(self._places) == 1 and not self._waiting:
             return math.inf
         return min(at for at, _ in map(self._next, self._places))
 
     def swap(self) -> None:
-        """Begin the swap that is due, and serve what waits for it; or have the replica that is ready take its part."""
+        """Begin the due swap and serve what waits for it, or add the ready replica."""
         place = min(self._places, key=lambda place: self._next(place)[0])
         at, model = self._next(place)
         if place.joins:
             place.joins = False
             if model in self._engines:
                 self._engines[model].widen(self._slots, at)
-            else:  # its other place has been left meanwhile
+            else:  # the model has left its other place meanwhile
                 self._begin(model, at)
             return
         self._leave(place, at)
@@ -289,13 +288,13 @@ class SimulatedHost:
         self._begin(model, place.ready)
 
     def _begin(self, model: int, now: float) -> None:
-        """Serve a model, and what waits for it."""
+        """Start serving a model and its waiting loads."""
         engine = self._engines[model] = Engine(self._slots, self._gain, now)
         for load in self._waiting.pop(model, ()):
             engine.serve(load, now)
 
     def _leave(self, place: _SimulatedPlace, now: float) -> None:
-        """Serve its model there no more; the last answers come all the same."""
+        """Stop serving the model at this place; its last answers still arrive."""
         if place.model is None:
             return
         engine = self._engines[place.model]
@@ -306,7 +305,7 @@ class SimulatedHost:
             del self._engines[place.model]
 
     def _next(self, place: _SimulatedPlace) -> tuple[float, int]:
-        """When something is due at a place, and for which model; infinity where nothing is."""
+        """When something is due at a place, and for which model; infinite if nothing is."""
         if place.joins:
             assert place.model is not None
             return place.ready, place.model
@@ -319,14 +318,14 @@ class SimulatedHost:
         return next(((at, model) for model in crowded), (math.inf, -1))
 
     def _idle(self, place: _SimulatedPlace) -> float:
-        """When the model of a place, at all its places, has been asked everything, or has answered it, too."""
+        """When the place's model has begun, or without overlap ended, all its trials."""
         if place.model is None:
             return 0.0
         engine = self._engines[place.model]
         return engine.begun if self._overlap else engine.over
 
     def _is_crowded(self, model: int, now: float) -> bool:
-        """More waits than a further server takes at a time, beside those that are being brought up."""
+        """Whether more trials wait than a further server takes at a time, beside those being loaded."""
         engine = self._engines.get(model)
         if engine is None:
             return False
@@ -334,6 +333,6 @@ class SimulatedHost:
         return engine.waiting(now) >= (coming + 1) * self._slots
 
     def _circle(self, now: int | None) -> Iterator[int]:
-        """The models from the one after this one on."""
+        """All models, starting after the given one."""
         after = -1 if now is None else self.models.index(now)
         yield from (*self.models[after + 1 :], *self.models[: after + 1])

@@ -1,6 +1,6 @@
-"""One simulated run: the controller that a run would have, on answers drawn from a world.
+"""One simulated run: a run's controller, on answers drawn from a world.
 
-The plans that are simulated are the run's own, and the same with other budgets and other confidences.
+The simulated plans are the run's own, and variants with other budgets and confidences.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,12 +31,12 @@ class EndedComparison(NamedTuple):
     worse: int | None
     verdict: str
     gap: float
-    """The true difference, without its sign; nan where the objective does not compare."""
+    """The absolute true difference; nan if the objective does not compare."""
     trials_needed: float
 
 
 class SimulatedRun(NamedTuple):
-    """Cost and findings of a simulated run, with what the run had before it began."""
+    """Cost and findings of a simulated run, including what it had before."""
 
     reason: str
     trials: int
@@ -44,13 +44,13 @@ class SimulatedRun(NamedTuple):
     usd: float
     gpu_seconds: float
     seconds: float
-    """nan where it was not timed."""
+    """nan if it was not timed."""
     unhindered: float
-    """The least cap on trials, and on nothing else, with which this run would have been the same."""
+    """The smallest cap on trials, as the only cap, with which this run would have been the same."""
     comparisons: tuple[EndedComparison, ...]
 
     def after(self, before: AnswersBefore) -> "SimulatedRun":
-        """This run with the answers that come before it."""
+        """This run plus the answers before it."""
         return self._replace(
             trials=self.trials + before.trials,
             tokens=self.tokens + before.tokens,
@@ -62,12 +62,12 @@ class SimulatedRun(NamedTuple):
 
     @property
     def reached(self) -> bool:
-        """The objective: every comparison is resolved or tied."""
+        """Whether the objective was reached: every comparison is resolved or tied."""
         return self.reason == Reason.SETTLED
 
     @property
     def decided(self) -> int:
-        """Comparisons that are resolved or tied."""
+        """Number of comparisons that are resolved or tied."""
         return sum(one.verdict in DECIDED for one in self.comparisons)
 
 
@@ -76,7 +76,7 @@ def simulate_run(
 ) -> SimulatedRun:
     """Run the plan in a world of these chances (L, M, K); the same seed gives the same answers under any plan.
 
-    What it takes in time is only found out where it is `timed`, or where a cap on time may end the run.
+    Its time is only computed if `timed`, or if a cap on time may end the run.
     """
     controller, tape = Controller(plan, keep_looks=False), tape_of_world(plan, chances, served, seed)
     timeline = _drive(controller, tape, served, seed, timed or plan.budget.wall_seconds is not None)
@@ -95,7 +95,7 @@ def simulate_run(
 
 
 class StackedJob(NamedTuple):
-    """A run among others: which world it is in, of what chances (L, M, K), and its cap on trials."""
+    """A run among others: its world with chances (L, M, K), and its cap on trials."""
 
     world: int
     chances: FloatArray
@@ -105,7 +105,7 @@ class StackedJob(NamedTuple):
 def simulate_side_by_side(
     plan: Plan, jobs: Sequence[StackedJob], served: ServiceCosts, seed: int
 ) -> list[SimulatedRun]:
-    """Do what `simulate_run` does untimed for each job, by whole arrays; only their caps on trials may differ."""
+    """Do what `simulate_run` does untimed for each job, on whole arrays; only the jobs' caps on trials may differ."""
     worlds = {job.world: job.chances for job in jobs}
     at = {world: number for number, world in enumerate(worlds)}
     tapes = [tape_of_world(plan, own, served, (seed, world)) for world, own in worlds.items()]
@@ -165,7 +165,7 @@ def _make_run(
 def _drive(
     controller: Controller, tape: Tape, served: ServiceCosts, seed: Sequence[int], timed: bool
 ) -> Timeline | None:
-    """Run to the end; how it went in time, where somebody asks."""
+    """Run to the end; returns its timeline if that is needed."""
     if not timed:
         drive_rounds(controller, tape, served.costs)
         return None
@@ -198,8 +198,8 @@ def count_recorded(recorded: IntArray, categories: int) -> IntArray:
 
 
 def _paid(told: IntArray, recorded: IntArray | None, timeline: Timeline | None = None) -> IntArray:
-    """(L, K): all trials that are recorded, wanted or not, and those that servers were asked for; all of them were
-    `told` (L, M, K) where nobody knows when they came."""
+    """(L, K): recorded trials, wanted or not, plus those that servers were asked for; without a timeline these are all
+    that were `told` (L, M, K)."""
     asked = told.sum(axis=1) if timeline is None else timeline.asked
     if recorded is not None:
         told_of_them = np.arange(recorded.shape[2]) < told.sum(axis=2)[..., None]
@@ -209,7 +209,7 @@ def _paid(told: IntArray, recorded: IntArray | None, timeline: Timeline | None =
 
 
 def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray) -> Iterator[EndedComparison]:
-    """The comparisons of the last look; none where there was no look."""
+    """The comparisons of the last look; none without a look."""
     reference = plan.objective.reference
     for pair in compared:
         other = reference if pair.worse is None else truth[pair.worse]
@@ -219,8 +219,8 @@ def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray)
 
 
 class _Seconds:
-    """Seconds of each trial, log-normal around its mean; where means are unknown, answers take as long as those of
-    other models, in what unit ever: what is asked ahead depends on how these compare alone."""
+    """Seconds of each trial, log-normal around its mean. Unknown means are those of other models or arbitrary: only
+    ratios matter for what is asked ahead."""
 
     def __init__(self, served: ServiceCosts, plan: Plan, rng: np.random.Generator) -> None:
         spread = served.usage.log_spread[:, None]

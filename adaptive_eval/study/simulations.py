@@ -1,15 +1,14 @@
-"""All simulated runs of a forecast: those of the run as it is configured, and those of the table.
+"""All simulated runs of a forecast: the configured run, and the variants of the table.
 
-Worlds are added until what they say stands (`figures_settled`), so that many models, whose costs differ little from
-world to world, take few of them.
+Worlds are added until their figures are settled (`figures_settled`), so that many models, whose costs differ little
+between worlds, need few.
 
-Beside the run as it is configured stands a table (its budget times some factors at the configured confidence, and other
-confidences at its budget), in the first of the same worlds: worlds differ more than what is varied does in one of them,
-so that few are enough to tell.
+The table has the configured budget times some factors at the configured confidence, and other confidences at that
+budget, in the first of the same worlds: worlds differ more than variants do within a world, so that few are enough.
 
-Standard errors after n runs: of a quantile of about normal values sqrt(p (1 - p)/n) / phi(z_p) standard deviations,
-1.71/sqrt(n) for the ends of the 80% interval; of a share sqrt(p (1 - p)/(n + 4)), with two more runs either way so that
-a few runs that all end alike are not taken for certain (Agresti and Coull 1998).
+Standard errors after n runs: for a quantile of roughly normal values sqrt(p (1 - p)/n) / phi(z_p) standard deviations,
+1.71/sqrt(n) for the ends of the 80% interval; for a share sqrt(p (1 - p)/(n + 4)), with two more runs of each kind so
+that a few runs that all end alike do not count as certain (Agresti and Coull 1998).
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,23 +38,23 @@ from scorio.moments import FloatArray
 END = 0.1
 """The quantiles at which the interval ends."""
 KNOWN_TO = 0.10
-"""Standard error to which the ends of the interval are known in the end, as a share of the median."""
+"""Final standard error of the ends of the interval, as a share of the median."""
 CHANCE_TO = 0.06
-"""Standard error to which the chance to reach the objective is known."""
+"""Final standard error of the chance to reach the objective."""
 CELL_TO = 0.10
-"""The same in a cell of the table, for a chance and for the share of comparisons that are decided."""
+"""The same for a cell of the table: for that chance, and for the share of decided comparisons."""
 END_ERROR = float(np.sqrt(END * (1.0 - END)) / (np.exp(-(ndtri(END) ** 2) / 2.0) / np.sqrt(2.0 * np.pi)))
 
 
 def figures_settled(runs: Sequence[SimulatedRun]) -> bool:
-    """Whether the interval of trials and the chance to reach the objective stand."""
+    """Whether the interval of trials and the chance to reach the objective are precise enough."""
     trials = np.array([run.trials for run in runs], dtype=float)
     error = END_ERROR * trials.std(ddof=1) / np.sqrt(len(trials))
     return bool(error <= KNOWN_TO * np.median(trials)) and chance_error(runs) <= CHANCE_TO
 
 
 def cell_settled(runs: Sequence[SimulatedRun]) -> bool:
-    """Whether a cell of the table stands."""
+    """Whether a cell of the table is precise enough."""
     shares = [run.decided / max(len(run.comparisons), 1) for run in runs]
     return chance_error(runs) <= CELL_TO and float(np.std(shares, ddof=1)) <= CELL_TO * np.sqrt(len(shares))
 
@@ -68,21 +67,20 @@ def chance_error(runs: Sequence[SimulatedRun]) -> float:
 
 
 TABLE_SHARE = 3
-"""The table has this many times fewer worlds: each of its cells costs as much as a forecast."""
+"""The table has this many times fewer worlds, since each cell costs as much as a forecast."""
 OWN = 1.0
 """The factor of the configured budget."""
 STOPS = (3, 10, 20, 30, 40, 60, 80)
-"""Worlds after which their figures are told: the first of them at once."""
+"""Numbers of worlds after which figures are shown, the first at once."""
 FIRST = 20
-"""Worlds before the first question whether they are enough."""
+"""Worlds before the first check whether they are enough."""
 TIMED = 20
-"""Worlds in which runs are timed where that changes no trials: times differ less from world to world than those."""
+"""Worlds with timed runs, if timing changes no trials: times vary less between worlds than trials do."""
 TABLE_FIRST, TABLE_STEP = 10, 5
 
 
 class OnForecastProgress(Protocol):
-    """Callback that gets how much is done, 0 to 1, and what is being done; the first figures are to be shown
-    `at_once`."""
+    """Callback with the completed share, 0 to 1, and the current state; first figures are shown `at_once`."""
 
     def __call__(self, done: float, state: str, *, at_once: bool = False) -> None: ...
 
@@ -92,22 +90,22 @@ Runs = dict[Variant, list[SimulatedRun]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulations:
-    """Runs by what was varied, in the order of the worlds."""
+    """Runs by variant, in the order of the worlds."""
 
     runs: Mapping[Variant, Sequence[SimulatedRun]]
     need: Variant
-    """Without any cap."""
+    """The variant without any cap."""
     capped: Variant | None
-    """The run with the configured caps."""
+    """The variant with the configured caps."""
     budgets: Mapping[float, Budget]
-    """Budgets of the table by factor: of the configured caps, or without any of the median need of trials."""
+    """The table's budgets by factor: of the configured caps, or without any of the median number of trials."""
     table: Mapping[tuple[float, float], Variant]
-    """Variants by factor and confidence."""
+    """The table's variants by factor and confidence."""
     worlds: int
-    """Number of worlds that were enough."""
+    """Number of worlds used."""
     table_worlds: int
     equal: Sequence[SimulatedRun]
-    """The configured run of a gate in the same worlds, with every model exactly as good as the baseline."""
+    """Runs of a gate as configured in the same worlds, with every model exactly as good as the baseline."""
 
     @property
     def configured(self) -> Variant:
@@ -118,7 +116,7 @@ class Simulations:
 def simulate_all(
     scenario: Scenario, worlds: Sequence[FloatArray], budget: Budget, most: int, watch: OnForecastProgress
 ) -> Simulations:
-    """The runs of the forecast in as many of the worlds as it takes, and those of the table in the first of them.
+    """The runs of the forecast in as many of the worlds as needed, and those of the table in the first of them.
 
     `budget` is the run's own, and `most` its maximum of trials a question.
     """
@@ -151,7 +149,7 @@ def simulate_all(
 
 
 def _fill_table(work: "_Workload", cells: Sequence[Variant], few: int) -> int:
-    """Simulate the cells in the first worlds, in `few` of them at most; returns how many were enough."""
+    """Simulate the cells in at most `few` of the first worlds; returns the number used."""
     done = 0
     for end in [*range(min(TABLE_FIRST, few), few, TABLE_STEP), few]:
         work.do(WantedRuns(cells, end, timed=False))
@@ -170,7 +168,7 @@ class WantedRuns(NamedTuple):
 
 
 class _Workload:
-    """Simulated runs so far, of each variant in the first worlds."""
+    """The runs simulated so far, for each variant in the first worlds."""
 
     def __init__(self, workers: SimulationWorkers, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
         self._workers, self._worlds = workers, worlds
@@ -178,7 +176,7 @@ class _Workload:
         self.runs: Runs = {}
 
     def do(self, wanted: WantedRuns) -> None:
-        """Simulate what is wanted and not there already."""
+        """Simulate wanted runs that are missing."""
         missing = [
             (world, one) for one in wanted.variants for world in range(len(self.runs.setdefault(one, [])), wanted.end)
         ]
@@ -193,7 +191,7 @@ class _Workload:
             self.runs[one].append(next(done) if run is None else run)
 
     def _unhindered(self, world: int, variant: Variant) -> SimulatedRun | None:
-        """The run in this world with a larger cap on trials, where it was so far from it that this one is the same."""
+        """The run in this world with a larger cap on trials, if that was never close, so that this run is the same."""
         cap = _cap(variant.budget)
         for other, runs in self.runs.items():
             alike = other._replace(budget=variant.budget) == variant and only_trials(other.budget)
@@ -209,7 +207,7 @@ def _cap(budget: Budget) -> float:
 
 
 class _Progress:
-    """Counts simulated runs, and tells what they say so far."""
+    """Counts simulated runs, and reports their figures so far."""
 
     def __init__(self, expected: int, watch: OnForecastProgress) -> None:
         self._expected, self._watch = expected, watch
@@ -230,14 +228,14 @@ class _Progress:
         self._expected = self._done + jobs
 
     def found(self, runs: Sequence[SimulatedRun]) -> None:
-        """Show the first figures, and better ones as worlds come."""
+        """Show the first figures, and better ones after more worlds."""
         trials, first = range_of([run.trials for run in runs]), not self._found
         self._found = f"; trials {trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f}) in {len(runs)} worlds"
         self._tell(at_once=first)
 
 
 def _budgets(scenario: Scenario, reference: Budget, most: int) -> dict[float, Budget]:
-    """The reference times each factor, up to one that holds nothing back: the trials of the maximum for everyone."""
+    """The reference times each factor, up to a budget that allows the maximum of trials for every model."""
     whole = scenario.most_trials
     trials = reference.trials and min(reference.trials, whole)
     reference, found = replace(reference, trials=trials), dict[float, Budget]()
@@ -256,7 +254,7 @@ def _budgets(scenario: Scenario, reference: Budget, most: int) -> dict[float, Bu
 def _table(
     scenario: Scenario, budgets: Mapping[float, Budget], boundless: Budget, most: int
 ) -> dict[tuple[float, float], Variant]:
-    """The variant that is simulated for each cell; a budget that holds nothing back is like none."""
+    """The variant to simulate for each cell; a budget that restricts nothing is like none."""
     own = scenario.decisions.stopping.confidence
     cells = [(factor, own) for factor in budgets]
     cells += [(OWN, confidence) for confidence in confidences(scenario.decisions) if confidence != own]

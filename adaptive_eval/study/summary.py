@@ -38,14 +38,14 @@ from scorio.moments import FloatArray, weighted
 from scorio.sinf.compare import trial_variance
 
 POWER = 0.80
-"""The chance with which a gap is called, or a tie certified."""
+"""The chance of calling a gap, or of certifying a tie."""
 
 
 def smallest_differences(
     runs: Sequence[SimulatedRun], plan: Plan, chances: Sequence[FloatArray]
 ) -> SmallestDifferences:
-    """The smallest differences that these runs of the plan could tell apart; `chances` (L, M, K) are of the worlds that
-    delta is for."""
+    """The smallest differences that these runs of the plan could detect; `chances` (L, M, K) of the worlds are for
+    delta."""
     if not plan.objective.compares:
         return SmallestDifferences(None, None, None)
     compared = [(one.gap, one.verdict == Verdict.RESOLVED) for run in runs for one in run.comparisons]
@@ -57,9 +57,9 @@ def smallest_differences(
 
 
 def smallest_gap(gaps: FloatArray, called: FloatArray) -> float | None:
-    """The gap from which on at least 80% are called, by isotonic regression of calls on gaps; None where none is.
+    """The gap from which at least 80% are called, by isotonic regression of calls on gaps; None if there is none.
 
-    Larger gaps are called more often: the rising step function that is nearest to the calls (Barlow et al. 1972).
+    Larger gaps are called more often, so the rising step function closest to the calls is used (Barlow et al. 1972).
     """
     order = np.argsort(gaps, kind="stable")
     chance = isotonic_regression(called[order]).x
@@ -68,10 +68,10 @@ def smallest_gap(gaps: FloatArray, called: FloatArray) -> float | None:
 
 
 def smallest_certified_delta(plan: Plan, chances: FloatArray) -> float:
-    """The delta within which two equal models are certified as tied in 80%, with the budget spread evenly.
+    """The delta within which two equal models are certified as tied in 80% of runs, with an evenly spread budget.
 
-    A tie is certified when |d| + b s <= delta, and d of two equals is about N(0, s^2), so that delta = (b + 1.28) s; s
-    is that of the median pair of the world (L, M, K), and b the boundary, after as many trials as everyone could have.
+    A tie is certified if |d| + b s <= delta, and d of two equals is about N(0, s^2), so delta = (b + 1.28) s; s is that
+    of the median pair of the world (L, M, K), and b the boundary, after as many trials as every model could have.
     """
     bench = plan.bench
     trials = min(plan.trials.max, affordable_trials(plan.budget, plan) / bench.questions)
@@ -80,26 +80,26 @@ def smallest_certified_delta(plan: Plan, chances: FloatArray) -> float:
     if plan.objective.reference is None:
         first, second = np.triu_indices(len(one_trial), 1)
         one_trial = one_trial[first] + one_trial[second]
-    if plan.drawn:  # and how far the two differ from question to question
+    if plan.drawn:  # plus the variance between questions
         together = np.cov(chances @ bench.weights) / bench.questions
         alone = np.diag(together)
         one_trial = one_trial + alone[first] + alone[second] - 2.0 * together[first, second]
     sigma = float(np.sqrt(np.median(one_trial) / trials))
     rule, equals, gated = _rule(plan), _equals(sigma, trials / plan.trials.max), plan.objective.margin is not None
     bound = float((rule.boundary(equals) if gated else tie_boundary(rule, equals))[0])
-    # a gate looks at one side only: an equal build passes unless it seems worse
+    # a gate is one-sided: an equal build passes unless it seems worse
     return (bound + float(ndtri(POWER if gated else (1.0 + POWER) / 2.0))) * sigma
 
 
 def affordable_trials(budget: Budget, plan: Plan) -> float:
-    """Trials of each model that a cap on trials pays for, spread evenly; at least the first round's."""
+    """Trials of each model that a cap on trials pays for if spread evenly; at least those of the first round."""
     bench = plan.bench
     least, most = plan.trials.min * bench.questions, plan.trials.max * bench.questions
     return float(np.clip(most if budget.trials is None else budget.trials / bench.models, least, most))
 
 
 def _rule(plan: Plan) -> Rule:
-    """The rule at the level of a first call."""
+    """The rule at the error level of a first call."""
     rule = plan.deciding_rule
     if plan.judging.familywise and isinstance(rule, Correctable):
         return first_call(plan.objective, plan.bench.models, rule)
@@ -136,7 +136,7 @@ def summarise(
     basis: Sequence[str],
     grade: Cost,
 ) -> Forecast:
-    """The forecast; `grade` is what that of one answer costs."""
+    """Summarise the forecast; `grade` is the cost of grading one answer."""
     bench, worlds = prepared.plan.bench, worlds[: simulated.worlds]
     truth = np.array([bench.mean(world @ bench.weights) for world in worlds])
     within = simulated.runs[simulated.configured]
@@ -184,7 +184,7 @@ def _outlook(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: Prepare
 
 
 def _gate(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedRun) -> dict[str, float]:
-    """The share of each outcome among all models and runs, where there is a gate."""
+    """The share of each outcome of a gate, over all models and runs."""
     margin = prepared.plan.objective.margin
     if margin is None:
         return {}
@@ -197,7 +197,7 @@ def _gate(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedRu
 
 
 def _known_costs(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
-    """Which of tokens, usd, gpu_hours and seconds the configuration and the usage tell of."""
+    """Which of tokens, usd, gpu_hours and seconds can be known from the configuration and the usage."""
     usage = scenario.served.usage
     paid = {of: any(getattr(one, of) is not None for one in paid_servers(prepared.config)) for of in ("price", "gpus")}
     return {
@@ -242,7 +242,7 @@ def _spent(scenario: Scenario, prepared: PreparedRun) -> PartCosts | None:
 
 
 def _costs_before(scenario: Scenario, prepared: PreparedRun, *, of_opponent: bool) -> PartCosts | None:
-    """Cost of what comes first, if that is the opponent's, or greedy answers."""
+    """Cost of the opponent's answers, or of greedy ones, before the first round."""
     before, known = scenario.before, _known_costs(scenario, prepared)
     if before == NOTHING_BEFORE or of_opponent != (before.opponent is not None):
         return None
@@ -253,7 +253,7 @@ def _costs_before(scenario: Scenario, prepared: PreparedRun, *, of_opponent: boo
 def _grade_costs(
     runs: Sequence[SimulatedRun], grade: Cost, scenario: Scenario, prepared: PreparedRun
 ) -> GradeCosts | None:
-    """Cost of the grades of all answers of the runs, those of greedy answers included."""
+    """Cost of grading all answers of the runs, including greedy ones."""
     if grade == NO_COST:
         return None
     known, ungraded = _known_costs(scenario, prepared), scenario.before.of_opponent.trials
@@ -268,7 +268,7 @@ def _grade_costs(
 
 
 def _fixed(scenario: Scenario, worlds: Sequence[FloatArray], prepared: PreparedRun) -> dict[str, float | None]:
-    """The maximum of trials for everyone, at the mean over the worlds, with the answers of an opponent."""
+    """The maximum of trials for every model, averaged over the worlds, with the opponent's answers."""
     each, known = prepared.plan.trials.max, _known_costs(scenario, prepared)
     counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0) * scenario.bench.asked[:, None]
     tokens, usd, gpu_seconds = price_counts(counts, scenario.served.costs)
@@ -283,7 +283,7 @@ def _fixed(scenario: Scenario, worlds: Sequence[FloatArray], prepared: PreparedR
 
 
 def _table(simulated: Simulations, most: float) -> tuple[TableCell, ...]:
-    """Each cell by its difference from the configured run in the same worlds, so that both say one thing of one run."""
+    """Each cell as its difference from the configured run in the same worlds, so that both are consistent."""
     own = simulated.runs[simulated.configured]
     cells = []
     for (factor, confidence), variant in simulated.table.items():
@@ -303,9 +303,10 @@ def _table(simulated: Simulations, most: float) -> tuple[TableCell, ...]:
 
 
 def ratio_estimate(few: Sequence[float], own: Sequence[float]) -> float:
-    """The median over all worlds of what is known of the first `few`, by its ratio to the run's `own` there.
+    """The median over all worlds of a value known in the first ones (`few`), by its ratio to the run's `own` value
+    there.
 
-    What is not known of a world is nan.
+    Unknown values are nan.
     """
     if not np.all(np.asarray(own[: len(few)]) > 0.0):
         return float(np.nanmedian(few))
@@ -316,7 +317,7 @@ def ratio_estimate(few: Sequence[float], own: Sequence[float]) -> float:
 def share_beside(
     few: Sequence[SimulatedRun], own: Sequence[SimulatedRun], share: Callable[[SimulatedRun], float]
 ) -> float:
-    """The mean share of `own`, lower or higher in proportion as that of `few` is in the worlds of both."""
+    """The mean share of `own`, scaled by how the share of `few` differs from it in the common worlds."""
     of_few, of_own, whole = (float(np.mean(list(map(share, runs)))) for runs in (few, own[: len(few)], own))
     if of_few <= of_own:
         return whole * of_few / max(of_own, TINY)
@@ -324,7 +325,7 @@ def share_beside(
 
 
 def _undecided(runs: Sequence[SimulatedRun], names: Sequence[str]) -> tuple[Undecided, ...]:
-    """The comparisons that are left undecided most often."""
+    """The comparisons most often left undecided."""
     left: dict[frozenset[int | None], list[EndedComparison]] = {}
     for run in runs:
         for one in run.comparisons:

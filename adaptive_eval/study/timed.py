@@ -1,8 +1,8 @@
-"""A replay against simulated servers in simulated time: slots that are busy, answers that come in their own order.
+"""A replay against simulated servers in simulated time: busy slots, and answers in their own order.
 
-Nothing waits for real. Each model has its own slots, unless it shares them in turn with others (`study.servers`); and
-since decisions depend on complete batches only, the outcomes of a batch are told together, at the end of its last
-trial, as counts: whole arrays take a tenth of the time of as many trials.
+Nothing really waits. Each model has its own slots, unless it takes turns with others (`study.servers`). Since decisions
+depend on complete batches only, a batch's outcomes are told together as counts, at the end of its last trial: whole
+arrays take a tenth of the time.
 """
 
 import heapq
@@ -44,29 +44,29 @@ class ServedSpans(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """Times of a replay: of its end, of each look, and of each model's trials."""
+    """Times of a replay: its end, each look, and each model's trials."""
 
     seconds: float
     looks: FloatArray
     served: tuple[ServedSpans, ...]
     asked: IntArray
-    """(L, K): trials that servers were asked for, whether a look has seen them or not."""
+    """(L, K): trials that servers were asked for, seen by a look or not."""
     swaps: tuple[Swap, ...]
-    """Swaps of the models that take turns, in the order of their hosts."""
+    """Swaps of models that take turns, host by host."""
 
 
 class ServiceTimes(Protocol):
     """Source of the times that answers take."""
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
-        """The seconds of each trial, which falls into its category."""
+        """The seconds of each trial, given its category."""
 
 
 class _FlyingBatch:
-    """A batch that was issued: its load, and what will come of it.
+    """An issued batch: its load, and its outcomes.
 
-    It is told as a whole. Of an `opening`, whose answers decide before all are there, it is told besides what they took
-    so far: from the end of the first of its batches on, after each.
+    It is told as a whole. For an `opening`, whose times matter before it is complete, the seconds so far are told as
+    well: after each answer, from the end of its first batch on.
     """
 
     def __init__(
@@ -79,18 +79,18 @@ class _FlyingBatch:
         judge: JudgeQueue,
         now: float,
     ) -> None:
-        """`takes` are the seconds of its answers; those that are `recorded` are there already."""
+        """`takes` are the seconds of its answers; `recorded` ones exist already."""
         self.batch, self._takes, self._recorded = batch, takes, recorded
         seconds = np.where(recorded, 0.0, takes)
         self._judge, self._judged = judge, judge.done(now, seconds)
         self.load = TrialLoad(batch.model, seconds)
         self._drawn = drawn
         self._opening = opening
-        """The loads of all its batches."""
+        """The loads of all batches of the opening."""
         if opening is not None:
             opening.append(self.load)
         self._told = 0
-        """Answers whose time is told."""
+        """Number of answers whose time was told."""
 
     @property
     def next(self) -> float:
@@ -100,15 +100,15 @@ class _FlyingBatch:
         return self.load.in_order[0][self._until() - 1]
 
     def _until(self) -> int:
-        """How many of its answers have come when there is something to tell: until the first batch of the opening is
-        complete nothing comes of any of them."""
+        """How many answers have arrived when there is something to tell; no times are told before the first batch of
+        the opening is complete."""
         assert self._opening is not None
         quiet = bisect_left(self.load.in_order[0], min(map(END, self._opening)))
         return max(quiet, self._told + 1)
 
     @property
     def told(self) -> bool:
-        """Whether the core was told all of the batch."""
+        """Whether the whole batch was told."""
         return self._told == self.batch.size
 
     def tell(self, controller: Controller, costs: CostTable | None) -> list[Look]:
@@ -122,12 +122,12 @@ class _FlyingBatch:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether all of it is recorded, and takes no time."""
+        """Whether the whole batch is recorded, and takes no time."""
         return bool(self._recorded.all())
 
     @property
     def last(self) -> float:
-        """When the last answer comes that was asked for, if it ends with what has begun."""
+        """When the last requested answer arrives, if nothing more begins."""
         return float(self.load.ends[np.isfinite(self.load.ends)].max(initial=0.0))
 
     def asked(self, categories: int) -> IntArray:
@@ -136,7 +136,7 @@ class _FlyingBatch:
         return np.bincount(self._drawn.categories[begun], minlength=categories)
 
     def before(self, cap: float, costs: CostTable | None) -> Iterator[Outcome]:
-        """Outcomes that have come before the cap."""
+        """Outcomes that arrive before the cap."""
         values, came = (*self._drawn.trials, self._drawn.categories, self._takes), self.load.ends < cap
         for model, question, trial, category, seconds in zip(*(value[came].tolist() for value in values), strict=True):
             cost = NO_COST if costs is None else costs[model][category]
@@ -152,7 +152,7 @@ def _flying(
     judge: JudgeQueue,
     now: float,
 ) -> Iterator[_FlyingBatch]:
-    """The batches of a round; where servers are held, those of the first set the clock while they come."""
+    """The batches of a round; if servers are held, those of the first round set the clocks."""
     drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
     takes = times.seconds(drawn.trials, drawn.categories)
     known = np.zeros(len(takes), dtype=bool) if recorded is None else _is_recorded(recorded, drawn.trials)
@@ -183,11 +183,11 @@ def drive_in_time(
     verdicts: VerdictTimes = NO_VERDICTS,
     recorded: IntArray | None = None,
 ) -> Timeline:
-    """Run the controller with `slots` requests at a time for each model; a cap on wall time means simulated time.
+    """Run the controller with `slots` requests at a time for each model; a cap on wall time applies to simulated time.
 
-    `shared` are the hosts of models that take turns; every other model has one of its own, on which few sequences are
-    faster by `gain`. Without `costs` trials cost nothing. A round is complete when its `verdicts` are there. What is
-    `recorded` (L, M, N), -1 for none, is there at once; clocks count the time that it took.
+    `shared` are hosts of models that take turns; every other model has a host of its own, where fewer sequences are
+    faster by `gain`. Without `costs` trials are free. A round is complete once its `verdicts` are there. `recorded`
+    trials (L, M, N), -1 for none, exist at once; clocks count their original seconds.
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
@@ -199,7 +199,7 @@ def drive_in_time(
         flying.pause(controller, hosts, now)
         for asked in controller.ask_rounds():
             asking += _flying(asked, tape, times, recorded, controller, judge, now)
-        # what is there already takes no time, and is heard of before anything is asked
+        # recorded trials take no time, and are told before anything is asked
         there = [one for one in asking if one.is_recorded]
         issued = there if there or flying.has_recorded else asking
         asking = [one for one in asking if one not in issued]
@@ -236,7 +236,7 @@ def _everyones_hosts(slots: Sequence[int], shared: Sequence[SimulatedHost], gain
 
 
 class _FlyingBatches:
-    """Batches in flight, by when there is something to tell of them: what is issued later may only put that off."""
+    """Batches in flight, by when there is something to tell; later ones can only delay that."""
 
     def __init__(self, shared: Sequence[SimulatedHost]) -> None:
         self._shared = shared
@@ -250,11 +250,11 @@ class _FlyingBatches:
 
     @property
     def has_recorded(self) -> bool:
-        """Whether some of them are recorded, and take no time."""
+        """Whether some batches are recorded, and take no time."""
         return any(one.is_recorded for _, _, one in self._heap)
 
     def pause(self, controller: Controller, hosts: Sequence[SimulatedHost], now: float) -> None:
-        """Let nothing begin of paused models."""
+        """Pause the trials of paused models."""
         changed = [host.pause(model, now, paused=controller.is_paused(model)) for model, host in enumerate(hosts)]
         if any(changed):
             self._in_order_of_news()
@@ -264,18 +264,18 @@ class _FlyingBatches:
         heapq.heapify(self._heap)
 
     def all(self) -> Iterator[_FlyingBatch]:
-        """All of them, in the order of issue."""
+        """All batches, in the order of issue."""
         return (one for _, _, one in sorted(self._heap, key=lambda entry: entry[1]))
 
     def next_to_land(self) -> _FlyingBatch:
-        """The batch of which there is something to tell first, after every swap that begins before."""
+        """The first batch with something to tell, after all swaps that begin earlier."""
         while True:
             first = self._first()
             host = min(self._shared, key=SimulatedHost.due, default=None)
             if host is None or host.due() >= first.next:
                 return first
             host.swap()
-            self._in_order_of_news()  # who waited is served now
+            self._in_order_of_news()  # waiting trials are served now
 
     def _first(self) -> _FlyingBatch:
         while (entry := self._heap[0])[0] < entry[2].next:
@@ -283,6 +283,6 @@ class _FlyingBatches:
         return entry[2]
 
     def forget_if_told(self, landed: _FlyingBatch) -> None:
-        """The first has been told: the whole of it, or what had come."""
+        """Remove the first batch if it was told completely."""
         if landed.told:
             heapq.heappop(self._heap)

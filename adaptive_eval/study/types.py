@@ -16,7 +16,7 @@ FORMAT = "adaptive-eval.plan/1"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Over the simulated runs: the median, and the 80% interval between the 10th and the 90th percentile."""
+    """Median over the simulated runs, and the 80% interval between the 10th and the 90th percentile."""
 
     median: float
     low: float
@@ -24,7 +24,8 @@ class Range:
 
 
 def range_of(values: Sequence[float] | FloatArray) -> Range:
-    """The median and the 80% interval: quantile p of n values is number p (n + 1), so that a further one lies in it."""
+    """The median and the 80% interval; quantile p of n values is number p (n + 1), so that a further one lies
+    within."""
     low, median, high = np.quantile(np.asarray(values, dtype=float), (0.1, 0.5, 0.9), method="weibull").tolist()
     return Range(median, low, high)
 
@@ -36,9 +37,9 @@ class Costs:
     trials: Range
     tokens: Range | None
     usd: Range | None
-    """None too where no model has a price."""
+    """None also if no model has a price."""
     gpu_hours: Range | None
-    """None too where no model has GPUs of its own."""
+    """None also if no model has GPUs of its own."""
     seconds: Range | None
     """Time of simulated servers with the configured concurrency."""
 
@@ -49,7 +50,7 @@ class Outlook:
 
     costs: Costs
     reached: float
-    """The share of runs in which the objective is reached: every comparison is resolved or tied."""
+    """The share of runs that reach the objective: every comparison is resolved or tied."""
     decided: Range
     """Comparisons that are resolved or tied."""
     comparisons: int
@@ -57,22 +58,22 @@ class Outlook:
     ended: Mapping[str, float]
     """Shares of the runs by the reason of their end."""
     gate: Mapping[str, float] = field(default_factory=dict)
-    """The chance of PASS, FAIL and UNDECIDED, over all models, where there is a gate."""
+    """The chance of PASS, FAIL and UNDECIDED over all models, if there is a gate."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """The table: how runs under one budget and one confidence end."""
+    """A cell of the table: how runs under one budget and one confidence end."""
 
     factor: float
-    """Times the configured caps, or without any the median need of trials."""
+    """Multiple of the configured caps, or without any of the median number of trials."""
     confidence: float
     budget: Mapping[str, float]
     reached: float
     decided: float
     """The mean share of comparisons that are resolved or tied."""
     trials: float
-    """Their median."""
+    """Median over the runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,11 @@ class Undecided:
     """A comparison that may stay undecided."""
 
     better: str
-    """Placed higher in more of the runs that leave it undecided."""
+    """The model placed higher in more of the runs that leave it undecided."""
     worse: str | None
     """None: a fixed value (objectives threshold and precision)."""
     chance: float
-    """The share of all runs in which it is compared, and undecided at the end."""
+    """The share of all runs that compare it and leave it undecided."""
     gap: float | None
     """The median of the true difference in these runs."""
     trials_needed: float | None
@@ -96,31 +97,31 @@ class SmallestDifferences:
     """The smallest differences that such a run can call, or certify as ties."""
 
     gap: float | None
-    """The smallest true difference of which 80% are called within the budget; None where simulated runs called no such
-    share of any."""
+    """The smallest true difference of which 80% are called within the budget; None if no simulated difference reaches
+    that."""
     largest: float | None
     """The largest true difference that was compared."""
     delta: float | None
-    """The smallest delta with which two equal models are certified as tied, or pass a gate, in 80%, evenly budgeted;
-    None where the objective knows no ties."""
+    """The smallest delta with which 80% of equal pairs are certified as tied, or pass a gate, with an even budget; None
+    if the objective has no ties."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedWithAsMany:
-    """The smallest fixed design with one look that calls as many neighbours, in the mean over some of the worlds."""
+    """The smallest fixed design with one look that calls as many neighbours on average over some of the worlds."""
 
     number: float | None
     """Its trials a question; None where even the maximum calls fewer."""
     called: float
     """Neighbours that the run calls."""
     cost: float
-    """The run's trials in those of that design, or of the maximum: then what it costs at most."""
+    """The run's trials relative to that design, or to the maximum as an upper bound."""
     worlds: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartCosts:
-    """Costs of a part of what the run costs; None if unknown."""
+    """Costs of a part of the run; None if unknown."""
 
     trials: int
     tokens: float | None
@@ -137,7 +138,7 @@ class GradeCosts:
     usd: Range | None
     gpu_hours: Range | None
     each_seconds: float | None
-    """Seconds between two grades where the judge has as much to do as it can."""
+    """Seconds between two grades of a fully loaded judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,28 +167,28 @@ class Forecast:
     need: Outlook
     """Without any cap."""
     capped: Outlook | None
-    """Within the configured budget; None where there is none."""
+    """Within the configured budget; None without one."""
     spent: PartCosts | None
-    """None unless the pilot is the run that would be continued; the costs of `need` and `capped` contain it."""
+    """Costs so far, contained in `need` and `capped`; None unless the pilot is the run to be continued."""
     greedy: PartCosts | None
-    """Of greedy answers, which come first: `seconds` are of those to come, and `need` and `capped` contain them. None
-    where the run has no greedy answers as R0."""
+    """Costs of greedy answers before the first round, contained in `need` and `capped`; `seconds` are of future ones.
+    None if the run has no greedy answers as R0."""
     opponent: PartCosts | None
-    """The same of the model that all others are compared with; None where the run asks none."""
+    """The same for the opponent's answers; None if the run asks none."""
     grading: GradeCosts | None
-    """None where nobody is asked for grades."""
+    """None if no model is asked for grades."""
     fixed: Mapping[str, float | None]
-    """Trials, tokens, usd, gpu_hours and seconds of the maximum of trials for everyone."""
+    """Trials, tokens, usd, gpu_hours and seconds with the maximum of trials for every model."""
     times_as_long: float | None
-    """The time of the run in that of the fixed design, within the budget; None where it is not known."""
+    """Time of the run within the budget, relative to the fixed design; None if unknown."""
     table: tuple[TableCell, ...]
     undecided: tuple[Undecided, ...]
-    """Within the budget, the likeliest first."""
+    """Within the budget, likeliest first."""
     limits: SmallestDifferences
     equal: Outlook | None = None
-    """The same as far as the budget goes, had each model of a gate the baseline's true scores; None without a gate."""
+    """The outlook within the budget if each model of a gate had the baseline's true scores; None without a gate."""
     why_favoured: str | None = None
-    """Why `trials.favour: auto` takes what the decisions name; None where it was given."""
+    """Why `trials.favour: auto` chose what the decisions name; None if it was given."""
     as_many: FixedWithAsMany | None = None
-    """What the run, within the budget, costs beside the fixed design that calls as many pairs; None where neighbours
-    are not what is compared, where outcomes are known beforehand, or where that would take too long."""
+    """Cost of the run within the budget, relative to the fixed design that calls as many pairs; None if neighbours are
+    not compared, outcomes are known beforehand, or it would take too long."""

@@ -1,8 +1,8 @@
-"""Times of the verdicts of a judge or a verifier, beside the answers that they are of.
+"""Times of a judge's or verifier's verdicts on answers.
 
-A verdict is asked for as soon as its answer has come, and takes none of the model's slots. A round is complete when the
-last verdict is there: that takes one reply after its last answer, or longer where the judge has more to do than it has
-slots for. Its work is taken as a fluid: so many seconds of it an answer, one round after the other.
+A verdict is requested as soon as its answer arrives, and takes none of the model's slots. A round is complete when its
+last verdict arrives: one reply after its last answer, or later if the judge has more work than slots. That work is
+modelled as a fluid: a number of seconds per answer, one round after the other.
 """
 
 from typing import NamedTuple
@@ -13,15 +13,15 @@ from scorio.moments import FloatArray
 
 
 class VerdictTimes(NamedTuple):
-    """Times of verdicts; zero if nobody is asked for them."""
+    """Times of verdicts; zero if no model is asked for them."""
 
     reply: float = 0.0
-    """Seconds from when an answer has come until its verdict is there, where nobody waits."""
+    """Seconds from an answer's arrival to its verdict, without queueing."""
     each: float = 0.0
-    """Seconds between two verdicts where the judge has as much to do as it can: of the slowest of several."""
+    """Seconds between two verdicts of a fully loaded judge, the slowest of several."""
 
     def all_judged(self, last: float, first: float, answers: float) -> float:
-        """When so many answers are judged that come between `first` and `last`, by a judge that has nothing else."""
+        """When `answers` that arrive between `first` and `last` are judged, by a judge without other work."""
         return max(last + self.reply, first + answers * self.each) if answers else last
 
 
@@ -36,8 +36,8 @@ class JudgeQueue:
         self._free = 0.0
 
     def done(self, now: float, seconds: FloatArray) -> float:
-        """When answers are judged that are asked for now and take so long, if none of them waits for a slot; those that
-        take no time are there, and have been judged."""
+        """When answers requested now, which take these seconds, are judged if none waits for a slot; answers that take
+        no time are judged already."""
         took = seconds[seconds > 0.0]
         if not len(took) or not self._times.reply:
             return now
@@ -45,5 +45,5 @@ class JudgeQueue:
         return self._free
 
     def after(self, last: float, judged: float) -> float:
-        """When the verdict on the last answer is there, too."""
+        """When the verdict on the last answer arrives as well."""
         return max(last + self._times.reply, judged)

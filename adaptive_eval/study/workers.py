@@ -1,6 +1,6 @@
-"""Workers for the simulations of a forecast: bundles of runs side by side, in processes where that is worth it.
+"""Workers for the simulations of a forecast: bundles of runs side by side, in several processes if worthwhile.
 
-Results come in the order of the jobs, the same whatever the number of processes.
+Results come in the order of the jobs, whatever the number of processes.
 """
 
 import math
@@ -26,13 +26,13 @@ from adaptive_eval.study.simulated import SimulatedRun, StackedJob, simulate_run
 from scorio.moments import FloatArray
 
 WORTH_A_PROCESS = 2.5
-"""Seconds of work that repay the one that a process takes to start, where it has everything to import."""
+"""Seconds of work that justify a process that starts anew and imports everything."""
 WORTH_A_COPY = 0.5
-"""The same where it is a copy of this one, which is there at once."""
+"""The same for a forked process, which starts at once."""
 LEAST_SECONDS = 0.4e-6
-"""Seconds that a trial of the fixed design takes to simulate in a run of it, at least."""
+"""Least seconds to simulate a run, per trial of the fixed design."""
 FIRST_TELLS = 0.5
-"""The part of the first bundle's seconds that counts: it has found everything cold."""
+"""The part of the first bundle's seconds that counts, since it started cold."""
 
 
 class SimulationJob(NamedTuple):
@@ -45,7 +45,7 @@ class SimulationJob(NamedTuple):
 
 
 class SimulationWorkers:
-    """Does jobs, in several processes once that is worth it; a context that ends them."""
+    """Context that simulates jobs, in several processes once that is worthwhile."""
 
     def __init__(self, scenario: Scenario, jobs: int, most: int) -> None:
         """`jobs` is how many there may be, and `most` the maximum of trials a question."""
@@ -66,7 +66,7 @@ class SimulationWorkers:
     def simulate(
         self, jobs: Sequence[SimulationJob], on_done: Callable[[int], None] = lambda runs: None
     ) -> list[SimulatedRun]:
-        """The simulated runs in the order of the jobs; `on_done` gets the size of each bundle of them that is done."""
+        """The simulated runs in the order of the jobs; `on_done` gets the size of each finished bundle."""
         found: dict[int, SimulatedRun] = {}
         bundles = deque(self._worker.bundles(jobs))
         while bundles and self._pool is None:
@@ -84,27 +84,27 @@ class SimulationWorkers:
         return [found[number] for number in range(len(jobs))]
 
     def _split(self, bundles: Iterable[Sequence[int]]) -> list[list[int]]:
-        """Split bundles until there are as many as processes; smaller ones take more work in all."""
+        """Split bundles until there are as many as processes; smaller ones take more work in total."""
         whole = list(map(list, bundles))
         if len(whole) >= self._processes:
             return whole
         return [part for one in whole for part in _split_evenly(one, math.ceil(len(one) / self._processes))]
 
     def _learn(self, runs: int, seconds: float) -> None:
-        """Estimate the time of the remaining jobs from a bundle that was done."""
+        """Estimate the time of the remaining jobs from a finished bundle."""
         self._left -= runs
         self._hire_if_worth_it(self._left * seconds / runs * (FIRST_TELLS if self._cold else 1.0))
         self._cold = False
 
     def _hire_if_worth_it(self, seconds: float) -> None:
-        """Start processes for so much work, unless they are there."""
+        """Start processes if the work justifies it and there are none."""
         each = WORTH_A_COPY if _can_fork() else WORTH_A_PROCESS
         processes = min(os.cpu_count() or 1, math.floor(seconds / each))
         if self._pool is None and processes > 1:
             self.hire(processes)
 
     def hire(self, processes: int) -> None:
-        """Have so many processes do the jobs from now on."""
+        """Simulate with this many processes from now on."""
         context = get_context("fork" if _can_fork() else "spawn")
         self._processes = processes
         self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(self._scenario,))
@@ -112,27 +112,27 @@ class SimulationWorkers:
 
 
 def _can_fork() -> bool:
-    """Whether this process may be forked: where it has other threads, what they hold would be held in the copy for
-    ever, and elsewhere libraries of the system do not bear it."""
+    """Whether this process may be forked: not with other threads, whose locks would stay held in the copy, nor on
+    systems whose libraries do not support it."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
 class _Worker:
-    """Does bundles of jobs one after the other, and keeps the plans, which are the same for every world."""
+    """Simulates bundles one after the other, and keeps the plans, which are the same for every world."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._plan = lru_cache(maxsize=None)(scenario.plan)
 
     def bundles(self, jobs: Sequence[SimulationJob]) -> list[list[int]]:
-        """The numbers of the jobs, in bundles of those that can be simulated side by side."""
+        """Numbers of the jobs, in bundles that can be simulated side by side."""
         bench = self._scenario.bench
         room = max(MOST_CELLS // (bench.models * bench.questions), 1)
         alike: dict[Variant, list[int]] = {}
         bundles: list[list[int]] = []
         for number, job in enumerate(jobs):
             if self._can_be_stacked(job):
-                # runs side by side may differ in their cap on trials alone
+                # runs side by side may differ only in their cap on trials
                 uncapped = job.variant._replace(budget=replace(job.variant.budget, trials=None))
                 alike.setdefault(uncapped, []).append(number)
             else:
@@ -145,11 +145,11 @@ class _Worker:
         return can_stand_side_by_side(self._plan(job.variant)) and not self._is_timed(job)
 
     def _is_timed(self, job: SimulationJob) -> bool:
-        """Whether its answers come one by one: what is asked ahead depends on when they do."""
+        """Whether its answers arrive one by one: what is asked ahead depends on their times."""
         return self._plan(job.variant).pace.held or (job.timed and self._scenario.served.usage.knows_seconds)
 
     def simulate(self, jobs: Sequence[SimulationJob]) -> list[SimulatedRun]:
-        """The runs of a bundle."""
+        """Simulate the runs of a bundle."""
         scenario, plan = self._scenario, self._plan(jobs[0].variant)
         if not self._can_be_stacked(jobs[0]):
             (job,) = jobs
@@ -164,7 +164,7 @@ class _Worker:
 
 
 def _split_evenly(numbers: Sequence[int], most: int) -> list[list[int]]:
-    """Parts of about the same size, of at most so many each."""
+    """Parts of about the same size, each of at most `most`."""
     parts = math.ceil(len(numbers) / most)
     ends = [len(numbers) * part // parts for part in range(parts + 1)]
     return [list(numbers[begin:end]) for begin, end in pairwise(ends)]
@@ -175,15 +175,15 @@ _here: list[_Worker] = []
 
 
 def _begin(scenario: Scenario) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that shows the progress
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the process that shows the progress
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)  # a copy has what its parent does then
+        signal.signal(number, signal.SIG_DFL)  # a copy has its parent's handlers
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _here.append(_Worker(scenario))
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed cannot say so, and its queue stays open as long as anyone waits at it."""
+    """End when the parent dies: a killed parent sends no message, and its queue stays open while others wait at it."""
     parent = parent_process()
     if parent is not None:
         wait_for_any([parent.sentinel])

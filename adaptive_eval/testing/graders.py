@@ -111,16 +111,7 @@ def check_grader(
             fail_unless(not drawn, f"{name} gives {text!r:.80} other marks at times, so it remembers or draws")
             must = f"{name} must find {text!r:.80} {'right' if wanted else 'wrong'}, but says {said[0]!r}"
             fail_unless(said[0] is wanted, f"{must}; questions with other keys came before: are marks or keys kept?")
-    for kind, empties in (("an empty answer", EMPTY), ("what is no number", NO_NUMBER)):
-        for text in empties:
-            right_too = text not in right and _graded(grader, text, question, name).signals.get("is_correct") is True
-            fail_unless(not right_too, f"{name} calls {kind} right: {text!r}")
-    for text in _with_longer_keys(right, question.answer):
-        if text not in right:
-            part = _graded(grader, text, question, name).signals.get("is_correct") is True
-            fail_unless(
-                not part, f"{name} finds the key {question.answer!r:.80} in a longer word, and calls {text!r:.80} right"
-            )
+    _check_almost_right(grader, question, right, name)
     for key, text in called:
         nothing = text in EMPTY and bool(key.strip())
         fail_unless(not nothing, f"{name} calls an empty answer right where the key is {key!r:.80}: is None == None?")
@@ -161,6 +152,20 @@ def _by_other_keys(
                 continue
             found += [(key, text)] * right
     return found
+
+
+def _check_almost_right(
+    grader: GraderOptions | Callable[..., object], question: Question, right: Sequence[str], name: str
+) -> None:
+    """Check that empty answers, what is no number, and longer words with the key in them are not right."""
+    calls = {text: f"calls an empty answer right: {text!r}" for text in EMPTY}
+    calls |= {text: f"calls what is no number right: {text!r}" for text in NO_NUMBER}
+    key = f"finds the key {question.answer!r:.80} in a longer word"
+    calls |= {text: f"{key}, and calls {text!r:.80} right" for text in _with_longer_keys(right, question.answer)}
+    for text, problem in calls.items():
+        if text not in right:
+            is_right = _graded(grader, text, question, name).signals.get("is_correct") is True
+            fail_unless(not is_right, f"{name} {problem}")
 
 
 def _with_longer_keys(right: Sequence[str], key: str) -> Iterator[str]:

@@ -19,12 +19,11 @@ watched at those times alone (Siegmund 1985; Broadie, Glasserman and Kou 1997).
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache, reduce
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import convolve1d
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
@@ -93,14 +92,16 @@ def optimal_stopping(
     times = _times(max(start, EARLIEST))
     looked = np.append(start, times) if start < EARLIEST * (1.0 - ROUNDING) else times
     right, known = _likelihoods(times)
+    first = _first_look(looked[0])
 
     def left_of(call: FloatArray, give: FloatArray) -> FloatArray:
         before = len(looked) - len(times)
         return _left(looked, np.append([FAR] * before, call), np.append([0.0] * before, give), (stride, step, finest))
 
+    @cache  # the search begins at prices that were tried
     def excess(price: float) -> float:
         left = left_of(*_solve(times, right, known, worth, price))
-        return float(np.log(max(_first_look(looked[0]) @ left[0], 1e-300) / alpha))
+        return float(np.log(max(first @ left[0], 1e-300) / alpha))
 
     highest = worth
     while excess(highest) > 0.0:
@@ -133,47 +134,53 @@ def _likelihoods(times: FloatArray) -> tuple[FloatArray, FloatArray]:
     prior[0] /= 2.0
     prior /= 2.0 * prior.sum()
     x = np.append(-_cells()[:0:-1], _cells())
-    up = np.stack([np.exp(np.outer(x, theta) - 0.5 * theta**2 * t) @ prior for t in times])
+    weights = prior * np.exp(-0.5 * np.outer(times, theta**2))
+    up = weights @ np.exp(np.outer(theta, x))
     half = slice(len(_cells()) - 1, None)
     return up[:, half], (up + up[:, ::-1])[:, half]
 
 
-def _onwards(values: FloatArray, lag: float) -> FloatArray:
-    """The mean of a symmetric function, given on |x|, after so much more information under an exact tie."""
+@lru_cache(maxsize=2048)
+def _kernel(lag: float) -> FloatArray:
+    """How |x| spreads over cells in so much more information; kept, since a search for the price asks again."""
     reach = int(np.ceil(5.0 * np.sqrt(lag) / CELL))
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) * CELL) ** 2 / lag)
-    both = np.concatenate([values[:0:-1], values])
-    moved: FloatArray = convolve1d(both, kernel / kernel.sum(), mode="nearest")[len(values) - 1 :]
-    return moved
+    return np.asarray(kernel / kernel.sum())
+
+
+def _onwards(values: FloatArray, lag: float) -> FloatArray:
+    """The mean of a symmetric function, given on |x|, after so much more information under an exact tie."""
+    kernel = _kernel(lag)
+    reach = len(kernel) // 2
+    padded = np.concatenate([values[reach:0:-1], values, np.full(reach, values[-1])])
+    return np.convolve(padded, kernel, "valid")
 
 
 def _solve(
     times: FloatArray, right: FloatArray, known: FloatArray, worth: float, price: float
 ) -> tuple[FloatArray, FloatArray]:
     """Backward induction: |x| from which on to call, and up to which to give up."""
-    x, value = _cells(), np.zeros(0)
-    call, give = np.full(len(times), FAR), np.zeros(len(times))
-    for at in range(len(times) - 1, -1, -1):
-        called = worth * right[at] - price
-        ended, goes_on = np.maximum(called, 0.0), np.zeros_like(called)
-        if at < len(times) - 1:
-            step = times[at + 1] - times[at]
-            goes_on = _onwards(value, step) - step * known[at]
-        value = np.maximum(ended, goes_on)
-        call[at] = _first_above(x, called - np.maximum(goes_on, 0.0))
-        give[at] = min(_first_above(x, np.maximum(goes_on, called)), call[at])
-    return call, give
+    called, goes_on = worth * right - price, np.zeros_like(right)
+    ended, steps = np.maximum(called, 0.0), np.diff(times)
+    running = steps[:, None] * known[:-1]
+    value = ended[-1]
+    for at in range(len(steps) - 1, -1, -1):
+        goes_on[at] = _onwards(value, steps[at]) - running[at]
+        value = np.maximum(ended[at], goes_on[at])
+    call = _first_above(called - np.maximum(goes_on, 0.0))
+    return call, np.minimum(_first_above(np.maximum(goes_on, called)), call)
 
 
-def _first_above(x: FloatArray, values: FloatArray) -> float:
-    """Where the values rise above 0, between cells by a straight line; the end of the grid where they do not."""
-    below = np.flatnonzero(values <= 0.0)
-    if len(below) == 0:
-        return 0.0
-    last = int(below[-1])
-    if last == len(x) - 1:
-        return float(x[-1])
-    return float(x[last] - values[last] * CELL / (values[last + 1] - values[last]))
+def _first_above(values: FloatArray) -> FloatArray:
+    """(times,): |x| where values (times, cells) rise above 0 for good, between cells by a straight line; the end of
+    the grid where they do not."""
+    rows, end = np.arange(len(values)), values.shape[1] - 1
+    below = values <= 0.0
+    last = end - np.argmax(below[:, ::-1], axis=1)
+    before = np.minimum(last, end - 1)
+    low, high = values[rows, before], values[rows, before + 1]
+    found = _cells()[before] - np.divide(low, high - low, out=np.zeros(len(rows)), where=last < end) * CELL
+    return np.where(below.any(axis=1), np.where(last < end, found, FAR), 0.0)
 
 
 def _left(times: FloatArray, call: FloatArray, give: FloatArray, spacing: tuple[float, float, float]) -> FloatArray:
@@ -182,16 +189,15 @@ def _left(times: FloatArray, call: FloatArray, give: FloatArray, spacing: tuple[
     steps = np.diff(times)
     watched = call - OVERSHOOT * np.maximum(np.sqrt(np.append(steps, steps[-1])) - np.sqrt(finest), 0.0)
     watched[last] = call[last]
-    left = np.zeros((len(times), len(x)))
-    for at in range(last, -1, -1):
-        furthest = max(int(np.searchsorted(times, times[at] * (1.0 + stride) + step - ROUNDING)), at + 1)
-        ahead = {min(at + lag, last) for lag in LAGS if at + lag <= furthest} | {min(furthest, last)}
-        best = np.zeros(len(x))
-        for then in ahead if at < last else ():
-            best = np.maximum(best, _onwards(left[then], times[then] - times[at]))
-        calls = np.clip((x - watched[at]) / CELL + 0.5, 0.0, 1.0)
-        goes_on = np.clip((x - give[at]) / CELL + 0.5, 0.0, 1.0) if give[at] > 0.0 else 1.0
-        left[at] = calls + (1.0 - calls) * goes_on * best
+    calls: FloatArray = np.clip((x - watched[:, None]) / CELL + 0.5, 0.0, 1.0)
+    lasts = np.where(give[:, None] > 0.0, np.clip((x - give[:, None]) / CELL + 0.5, 0.0, 1.0), 1.0)
+    on = (1.0 - calls) * lasts
+    furthest = np.searchsorted(times, times * (1.0 + stride) + step - ROUNDING)
+    left = calls
+    for at in range(last - 1, -1, -1):
+        most = min(max(int(furthest[at]), at + 1), last)
+        ahead = {at + lag for lag in LAGS if at + lag < most} | {most}
+        left[at] += on[at] * reduce(np.maximum, (_onwards(left[then], times[then] - times[at]) for then in ahead))
     return left
 
 

@@ -18,7 +18,7 @@ from live_runs import EndedRuns, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
-from adaptive_eval.cli import COMMANDS, EXAMPLES, app, command_named
+from adaptive_eval.cli import COMMANDS, EXAMPLES, app, load_command
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import Rejected
 
@@ -121,7 +121,7 @@ def test_a_command_says_of_itself_what_the_list_says_of_it(name: str) -> None:
 def test_the_examples_of_a_command_have_options_that_it_takes(name: str, example: str) -> None:
     first, *words = shlex.split(example.partition(" > ")[0])
     assert first == name
-    command = command_named(name)
+    command = load_command(name)
     with command.make_context(name, [], resilient_parsing=True) as context:
         _, left, _ = command.make_parser(context).parse_args(args=words)
     assert not [word for word in left if word.startswith("-")]

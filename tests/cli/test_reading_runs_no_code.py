@@ -27,7 +27,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import RunView, read_view
 from adaptive_eval.show.track.follow import TrackedRun
-from adaptive_eval.show.track.points import Point, draw, identity, ranking, settings, write_files
+from adaptive_eval.show.track.points import Point, draw, ranking, settings, tracked_id, write_files
 from adaptive_eval.store.database import DATABASE_FILE
 
 PLUG_IN = '''
@@ -183,7 +183,7 @@ class Listener:
     """A tracker that is told all that the real ones are, and keeps none of it."""
 
     def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
-        assert identity(view, created) and settings(view)
+        assert tracked_id(view, created) and settings(view)
         return TrackedRun(-1, "nowhere")
 
     def log(self, points: Sequence[Point]) -> None:

@@ -77,9 +77,10 @@ def check_figure(draw: "Draw", name: str | None = None) -> None:
     _check_words(first, name)
     _check_axes(first, view, name)
     _check_all_are_named(first, view, name)
-    fail_unless(_as_svg(figures.of(view)) == _as_svg(first), f"{name} draws the same view in another way each time")
-    _check_order_of_configuration(figures, view, first)
-    _check_names(figures, view)
+    drawn = _as_svg(first)
+    fail_unless(_as_svg(figures.of(view)) == drawn, f"{name} draws the same view in another way each time")
+    _check_order_of_configuration(figures, view, drawn)
+    _check_names(figures, view, first)
     for number in range(len(view.models)):
         _check_place(figures, view, first, number)
     _check_quantities(figures, view, first)
@@ -254,16 +255,15 @@ def _check_all_are_named(figure: "Figure", view: RunView, name: str) -> None:
     fail_unless(len(missing) in (0, len(view.models)), f"{name} has the names of some models, and leaves out {missing}")
 
 
-def _check_order_of_configuration(figures: _Figures, view: RunView, first: "Figure") -> None:
-    drawn = _as_svg(figures.of(_listed_otherwise(view)))
+def _check_order_of_configuration(figures: _Figures, view: RunView, drawn: bytes) -> None:
     fail_unless(
-        drawn == _as_svg(first),
+        _as_svg(figures.of(_listed_otherwise(view))) == drawn,
         f"{figures.name} is another figure where the configuration lists the models in another order: a list in the "
         "order of `view.models` was taken for one in the order of `results.models`, or it is drawn in that order",
     )
 
 
-def _check_names(figures: _Figures, view: RunView) -> None:
+def _check_names(figures: _Figures, view: RunView, first: "Figure") -> None:
     """Names come from outside, and are drawn as they are."""
     figure = figures.of(renamed(view, dict(zip(view.models, HOSTILE, strict=True))))
     formula = next(formulas(figure), None)
@@ -272,12 +272,11 @@ def _check_names(figures: _Figures, view: RunView) -> None:
         fail_unless("\x1b" not in text and "\u202e" not in text, f"{figures.name}: {text!r:.60} obeys a name")
         longest = "x" * (LONGEST_NAME + 1)
         fail_unless(longest not in text, f"{figures.name}: a name of 300 characters is drawn whole; use `plain_name`")
-    _check_names_apart(figures, view)
+    _check_names_apart(figures, view, first)
 
 
-def _check_names_apart(figures: _Figures, view: RunView) -> None:
+def _check_names_apart(figures: _Figures, view: RunView, first: "Figure") -> None:
     """Long names that differ in their last characters, as those of checkpoints do, are told apart."""
-    first = figures.of(view)
     figure = figures.of(renamed(view, dict(zip(view.models, CHECKPOINTS, strict=True))))
     seen: dict[str, str] = {}
     for before, after in zip(texts(first), texts(figure), strict=False):

@@ -59,8 +59,8 @@ def test_a_batch_takes_what_is_kept_of_it(at_once: int, monkeypatch: pytest.Monk
         assert part.spent.tokens == sum(one.cost.tokens for one in expected.values())
         assert part.spent.usd == sum(round(one.cost.usd * PER_UNIT) for one in expected.values())
         assert part.spent.seconds == sum(round(one.seconds * PER_UNIT) for one in expected.values())
-        assert batch.take_part(part) and batch.missing == batch.size - len(expected)
-        assert not batch.take_part(part), "the same trials were told twice"
+        assert batch.store_part(part) and batch.missing == batch.size - len(expected)
+        assert not batch.store_part(part), "the same trials were told twice"
         left = sum(round(one.cost.gpu_seconds * PER_UNIT) for one in known.values())
         assert kept.cost.gpu_seconds == left / PER_UNIT
     assert not kept and kept.cost == Cost()

@@ -139,6 +139,6 @@ def test_a_run_without_one_of_its_models_is_not_replay() -> None:
 def test_caps_are_played_as_trials(reason: Reason, affordable: float, cap: Callable[[int], int | None]) -> None:
     run = replace(ended(plan()), reason=reason, affordable=affordable)
     run = replace(run, plan=plan(budget=Budget(usd=5.0)))
-    again = run._plan().budget
+    again = run._replay_plan().budget
     assert again == Budget(trials=cap(int(run.counts.sum())))
     assert np.isfinite(run.replay(4).shift).all()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Plan, Reason, SetAside, Trials
-from adaptive_eval.core.account import SEEN_MARGIN, reserved_for
+from adaptive_eval.core.account import SEEN_MARGIN, trial_reserve
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import Uniform
@@ -189,5 +189,5 @@ def test_caps_on_what_has_a_bound_are_as_ever(cap: dict[str, float]) -> None:
 
 
 def test_what_is_reserved_is_the_worst_or_a_margin_on_the_largest() -> None:
-    assert reserved_for(Cost(7, 0.5, 3.0), Cost(100, 9.0, 9.0)) == Cost(7, 0.5, 3.0)
-    assert reserved_for(Cost(7, math.inf, 3.0), Cost(101, 9.0, 9.0)) == Cost(152, 13.5, 3.0)
+    assert trial_reserve(Cost(7, 0.5, 3.0), Cost(100, 9.0, 9.0)) == Cost(7, 0.5, 3.0)
+    assert trial_reserve(Cost(7, math.inf, 3.0), Cost(101, 9.0, 9.0)) == Cost(152, 13.5, 3.0)

@@ -21,7 +21,7 @@ from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
 from adaptive_eval.core.types import Cause, Lost
-from adaptive_eval.core.ungraded import bounds_of, why_unjudgeable
+from adaptive_eval.core.ungraded import score_bounds, why_unjudgeable
 
 seeds = st.integers(0, 2**20)
 Table = Sequence[Sequence[Sequence[int | None]]]
@@ -222,12 +222,12 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
     def anew(rows: NDArray[np.intp], filled: NDArray[np.integer]) -> Estimates:
         return update(known, rows, filled, bench, "uniform", 8)
 
-    found = bounds_of(anew, known, counts, np.array([ungraded, [0, 0]]), bench.weights, late)
+    found = score_bounds(anew, known, counts, np.array([ungraded, [0, 0]]), bench.weights, late)
     assert found is not None
     assert found.lowest.score[0] == pytest.approx(lowest)
     assert found.highest.score[0] == pytest.approx(highest)
     assert found.lowest.score[1] == known.score[1] == found.highest.score[1]
-    assert bounds_of(anew, known, counts, np.zeros((2, 2), int), bench.weights) is None
+    assert score_bounds(anew, known, counts, np.zeros((2, 2), int), bench.weights) is None
 
 
 def test_time_outs_do_not_block_a_call() -> None:

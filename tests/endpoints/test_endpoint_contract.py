@@ -9,7 +9,7 @@ from endpoint_opener import CLIENTS, Opener
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.errors import LaunchFailed, Rejected
-from adaptive_eval.launch.server import version_of, wait_until_ready
+from adaptive_eval.launch.server import read_version, wait_until_ready
 
 WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 USAGE = {"prompt_tokens": 5, "completion_tokens": 3}
@@ -228,7 +228,7 @@ async def test_a_server_that_is_started_is_not_looked_for_elsewhere() -> None:
             root = server.base_url.removesuffix("/v1")
             with pytest.raises(LaunchFailed, match="HTTP 307; set launch.health"):
                 await wait_until_ready(root, "/health", asyncio.get_running_loop().create_future(), 30.0)
-            assert await version_of(root) is None
+            assert await read_version(root) is None
         assert other.connections == 0
 
 

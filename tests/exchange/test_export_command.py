@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from gated import GatedServer
-from inspect_ai.log import read_eval_log
+from inspect_logs import read_log
 from live_runs import Site, small_world, wait_for_trials
 from patient_time import HANGS
 from small_run import make_run, make_trial, ragged
@@ -122,7 +122,7 @@ def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
             exported = export(ExportRequest(site.directory(), form, output=site.folder / form))
             assert exported.trials >= 150
         assert process.poll() is None
-        live = read_eval_log(str(site.folder / "inspect" / "ada.eval"))
+        live = read_log(site.folder / "inspect" / "ada.eval")
         assert live.status == "cancelled" and live.samples
         process.send_signal(signal.SIGINT)
         gated.open()

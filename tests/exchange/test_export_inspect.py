@@ -2,25 +2,33 @@
 
 import json
 import zipfile
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from inspect_ai.log import EvalLog, read_eval_log, read_eval_log_sample, read_eval_log_sample_summaries
+from inspect_logs import read_log, read_sample, read_summaries
 from live_runs import MODELS as LIVE_MODELS
 from live_runs import Site
-from logs import header, imported, inspect_log, sample
+from logs import header, imported, inspect_log, lines, outcomes, sample
 from small_run import HOSTILE, make_run, make_trial, ragged
 
+from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.exchange.export import ExportRequest, export
+from adaptive_eval.exchange.samples import NO_ANSWER
 from adaptive_eval.record.results_file import RESULTS_FILE
+from adaptive_eval.store import RunReader
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog
 
 pytestmark = pytest.mark.usefixtures("quick_graders")
 
 
-def logs_of(directory: Path) -> dict[str, EvalLog]:
+def logs_of(directory: Path) -> "dict[str, EvalLog]":
     """Every exported log of a run, by its file."""
     folder = export(ExportRequest(directory, "inspect")).path
-    return {file.name: read_eval_log(str(file)) for file in sorted(folder.iterdir())}
+    return {file.name: read_log(file) for file in sorted(folder.iterdir())}
 
 
 def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
@@ -46,7 +54,7 @@ def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
 
 def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -> None:
     folder = export(ExportRequest(make_run(tmp_path, ragged()), "inspect")).path
-    sample = read_eval_log_sample(str(folder / "org-ada-7b.eval"), id="q1", epoch=3)
+    sample = read_sample(folder / "org-ada-7b.eval", "q1", 3)
     assert [(one.role, one.text) for one in sample.messages] == [
         ("system", "Be brief."),
         ("user", "one? Think."),
@@ -63,10 +71,10 @@ def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -
 
 def test_a_trial_without_a_grade_has_an_error_and_no_score(tmp_path: Path) -> None:
     folder = export(ExportRequest(make_run(tmp_path, ragged()), "inspect")).path
-    sample = read_eval_log_sample(str(folder / "bob.eval"), id="q1", epoch=2)
+    sample = read_sample(folder / "bob.eval", "q1", 2)
     assert sample.error is not None and sample.error.message == "the grader failed: killed after 10 s"
     assert not sample.scores
-    summaries = read_eval_log_sample_summaries(str(folder / "bob.eval"))
+    summaries = read_summaries(folder / "bob.eval")
     assert [one.error for one in summaries if one.error] == ["the grader failed: killed after 10 s"]
 
 
@@ -195,3 +203,26 @@ def test_a_model_that_has_left_the_run_is_exported_with_what_is_known_of_it(tmp_
     assert len(ada.samples) == 5 and ada.samples[0].input == "one?"
     assert {one.reason for one in ada.results.early_stopping.early_stops} == {"the model has left the run"}
     assert not ada.results.scores[0].metrics
+
+
+def test_every_token_has_its_log_probability(tmp_path: Path) -> None:
+    known = AnswerLogprobs(("bob", " says", " 1"), (-0.25, -1.5, -0.125))
+    (log,) = logs_of(make_run(tmp_path, [make_trial("bob", "q1", 0, 1, token_logprobs=known)])).values()
+    assert log.samples is not None
+    logged = log.samples[0].output.choices[0].logprobs
+    assert logged is not None
+    assert AnswerLogprobs(*zip(*((one.token, one.logprob) for one in logged.content), strict=True)) == known
+
+
+def test_a_trial_of_which_only_the_grade_is_known_goes_through_inspect_as_one(tmp_path: Path) -> None:
+    rows = [{"model": "a", "question": f"q{n}", "trial": trial, "category": n} for n in range(2) for trial in range(2)]
+    assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
+    path = export(ExportRequest(tmp_path / "run", "inspect", tmp_path / "logs")).path
+    (log,) = path.iterdir()
+    sample = read_sample(log, "q1", 2)
+    assert (sample.output.choices, sample.output.completion, len(sample.messages)) == ([], "", 1)
+    done = imported(path, "--to", tmp_path / "again")
+    assert done.exit_code == 0, done.stderr
+    assert outcomes(tmp_path / "again") == outcomes(tmp_path / "run")
+    with closing(RunReader.open(tmp_path / "again")) as reader:
+        assert {one.answer for one in reader.trials()} == {NO_ANSWER}

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from inspect_ai.log import read_eval_log_sample
 from live_runs import EndedRuns, Site
 from logs import imported, lines, outcomes
 from small_run import MODELS, QUESTIONS, make_run, make_trial
@@ -17,7 +16,6 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.detect import TABLES
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
-from adaptive_eval.exchange.samples import NO_ANSWER
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.store import RunReader, TrialRecord
 
@@ -219,19 +217,6 @@ def test_inspect_logs_that_were_exported_come_back_with_their_outcomes(source: P
     before = [(one.answer.text, one.answer.completion_tokens, one.answer.signals) for one in stored(source / "run")]
     assert texts == before
     assert imported(path, "--to", tmp_path / "named", "--config", source / "config.yaml").exit_code == 0
-
-
-def test_a_trial_of_which_only_the_grade_is_known_goes_through_inspect_as_one(tmp_path: Path) -> None:
-    rows = [{"model": "a", "question": f"q{n}", "trial": trial, "category": n} for n in range(2) for trial in range(2)]
-    assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
-    path = export(Export(tmp_path / "run", "inspect", tmp_path / "logs")).path
-    (log,) = path.iterdir()
-    sample = read_eval_log_sample(str(log), id="q1", epoch=2)
-    assert (sample.output.choices, sample.output.completion, len(sample.messages)) == ([], "", 1)
-    done = imported(path, "--to", tmp_path / "again")
-    assert done.exit_code == 0, done.stderr
-    assert outcomes(tmp_path / "again") == outcomes(tmp_path / "run")
-    assert {one.answer for one in stored(tmp_path / "again")} == {NO_ANSWER}
 
 
 def test_names_and_ids_are_those_of_the_configuration(source: Path, tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from thoroughness import examples
 
 from adaptive_eval.endpoints.types import EndpointConfig
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.ballots import BallotField, reply_format, said_in_lines, said_in_object
+from adaptive_eval.graders.ballots import BallotField, parse_json_ballot, parse_line_ballot, reply_format
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.graders.scoring import JudgeCriterion, combined, least, rubric_of_sums, sums
+from adaptive_eval.graders.scoring import JudgeCriterion, combined, least, score_rubric, sums
 from adaptive_eval.graders.transcript import Transcript, visible
 from adaptive_eval.questions.types import Question
 from adaptive_eval.simulate.judging import SimulatedJudge
@@ -36,7 +36,7 @@ BALLOT = SCORED.ballot
 
 
 def read(judge: Judge, reply: str, sent: Transcript, *, structured: bool) -> tuple[str, ...]:
-    return said_in_object(reply, judge.ballot) if structured else said_in_lines(reply, sent.number, judge.ballot)
+    return parse_json_ballot(reply, judge.ballot) if structured else parse_line_ballot(reply, sent.number, judge.ballot)
 
 
 def asked(judge: Judge, simulated: SimulatedJudge, answer: str, *, structured: bool) -> list[tuple[str, ...]]:
@@ -50,7 +50,7 @@ def asked(judge: Judge, simulated: SimulatedJudge, answer: str, *, structured: b
 
 @pytest.mark.parametrize("lines", ["SOUND-{n}: Met\n  FORM-{n}:  some \n", "**SOUND-{n}: Met**\n`FORM-{n}:` *some*"])
 def test_levels_are_read_line_by_line_whatever_their_case_and_emphasis(lines: str) -> None:
-    assert said_in_lines(f"Sound.\n\n{lines}".replace("{n}", NUMBER), NUMBER, BALLOT) == ("met", "some")
+    assert parse_line_ballot(f"Sound.\n\n{lines}".replace("{n}", NUMBER), NUMBER, BALLOT) == ("met", "some")
 
 
 @pytest.mark.parametrize(
@@ -69,20 +69,20 @@ def test_levels_are_read_line_by_line_whatever_their_case_and_emphasis(lines: st
 )
 def test_what_are_not_the_lines_is_an_error(reply: str, problem: str) -> None:
     with pytest.raises(GraderError, match=problem):
-        said_in_lines(reply.replace("{n}", NUMBER), NUMBER, BALLOT)
+        parse_line_ballot(reply.replace("{n}", NUMBER), NUMBER, BALLOT)
 
 
 def test_an_object_is_read_with_or_without_a_fence() -> None:
     told = '{"reasoning": "It says {\\"verdict\\": 1}.", "sound": "met", "form": "FULL"}'
     for reply in (told, f"\n```json\n{told}\n```\n", f"```\n{told}\n```"):
-        assert said_in_object(reply, BALLOT) == ("met", "full")
-        assert said_in_object(f"So {{1}} it is: {reply}", BALLOT) == ("met", "full")
+        assert parse_json_ballot(reply, BALLOT) == ("met", "full")
+        assert parse_json_ballot(f"So {{1}} it is: {reply}", BALLOT) == ("met", "full")
 
 
 def test_reasoning_before_a_reply_is_not_read() -> None:
     other = '{"sound": "not met", "form": "none"}'
     told = '{"reasoning": "It closes </think> itself.", "sound": "met", "form": "full"}'
-    assert said_in_object(told, BALLOT) == ("met", "full")
+    assert parse_json_ballot(told, BALLOT) == ("met", "full")
     for begins, ends in (
         ("<think>", "</think>"),
         ("", "</think>"),  # the template of a model may have opened it
@@ -91,15 +91,15 @@ def test_reasoning_before_a_reply_is_not_read() -> None:
         ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
     ):
         said = '{"sound": "met", "form": "full"}'
-        assert said_in_object(f"{begins}\nMaybe {other}\n{ends}\n\n{said}", BALLOT) == ("met", "full")
+        assert parse_json_ballot(f"{begins}\nMaybe {other}\n{ends}\n\n{said}", BALLOT) == ("met", "full")
         lines = f"SOUND-{NUMBER}: met\nFORM-{NUMBER}: full"
         thought = lines.replace("met", "not met")
-        assert said_in_lines(f"{begins}\n{thought}\n{ends}\n{lines}", NUMBER, BALLOT) == ("met", "full")
+        assert parse_line_ballot(f"{begins}\n{thought}\n{ends}\n{lines}", NUMBER, BALLOT) == ("met", "full")
         if begins:
             with pytest.raises(GraderError, match="reasoning alone"):
-                said_in_lines(f"{begins}\n{lines}", NUMBER, BALLOT)
+                parse_line_ballot(f"{begins}\n{lines}", NUMBER, BALLOT)
             with pytest.raises(GraderError, match="reasoning alone"):
-                said_in_object(f"{begins}\n{said}", BALLOT)
+                parse_json_ballot(f"{begins}\n{said}", BALLOT)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_reasoning_before_a_reply_is_not_read() -> None:
 )
 def test_what_is_not_the_object_is_an_error(reply: str, problem: str) -> None:
     with pytest.raises(GraderError, match=problem):
-        said_in_object(reply, BALLOT)
+        parse_json_ballot(reply, BALLOT)
 
 
 def test_the_schema_admits_what_is_read_and_nothing_else() -> None:
@@ -132,7 +132,7 @@ def test_the_schema_admits_what_is_read_and_nothing_else() -> None:
     for levels in product(*(one.levels for one in BALLOT)):
         said = {"reasoning": "so", **{one.name: level for one, level in zip(BALLOT, levels, strict=True)}}
         jsonschema.validate(said, schema)
-        assert said_in_object(json.dumps(said), BALLOT) == levels
+        assert parse_json_ballot(json.dumps(said), BALLOT) == levels
         for broken in ({**said, "form": "fullest"}, {**said, "more": 1}, {"sound": "met"}):
             with pytest.raises(jsonschema.ValidationError):
                 jsonschema.validate(broken, schema)
@@ -151,7 +151,7 @@ def test_every_sum_is_a_category_that_is_worth_it(drawn: list[tuple[float, list[
         JudgeCriterion(name=f"c{at}", weight=weight, levels={f"l{i}": worth for i, worth in enumerate(levels)})
         for at, (weight, levels) in enumerate(drawn)
     ]
-    rubric, judge = open_rubric(rubric_of_sums(criteria)), Judge(server=SERVER, scores=tuple(criteria))
+    rubric, judge = open_rubric(score_rubric(criteria)), Judge(server=SERVER, scores=tuple(criteria))
     possible = []
     for said in product(*(one.in_order for one in criteria)):
         truth = sum(one.weight * one.levels[level] for one, level in zip(criteria, said, strict=True))
@@ -166,7 +166,7 @@ def test_equal_sums_are_one_category() -> None:
     tenths = [JudgeCriterion(name=name, weight=weight) for name, weight in (("a", 0.1), ("b", 0.2), ("c", 0.3))]
     assert sums(tenths) == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     assert combined(tenths, ("met", "met", "not met")) == combined(tenths, ("not met", "not met", "met")) == 0.3
-    assert [one.name for one in rubric_of_sums(tenths).categories] == ["0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0"]
+    assert [one.name for one in score_rubric(tenths).categories] == ["0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0"]
 
 
 def test_of_several_votes_the_middle_level_of_each_criterion_counts() -> None:

@@ -10,7 +10,7 @@ from sympy import Integer, Pow, Symbol, expand, factorial, prod, sqrt
 from thoroughness import examples
 
 from adaptive_eval.graders.answer_text import MAX_BOX, last_box
-from adaptive_eval.graders.magnitude import differ, digits_at_least, far_apart
+from adaptive_eval.graders.magnitude import digits_at_least, far_apart, values_differ
 from adaptive_eval.graders.mathematics import Math, _parsed, normal_form, rational
 from adaptive_eval.questions.types import Question
 
@@ -278,14 +278,14 @@ class TestValues:
     )
     def test_what_is_equal_or_not_plain_is_left_to_math_verify(self, one: str, other: str) -> None:
         (mine, *_), (others, *_) = _parsed(one), _parsed(other)
-        assert not differ(mine, others) and not differ(others, mine)
+        assert not values_differ(mine, others) and not values_differ(others, mine)
 
     @given(st.lists(st.integers(-9, 9), min_size=2, max_size=6), st.integers(1, 9))
     def test_the_same_polynomial_never_differs_from_itself(self, roots: list[int], shift: int) -> None:
         x = Symbol("x")
         product = prod(x - root for root in roots)
-        assert not differ(product, expand(product))
-        assert differ(product, expand(product) + shift)
+        assert not values_differ(product, expand(product))
+        assert values_differ(product, expand(product) + shift)
 
 
 def test_what_may_take_long_is_known_to_be_slow() -> None:

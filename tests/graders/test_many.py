@@ -12,7 +12,7 @@ from adaptive_eval.graders.many_trials import (
     NO_CATEGORY,
     AnswerMeasures,
     TrialSignals,
-    categories_of,
+    classify_trials,
     completed,
     lacking,
 )
@@ -86,7 +86,7 @@ def test_many_at_once_are_as_one_by_one(name: str) -> None:
     trials = stored(answers, said)
     config = OWN if name == "own" else RubricConfig(name=name)
     rubric, _ = completed(config, trials, ["q"] * TRIALS, NOTHING_FROZEN)
-    found = categories_of(trials, rubric).tolist()
+    found = classify_trials(trials, rubric).tolist()
     assert found == one_by_one(rubric, answers, said)
     assert len(set(found)) > 2 and (NO_CATEGORY in found) == (name != "own")
 
@@ -124,4 +124,4 @@ def test_some_of_the_trials_are_what_they_are_among_all() -> None:
     answers, said = drawn(3)
     trials, rubric = stored(answers, said), open_rubric(OWN)
     chosen = np.arange(TRIALS) % 3 == 0
-    assert (categories_of(trials.only(chosen), rubric) == categories_of(trials, rubric)[chosen]).all()
+    assert (classify_trials(trials.only(chosen), rubric) == classify_trials(trials, rubric)[chosen]).all()

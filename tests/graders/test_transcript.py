@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adaptive_eval.endpoints.types import EndpointConfig
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.ballots import BallotField, said_in_lines
+from adaptive_eval.graders.ballots import BallotField, parse_line_ballot
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.transcript import Transcript, shortened, visible
 from adaptive_eval.graders.verifier import Verifier
@@ -24,7 +24,7 @@ QUESTION = Question("q1", "[q1] Which integer?", "417")
 
 def verdict_in(reply: str, number: str, levels: list[str]) -> str:
     """The verdict that a reply in lines ends with."""
-    return said_in_lines(reply, number, [BallotField("verdict", tuple(levels))])[0]
+    return parse_line_ballot(reply, number, [BallotField("verdict", tuple(levels))])[0]
 
 
 def between(sent: Transcript, name: str) -> list[str]:

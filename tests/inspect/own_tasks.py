@@ -43,7 +43,7 @@ class ScriptedModel(ModelAPI):
 
     async def generate(self, input: Any, tools: Any, tool_choice: Any, config: Any) -> ModelOutput:
         asked, said = input[-1].text, RIGHT if self._right(config.seed) else WRONG
-        if self.model_name == "judge":
+        if self.model_name.endswith("judge"):
             output = self._says(f"GRADE: {'C' if f'[Submission]: {RIGHT}' in asked else 'I'}")
         elif self.model_name == "user":
             output = self._says("And what is it really?")
@@ -58,7 +58,8 @@ class ScriptedModel(ModelAPI):
         else:
             output = self._says(said)
         times = 100 if self.model_name.startswith("dear-") else 1
-        output.usage = ModelUsage(input_tokens=7 * times, output_tokens=3 * times, total_tokens=10 * times)
+        if not self.model_name.startswith("silent-"):
+            output.usage = ModelUsage(input_tokens=7 * times, output_tokens=3 * times, total_tokens=10 * times)
         return output
 
     def should_retry(self, ex: Exception) -> bool:

@@ -19,7 +19,7 @@ import warm_inspect
 import yaml
 from document_blocks import ROOT, blocks_of
 from gated import GatedServer
-from inspect_ai.log import read_eval_log
+from inspect_logs import read_log
 from live_runs import MODELS, Found, Site, kill, small_world, stored, trials_in, wait_for_trials, wait_until
 from patient_time import HANGS
 from thoroughness import sizes
@@ -124,7 +124,7 @@ def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: st
     assert {record.answer.text[-1] for record in records} <= {"1", "2", "A", "B"}
     assert ("[image]" in next(iter(questions(site))).lower()) is (kind == "images")
     logs, imported = site.directory() / INSPECT_LOGS, site.directory("imported")
-    asked = read_eval_log(str(next(logs.glob("*.eval"))), header_only=True).eval.model_generate_config
+    asked = read_log(next(logs.glob("*.eval")), header_only=True).eval.model_generate_config
     assert (asked.adaptive_connections, asked.max_connections) == (64, None), "Inspect heeds what limits its requests"
     found = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--repeats-are-samples"])
     assert found.exit_code == 0, found.output
@@ -303,6 +303,17 @@ def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
 
 
 @pytest.mark.slow
+def test_where_a_provider_says_no_usage_a_cap_counts_the_texts_of_all_models(site: Site) -> None:
+    """Counted as 0, such a cap bore anything with `max_tokens`, and without it no second round."""
+    roles = {"roles": {"grader": "scripted/silent-judge"}}
+    skills = ("silent-p95", "silent-p10")
+    ended = run(site, write(site, "judged", skills=skills, benchmark=roles, budget={"tokens": 1600}))
+    assert "silent-p95: its server does not say how many tokens answers use: they are estimated" in ended.output
+    assert all(100 < record.cost.tokens < 1000 for record in stored(site)), "the judge's long prompt is in it"
+    assert 2 < len(stored(site)) < 8
+
+
+@pytest.mark.slow
 def test_under_a_cap_samples_that_cost_a_hundred_times_as_much_are_asked_less_often(site: Site) -> None:
     names = ("dear-p50", "p51", "p52")
     given = {"models": [{"name": one, "inspect": f"scripted/{one}"} for one in names]}
@@ -385,7 +396,7 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     logs = list((site.directory() / INSPECT_LOGS).glob("*.eval"))
     assert len(logs) == (kills + 1) * len(MODELS)
     deadline = time.monotonic() + HANGS
-    while any(read_eval_log(str(log), header_only=True).status == "started" for log in logs):
+    while any(read_log(log, header_only=True).status == "started" for log in logs):
         assert time.monotonic() < deadline, "a killed run has left an evaluation behind"
         time.sleep(0.05)
     there, imported = site.directory() / INSPECT_LOGS, site.directory("imported")

@@ -5,11 +5,11 @@ import math
 import pytest
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.inspect.scores import marks_of
+from adaptive_eval.inspect.scores import marks_from_scores
 
 
 def scored(value: object, scorer: str | None = None, *, binary: bool = True) -> dict[str, object] | None:
-    found = marks_of({"match": {"value": value, "answer": "42"}}, scorer, only_right_and_wrong=binary)
+    found = marks_from_scores({"match": {"value": value, "answer": "42"}}, scorer, only_right_and_wrong=binary)
     return None if found is None else dict(found.signals)
 
 
@@ -45,5 +45,5 @@ def test_one_of_several_values_is_named() -> None:
 
 
 def test_a_long_answer_is_shortened() -> None:
-    found = marks_of({"match": {"value": 1, "answer": "x" * 5000}}, None, only_right_and_wrong=True)
+    found = marks_from_scores({"match": {"value": 1, "answer": "x" * 5000}}, None, only_right_and_wrong=True)
     assert found is not None and found.extracted == "x" * 1000

@@ -12,8 +12,8 @@ from adaptive_eval.launch.command import free_ports
 
 @pytest.fixture(autouse=True)
 def three_free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "RANGE", range(20_000, 20_003))
-    monkeypatch.setattr(command, "TRIES", 3)
+    monkeypatch.setattr(command, "PORT_RANGE", range(20_000, 20_003))
+    monkeypatch.setattr(command, "MAX_TRIES", 3)
     monkeypatch.setattr(command, "is_free", lambda port: True)  # as long as no server listens there
 
 

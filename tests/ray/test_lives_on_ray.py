@@ -20,7 +20,7 @@ from adaptive_eval.record.sites import site_rows
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.running import execute
 from adaptive_eval.sites.keeper import NAMESPACE
-from adaptive_eval.sites.nodes import RayNodes, joined_cluster
+from adaptive_eval.sites.nodes import RayNodes, join_cluster
 from adaptive_eval.store import Event, RunReader, ServerLaunched, SiteLost, SitePlaced, events_of_kind
 
 pytestmark = pytest.mark.ray
@@ -261,7 +261,7 @@ def test_where_there_is_no_cluster_that_is_told(site: Site, raylets: Raylets) ->
 
 
 def joined(raylets: Raylets) -> AbstractContextManager[RayNodes]:
-    return joined_cluster(raylets.address)
+    return join_cluster(raylets.address)
 
 
 def sites_left(raylets: Raylets) -> list[str]:

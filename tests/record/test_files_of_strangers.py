@@ -10,15 +10,15 @@ import pytest
 
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.files import is_locked, read_whole, write_whole
-from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, labels_in, read_labels
+from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, parse_labels_file, read_labels
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.verified import verify_run
-from adaptive_eval.show.track.follow import alone
+from adaptive_eval.show.track.follow import exclusive_follower
 from adaptive_eval.store import RunReader
 from adaptive_eval.store.database import (
-    BESIDE,
     DATABASE_FILE,
     LOCK_FILE,
+    SIDE_FILES,
     RunLock,
     create,
     is_run,
@@ -48,7 +48,7 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
         is_run(tmp_path)
 
 
-@pytest.mark.parametrize("ending", BESIDE)
+@pytest.mark.parametrize("ending", SIDE_FILES)
 def test_what_lies_beside_a_database_is_read_from_plain_files_alone(tmp_path: Path, ending: str) -> None:
     (tmp_path / DATABASE_FILE).touch()
     os.mkfifo(tmp_path / f"{DATABASE_FILE}-{ending}")
@@ -67,7 +67,10 @@ def test_a_run_without_a_folder_for_logs_is_told_and_not_tracked(tmp_path: Path,
             logs.symlink_to("/etc/passwd")
         case _:
             os.mkfifo(logs)
-    with pytest.raises(StoreError, match="logs cannot be written: File exists"), alone(logs / "tracking-wandb.lock"):
+    with (
+        pytest.raises(StoreError, match="logs cannot be written: File exists"),
+        exclusive_follower(logs / "tracking-wandb.lock"),
+    ):
         pytest.fail("there is no folder for a lock")
 
 
@@ -150,7 +153,7 @@ def test_a_table_that_cannot_be_is_told(tmp_path: Path, cell: str) -> None:
     table = tmp_path / "labels.csv"
     table.write_text(f"model,question,trial,label\nada,q0,0,{cell}")
     with pytest.raises(ConfigError, match=r"labels\.csv cannot be read: field larger"):
-        labels_in(table)
+        parse_labels_file(table)
 
 
 def test_labels_are_read_as_they_were_written(tmp_path: Path) -> None:

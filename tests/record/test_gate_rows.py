@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adaptive_eval.record.build import most_by_one
+from adaptive_eval.record.build import max_effect_of_one
 from adaptive_eval.record.gate import GateTerms, gate_outcome, gate_rows, outcome_in_words
 from adaptive_eval.record.results import ModelRow, PairRow
 from adaptive_eval.record.scale import Scale
@@ -96,10 +96,10 @@ def test_an_answer_moves_a_score_by_its_share_of_the_trials() -> None:
     """Of questions that are drawn there is one trial each, and none of many."""
     counts = np.array([[[1, 1], [0, 4], [3, 0]], [[0, 1], [1, 0], [0, 0]]])
     weights = np.array([0.0, 2.0])
-    assert most_by_one(counts, weights, drawn=False).tolist() == pytest.approx([2 / 6, 2 / 3])
-    assert most_by_one(counts[1:], weights, drawn=True).tolist() == pytest.approx([2 / 2])
+    assert max_effect_of_one(counts, weights, drawn=False).tolist() == pytest.approx([2 / 6, 2 / 3])
+    assert max_effect_of_one(counts[1:], weights, drawn=True).tolist() == pytest.approx([2 / 2])
     heavy = np.array([2.0, 0.5, 0.5])  # two trials of the first: 2 * (2 / 3) / 2; of the other model one
-    assert most_by_one(counts, weights, drawn=False, g=heavy).tolist() == pytest.approx([2 / 3, 4 / 3])
+    assert max_effect_of_one(counts, weights, drawn=False, g=heavy).tolist() == pytest.approx([2 / 3, 4 / 3])
 
 
 def test_a_margin_is_told_in_points_where_scores_are_in_percent() -> None:

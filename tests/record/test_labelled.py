@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.label_session import LabelSession
-from adaptive_eval.record.labelled import LEAST, LabelledRun, labelled_run, next_to_label
-from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, labels_in, read_labels
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.labelled import MIN_LABELS, LabelledRun, choose_answers_to_label, labelled_run
+from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, parse_labels_file, read_labels
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.verified import verify_run
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -46,7 +46,7 @@ def judged(site: Site, url: str) -> Path:
 def truths(directory: Path) -> dict[Labelled, str]:
     """What a person would say of each answer: whether the box holds the key."""
     found = {}
-    with opened_run(directory) as stored:
+    with open_run(directory) as stored:
         keys = {question.id: question.answer for question in stored.setup.questions}
         for one in stored.reader.trials():
             box = re.findall(r"\\boxed\{(.*?)\}", one.answer.text)
@@ -56,7 +56,7 @@ def truths(directory: Path) -> dict[Labelled, str]:
 
 
 def beside(directory: Path) -> LabelledRun:
-    with opened_run(directory) as stored:
+    with open_run(directory) as stored:
         found = labelled_run(stored)
     assert found is not None
     return found
@@ -72,13 +72,13 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: 
         assert (model.labels, model.trials) == (len(mine), 32)
         assert model.corrected == pytest.approx(mine.count("correct") / len(mine))
         said = Counter[tuple[str, str]]()
-        with opened_run(directory) as stored:
+        with open_run(directory) as stored:
             for one in stored.reader.trials_of(model.name):
                 said[truth[Labelled(one.model, one.question, one.trial)], str(one.signals["verdict"])] += 1
         assert model.confusion == tuple(
             (said[label, "correct"], said[label, "wrong"], 0) for label in ("correct", "wrong")
         )
-        assert model.disagreeing == said["correct", "wrong"] + said["wrong", "correct"] > 0
+        assert model.disagreements == said["correct", "wrong"] + said["wrong", "correct"] > 0
     report = CliRunner().invoke(app, ["report", str(directory), "--format", "md", "--output", "-"]).stdout
     assert "## Beside labels" in report and "with correction" in report
     assert json.loads(CliRunner().invoke(app, ["report", str(directory), "--format", "json", "-o", "-"]).stdout)
@@ -148,20 +148,20 @@ def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site
 
 def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site: Site, erring_url: str) -> None:
     directory = judged(site, erring_url)
-    with opened_run(directory) as stored:
-        first = next_to_label(stored, {}, 24)
-        assert first == next_to_label(stored, {}, 24)
+    with open_run(directory) as stored:
+        first = choose_answers_to_label(stored, {}, 24)
+        assert first == choose_answers_to_label(stored, {}, 24)
         assert Counter(at.model for at in first) == dict.fromkeys(MODELS, 8)
         assert len({(at.model, at.question) for at in first}) == 24
         truth, labels = truths(directory), {}
-        while len(labels) < 3 * LEAST:
-            labels |= {at: truth[at] for at in next_to_label(stored, labels, 3)}
-        assert set(Counter(at.model for at in labels).values()) == {LEAST}
+        while len(labels) < 3 * MIN_LABELS:
+            labels |= {at: truth[at] for at in choose_answers_to_label(stored, labels, 3)}
+        assert set(Counter(at.model for at in labels).values()) == {MIN_LABELS}
         found = labelled_run(stored, labels)
         assert found is not None
         wanted = {name for pair in found.pairs if pair.said == "open" for name in (pair.ahead, pair.behind)}
-        assert {at.model for at in next_to_label(stored, labels, 1)} <= wanted
-        assert len(next_to_label(stored, labels, 1000)) == len(truth) - len(labels)
+        assert {at.model for at in choose_answers_to_label(stored, labels, 1)} <= wanted
+        assert len(choose_answers_to_label(stored, labels, 1000)) == len(truth) - len(labels)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: Ende
     table.write_text("model,question,trial,label\nada,q0,0,correct\nada,q0,0,wrong\nada,q1,3,correct\neve,q1,3,wrong\n")
     told = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
     assert told.exit_code == ExitCode.REACHED, told.output
-    assert labels_in(table) == read_labels(directory)
+    assert parse_labels_file(table) == read_labels(directory)
     assert read_labels(directory)[Labelled("ada", "q0", 0)] == "wrong"
     assert "Not counted: 1 label of answers that this run does not have" in told.output
 

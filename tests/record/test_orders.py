@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from adaptive_eval.graders.comparing import FIRST, OUTCOMES, SECOND, TIE, compared
-from adaptive_eval.record.orders import meant_share
+from adaptive_eval.graders.comparing import FIRST, OUTCOMES, SECOND, TIE, combine_orders
+from adaptive_eval.record.orders import share_by_content
 from adaptive_eval.store import ComparisonCount
 
 TRUTH = {"atlas": (0.6, 0.1), "birch": (0.45, 0.2), "cedar": (0.2, 0.1)}
@@ -27,7 +27,7 @@ def judged(seed: int, meant: float, first: float, n: int = 400) -> tuple[list[Co
                 place = FIRST if rng.random() < first else SECOND
                 content = TIE if truth == 0 else FIRST if (truth > 0) == stands_first else SECOND
                 replies.append((content if rng.random() < meant else place,))
-            both = compared(replies)
+            both = combine_orders(replies)
             found[both.order_dependent, both.prefers_first, both.verdict != TIE] += 1
             score += OUTCOMES.index(both.verdict) / 2.0
         scores[name] = score / len(truths)
@@ -42,7 +42,7 @@ def test_the_share_of_meant_replies_is_found_without_labels_and_gives_the_true_s
     away: dict[str, list[float]] = {name: [] for name in TRUTH}
     for seed in range(60):
         counts, scores = judged(seed, meant, first)
-        found = meant_share(counts)
+        found = share_by_content(counts)
         assert found is not None
         shares.append(found[0])
         held.append(abs(found[0] - meant) <= 1.96 * found[1] + 1e-9)
@@ -55,6 +55,6 @@ def test_the_share_of_meant_replies_is_found_without_labels_and_gives_the_true_s
 
 
 def test_a_few_comparisons_and_those_that_nobody_was_asked_about_correct_nothing() -> None:
-    assert meant_share([ComparisonCount(0.0, 0.0, True, True, 49)]) is None
-    assert meant_share([]) is None
-    assert meant_share([ComparisonCount(1.0, 1.0, False, True, 400)]) == pytest.approx((0.0, 0.0), abs=1e-9)
+    assert share_by_content([ComparisonCount(0.0, 0.0, True, True, 49)]) is None
+    assert share_by_content([]) is None
+    assert share_by_content([ComparisonCount(1.0, 1.0, False, True, 400)]) == pytest.approx((0.0, 0.0), abs=1e-9)

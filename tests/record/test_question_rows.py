@@ -15,7 +15,7 @@ from played import Played, prepared
 from scipy.stats import beta
 
 from adaptive_eval.record.question_rows import (
-    AT_ONCE,
+    PART_SIZE,
     CountedRows,
     QuestionRow,
     WrittenRows,
@@ -26,7 +26,7 @@ from adaptive_eval.record.question_rows import (
 from adaptive_eval.record.results import Results, Unjudged
 from adaptive_eval.record.results_file import read_results, write_results
 
-QUESTIONS = 2 * AT_ONCE + 3
+QUESTIONS = 2 * PART_SIZE + 3
 WEIGHTS = np.array([0.0, 0.25, 1.0])
 TRICKY = ['},{"id":"q', '],"questions":[{"id":"q', '}],"warnings":[', "\\", "\u2028\U0001f642", ""]
 """What stands between parts of the file, as the name of a question."""
@@ -68,7 +68,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return replace(found, questions=counted(QUESTIONS), decisions=decisions)
 
 
-@pytest.mark.parametrize("questions", [0, 1, AT_ONCE, AT_ONCE + 1, QUESTIONS])
+@pytest.mark.parametrize("questions", [0, 1, PART_SIZE, PART_SIZE + 1, QUESTIONS])
 def test_rows_from_counts_are_what_they_would_be_as_objects(questions: int) -> None:
     rows, objects = counted(questions), as_objects(questions)
     assert len(rows) == questions and list(rows) == objects == rows and rows == tuple(objects)
@@ -78,9 +78,9 @@ def test_rows_from_counts_are_what_they_would_be_as_objects(questions: int) -> N
 
 def test_each_row_is_found_by_its_place() -> None:
     rows, objects = counted(QUESTIONS), as_objects(QUESTIONS)
-    for at in (0, AT_ONCE - 1, AT_ONCE, QUESTIONS - 1, -1, -QUESTIONS):
+    for at in (0, PART_SIZE - 1, PART_SIZE, QUESTIONS - 1, -1, -QUESTIONS):
         assert rows[at] == objects[at]
-    assert rows[AT_ONCE - 2 : AT_ONCE + 2] == tuple(objects[AT_ONCE - 2 : AT_ONCE + 2])
+    assert rows[PART_SIZE - 2 : PART_SIZE + 2] == tuple(objects[PART_SIZE - 2 : PART_SIZE + 2])
     with pytest.raises(IndexError):
         rows[QUESTIONS]
 
@@ -150,7 +150,7 @@ def test_rows_that_are_none_are_noticed_when_the_file_is_read(
 ) -> None:
     path = write_results(tmp_path, results)
     told = unsealed(path)
-    told["questions"][AT_ONCE + 1].update(wrong)
+    told["questions"][PART_SIZE + 1].update(wrong)
     seal(path, orjson.dumps(told))
     assert read_results(tmp_path) is None
 

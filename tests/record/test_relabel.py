@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.relabel import OWN, RelabelledRubric, RubricUnavailable, relabel
+from adaptive_eval.record.relabel import OWN_RUBRIC, RelabelledRubric, RubricUnavailable, relabel
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.relabelled import rubric_sections
 from adaptive_eval.store import RunReader
@@ -45,7 +45,7 @@ def test_the_twelve_are_shown_and_the_run_is_as_it_was(run: Path) -> None:
     found = relabel(run)
     assert (run / DATABASE_FILE).read_bytes() == before
     rubrics = named(found.rubrics)
-    assert list(rubrics)[0] == OWN and rubrics["length_robust"].same_as == "exact_match"
+    assert list(rubrics)[0] == OWN_RUBRIC and rubrics["length_robust"].same_as == "exact_match"
     assert set(rubrics) | {one.name for one in found.not_there} >= {"exact_match", "ood_robustness", "verifier_probe"}
     why = {one.name: one.why for one in found.not_there}
     assert why == {

@@ -24,10 +24,10 @@ from adaptive_eval.errors import StoreError, Unavailable
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.question_rows import question_posteriors
 from adaptive_eval.record.results import FORMAT, Results
-from adaptive_eval.record.results_file import is_whole, read_results, write_results
+from adaptive_eval.record.results_file import is_intact, read_results, write_results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject
-from adaptive_eval.record.warnings import cautions, repeat_cautions, unknown_cautions
+from adaptive_eval.record.warnings import repeat_cautions, signal_cautions, unknown_cautions
 from adaptive_eval.store import StoredOutcome
 from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
@@ -85,7 +85,7 @@ async def test_the_file_is_strict_json_of_the_documented_schema(finished: tuple[
     assert content["format"] == FORMAT
     assert TypeAdapter(Results).validate_json(path.read_bytes()) == results
     assert set(content) - {"checksum"} == set(TypeAdapter(Results).json_schema()["properties"])
-    assert is_whole(tmp_path)
+    assert is_intact(tmp_path)
 
 
 async def test_nothing_is_there_before_the_first_look(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def usage_of(*outcomes: tuple[str, str, int | None]) -> TrialUsage:
 
 def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
     drawn = [SamplingFreedom(1.0, False) if sampled else None]
-    found = [*repeat_cautions(["m"], [usage], drawn), *cautions(["m"], [usage])]
+    found = [*repeat_cautions(["m"], [usage], drawn), *signal_cautions(["m"], [usage])]
     return Counter(caution.kind for caution in found)
 
 

@@ -32,7 +32,7 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.question_rows import as_json
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.snapshot import run_subject
 from adaptive_eval.record.status import Status
@@ -40,7 +40,7 @@ from adaptive_eval.running.execute import execute
 from adaptive_eval.running.serving import Serving
 from adaptive_eval.show.plain import QuietDisplay
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import ended_of_feed, stored_status
+from adaptive_eval.show.serve.status import build_ended_from_feed, stored_status
 from adaptive_eval.store import CommitBatch, HeldTime, ModelSetAside
 from adaptive_eval.store.spending import HeldServers
 
@@ -148,7 +148,7 @@ def test_models_are_read_as_set_aside_where_they_were(
     for _ in range(3):
         if played.controller.finished is None:
             played.step(40)
-    with opened_run(tmp_path / "run") as stored:
+    with open_run(tmp_path / "run") as stored:
         restored = stored.state.controller
     assert repr(restored.looks) == repr(played.controller.looks)  # as nan is equal to no nan
     assert restored.finished == played.controller.finished
@@ -304,7 +304,7 @@ def assert_read_alike(directory: Path, found: Ended) -> None:
     for _ in range(2):
         feed = Feed(directory)
         feed.poll()
-        assert told(ended_of_feed(feed)) == expected
+        assert told(build_ended_from_feed(feed)) == expected
         (directory / RESULTS_FILE).unlink(missing_ok=True)
 
 
@@ -313,11 +313,11 @@ def test_an_error_is_told_alike(tmp_path: Path) -> None:
     assert live(tmp_path, directory, Life(fail=dict.fromkeys(SKILLS, Rejected("401: no such key")), answers=0)) is None
     feed = Feed(directory)
     feed.poll()
-    found = ended_of_feed(feed)
+    found = build_ended_from_feed(feed)
     assert found.fatal_error is not None and "401: no such key" in found.why and found.reason is None
     assert live(tmp_path, directory, Life()) is not None
     feed.poll()
-    assert ended_of_feed(feed).fatal_error is None
+    assert build_ended_from_feed(feed).fatal_error is None
 
 
 @pytest.mark.parametrize("most", [3, 12])
@@ -336,7 +336,7 @@ def test_an_import_that_is_finished_has_all_its_trials(tmp_path: Path) -> None:
     import_logs(ImportRequest(files=[str(table(tmp_path))], to=directory, finished=True), lambda share, trials: None)
     feed = Feed(directory)
     feed.poll()
-    assert "all trials are there" in ended_of_feed(feed).why
+    assert "all trials are there" in build_ended_from_feed(feed).why
 
 
 def table(folder: Path) -> Path:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from adaptive_eval.core.types import Reason
-from adaptive_eval.record.sites import SiteBook, SiteRow, place_words, site_rows, site_views
+from adaptive_eval.record.sites import SiteBook, SiteRow, replica_address, site_rows, site_views
 from adaptive_eval.store import (
     Event,
     ReplicaTraffic,
@@ -89,7 +89,7 @@ def test_servers_without_sites_are_none() -> None:
 
 def test_a_place_that_models_share_is_one_site_and_serves_the_latest() -> None:
     def traffic(model: str, trials: int) -> ReplicaTraffic:
-        return ReplicaTraffic(model, place_words("place 3", "gpu-07"), trials, 0, 10, 20, 1.0, None)
+        return ReplicaTraffic(model, replica_address("place 3", "gpu-07"), trials, 0, 10, 20, 1.0, None)
 
     events: list[Event] = [
         RunStarted(at=100.0),
@@ -119,10 +119,10 @@ def test_answers_are_those_of_the_site_wherever_it_was() -> None:
 
     events = [*BEGUN, placed(150.0, "n9", site="site 10"), ready(160.0, site="site 10")]
     there = [
-        traffic("ada", place_words("site 1", "gpu-07"), 60),
-        traffic("ada", place_words("site 1", "gpu-08"), 30),
-        traffic("ada", place_words("site 10", "gpu-07"), 7),
-        traffic("bob", place_words("site 1", "gpu-07"), 500),
+        traffic("ada", replica_address("site 1", "gpu-07"), 60),
+        traffic("ada", replica_address("site 1", "gpu-08"), 30),
+        traffic("ada", replica_address("site 10", "gpu-07"), 7),
+        traffic("bob", replica_address("site 1", "gpu-07"), 500),
         traffic("ada", "http://127.0.0.1:8000/v1", 9000),
     ]
     first, tenth = site_views(events, there, until=185.0)

@@ -12,7 +12,7 @@ from adaptive_eval.config import prepare as preparing
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.record.restore import StoredRun, opened_run, read_counts
+from adaptive_eval.record.restore import StoredRun, open_run, read_counts
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.serve.feed import Feed
@@ -73,7 +73,7 @@ def test_what_a_trial_may_cost_is_what_the_run_has_reserved(site: Site, calls: C
     site.run(config)
     reserved = prepare(load_config(config)).plan.bench.worst_cost
     calls.clear()
-    with opened_run(site.directory()) as stored:
+    with open_run(site.directory()) as stored:
         found = stored.plan.bench.worst_cost
     assert found == reserved
     assert calls["render"] == 0

@@ -4,10 +4,11 @@ Written from the format and the promises alone, with no code of the product: SQL
 """
 
 import json
+import math
 import sqlite3
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -34,6 +35,10 @@ class Books:
     directory: Path
     seed: int
     consecutive: bool
+    answers: dict[str, str] = field(default_factory=lambda: dict.fromkeys(QUESTIONS, "right"))
+    """The answer key of each question."""
+    shares: dict[str, float] = field(default_factory=lambda: dict.fromkeys(QUESTIONS, 1 / len(QUESTIONS)))
+    """Of each question in the score of a model."""
     rows: dict[Trial, Row] = field(default_factory=dict)
     checked: int = 0
     """Requests of the log that were looked at."""
@@ -92,18 +97,33 @@ class Books:
             assert row.seed == seed
             assert row.text == server_answer(model, question, seed)
         for trial, row in self.rows.items():
-            assert row.category in (None, int(row.text == "right")), trial
+            assert row.category in (None, int(row.text == self.answers[trial[1]])), trial
+
+    def check_regraded(self, answers: Mapping[str, str], broken: Collection[str], *, killed: bool) -> None:
+        """All grades are by these answer keys, or none where each answer failed or the process was killed."""
+        before, self.rows = self.rows, stored_rows(self.directory)
+        stored = dict(_select(self.directory, "SELECT key, json_extract(body, '$.answer') FROM questions"))
+        old, now = ({trial: row[::2] for trial, row in rows.items()} for rows in (before, self.rows))
+        assert now == old
+        fails = {trial for trial in self.rows if trial[1].rpartition("/")[2] in broken}
+        anew = {at: None if at in fails else int(row.text == answers[at[1]]) for at, row in self.rows.items()}
+        if stored == answers and {at: row.category for at, row in self.rows.items()} == anew:
+            self.answers = stored
+        else:
+            assert (stored, self.rows) == (self.answers, before) and (killed or fails == self.rows.keys())
 
     def check_results(self, fate: Fate, steady: bool) -> None:
-        """The results file, where a start was not killed: counts, scores and costs are those of the raw rows.
+        """The results file, where a start was not killed."""
+        path = self.directory / "results.json"
+        if fate is not Fate.KILL and path.exists():
+            self.check_sums(json.loads(path.read_text()), steady)
+
+    def check_sums(self, found: Mapping[str, Any], steady: bool) -> None:
+        """Counts, scores and costs are those of the raw rows.
 
         Counts are of the first trials of a question, as far as rounds go; in a `steady` run, whose looks nothing has
         changed, of all.
         """
-        path = self.directory / "results.json"
-        if fate is Fate.KILL or not path.exists():
-            return
-        found = json.loads(path.read_text())
         if "cost" not in found:  # before the first look
             return
         there = Counter(trial[0] for trial in self.rows)
@@ -115,7 +135,7 @@ class Books:
             assert model["stored_trials"] == len(mine)
             assert model["ungraded"] == sum(row.category is None for row in mine.values())
             assert model["tokens"] == self.costs()[model["name"]]
-            means, waiting = [], 0
+            score, waiting = 0.0, 0
             for question in found["questions"]:
                 counts = question["counts"][place]
                 stored = Counter(row.category for trial, row in mine.items() if trial[1] == question["id"])
@@ -125,11 +145,39 @@ class Books:
                     firsts = [] if steady else self._beginnings(mine, question)
                     assert counts == [stored[0], stored[1]] or counts in firsts, said
                 waiting += question["not_judged"][place]
-                means.append(counts[1] / sum(counts) if sum(counts) else 0.0)
+                score += self.shares[question["id"]] * (counts[1] / sum(counts) if sum(counts) else 0.0)
             if model["score"] is not None and not model["prior_depth"] and not waiting:
-                assert abs(model["score"] - sum(means) / len(means)) < 1e-9
-        ranks = [(model["rank"], -round(model["score"], 9)) for model in found["models"] if model["score"] is not None]
-        assert ranks == sorted(ranks)
+                assert abs(model["score"] - score) < 1e-9
+                self._check_bayes(model, {question["id"]: question["counts"][place] for question in found["questions"]})
+        self._check_pairs(found)
+
+    def _check_pairs(self, found: Mapping[str, Any]) -> None:
+        """The order is that of what is compared; a comparison is called where it was beyond the boundary of a look."""
+        models = {model["name"]: model for model in found["models"]}
+        compared = "bayes" if found["decisions"]["stopping"]["prior"] == "uniform" else "score"
+        ranked = sorted(models.values(), key=lambda model: model["rank"])
+        values = [round(model[compared], 9) for model in ranked if model["score"] is not None]
+        assert values == sorted(values, reverse=True)
+        for pair in found["pairs"]:
+            better, worse = models[pair["better"]], models.get(pair["worse"], {"score": None})
+            assert (pair["verdict"] == "resolved") == (pair["called"] is not None), pair
+            assert pair["called"] is None or abs(pair["called"]["z"]) >= pair["called"]["boundary"]
+            if None not in (better["score"], worse["score"]):
+                assert abs(pair["difference"] - (better[compared] - worse[compared])) < 1e-9, pair
+                shared = set(better["letters"]) & set(worse["letters"])
+                assert (pair["verdict"] == "resolved") == (not shared), pair
+            elif pair["worse"] in models:
+                assert pair["difference"] is None, pair
+
+    def _check_bayes(self, model: Mapping[str, Any], counts: Mapping[str, Sequence[int]]) -> None:
+        """Bayes@N with a uniform prior is what the counts give, and so is its deviation."""
+        parts = [
+            (self.shares[key], (right + 1) / (wrong + right + 2), wrong + right + 3)
+            for key, (wrong, right) in counts.items()
+        ]
+        assert abs(model["bayes"] - sum(share * mean for share, mean, _ in parts)) < 1e-9
+        variance = sum(share**2 * mean * (1 - mean) / depth for share, mean, depth in parts)
+        assert abs(model["bayes_sigma"] - math.sqrt(variance)) < 1e-9
 
     def _beginnings(self, rows: Mapping[Trial, Row], question: Mapping[str, Any]) -> list[list[int]]:
         """The counts of the first trials of a question, of so many as one likes."""
@@ -174,7 +222,7 @@ class Books:
             assert all(count <= there[at] for at, count in enumerate(model["counts"])) and not model["left_out"]
             assert not looks or sum(model["counts"]) in (trials[name], len(mine))
             if len(mine) == sum(model["counts"]) and model["score"] is not None:
-                assert abs(model["score"] - _score(mine)) < 1e-9
+                assert abs(model["score"] - self._score(mine)) < 1e-9
 
     def check_labels(self) -> None:
         """The labels in the file are those that were given."""
@@ -212,25 +260,21 @@ class Books:
         return any(last is not None and at > last and json.loads(body).get("changed") for at, body in regraded)
 
     def check_the_end(self) -> None:
-        """The last look follows from the trials: scores are means of means, and the order is theirs."""
+        """The last look follows from the trials: scores are means of means."""
         look = stored_looks(self.directory)[-1]
         assert None not in {row.category for row in self.rows.values()}, "something has no grade in the end"
-        names = [name for name in look["models"] if any(trial[0] == name for trial in self.rows)]
-        order = [name for name in look["order"] if name in names]
         scores = dict(zip(look["models"], look["scores"], strict=True))
-        assert sorted(order, key=lambda name: -round(scores[name], 9)) == order
         for name, trials in zip(look["models"], look["trials"], strict=True):
             mine = {trial: row for trial, row in self.rows.items() if trial[0] == name}
             if mine and len(mine) == trials:  # the look has all of them
-                assert abs(scores[name] - _score(mine)) < 1e-9
+                assert abs(scores[name] - self._score(mine)) < 1e-9
 
-
-def _score(rows: Mapping[Trial, Row]) -> float:
-    means = []
-    for question in QUESTIONS:
-        right = [row.category or 0 for trial, row in rows.items() if trial[1] == question]
-        means.append(sum(right) / len(right))
-    return sum(means) / len(means)
+    def _score(self, rows: Mapping[Trial, Row]) -> float:
+        score = 0.0
+        for question, share in self.shares.items():
+            right = [row.category or 0 for trial, row in rows.items() if trial[1] == question]
+            score += share * sum(right) / len(right)
+        return score
 
 
 def stored_rows(directory: Path) -> dict[Trial, Row]:

@@ -147,11 +147,11 @@ class World:
     def _carried_out(self, run: Coroutine[Any, Any, object]) -> None:
         asyncio.run(_without_words_of_the_dead(run))
 
-    def regrade(self, directory: Path, start: Start) -> None:
-        """`adaptive-eval regrade`."""
+    def regrade(self, directory: Path, start: Start, config: RunConfig | None = None) -> None:
+        """`adaptive-eval regrade`, perhaps with `--config`."""
         with self._in_place_of_the_world(start):
             try:
-                self._carried_out(regrade(directory))
+                self._carried_out(regrade(directory, config))
             except Killed:
                 return
             except GraderError:
@@ -241,7 +241,7 @@ class _Endpoint:
         world = self._world
         world.start.moment()
         assert prompt.messages is not None
-        found = re.search(r"ask (q\d+)", prompt.messages[-1].content)
+        found = re.search(r"ask (\S+)", prompt.messages[-1].content)
         assert found is not None
         asked = [Request(world.starts, self._model, found[1], seed) for seed in seeds]
         world.log += asked
@@ -286,6 +286,6 @@ class _Pool(GradingPool):
     async def grade(self, answer: Answer, question: Question) -> Grade:
         self._world.start.moment()
         await asyncio.sleep(0)
-        if question.id in self._world.broken:
+        if question.id.rpartition("/")[2] in self._world.broken:
             raise GraderError("it is broken")
         return await super().grade(answer, question)

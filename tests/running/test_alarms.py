@@ -281,7 +281,7 @@ def alarms_after(outcomes: list[StoredOutcome]) -> list[Event]:
         ["m"],
         [Question(f"q{number}", "?", "4") for number in range(3)],
         np.full((1, 3), OPENING, dtype=np.int32),
-        [SamplingFreedom(1.0, as_it_is=True)],
+        [SamplingFreedom(1.0, undistorted=True)],
     )
     usage = TrialUsage()
     alarms.follow([usage])

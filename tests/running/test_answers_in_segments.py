@@ -1,15 +1,13 @@
 """A run whose answers leave the ledger decides the same, and whatever is done with a run is done with that one too."""
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from live_runs import ENDED, EndedRuns, Found, Site, kill, wait_for_trials
 from typer.testing import CliRunner
+from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.store import RunReader, moving
@@ -86,10 +84,8 @@ def test_kills_lose_nothing_and_change_nothing(site: Site, ended_runs: EndedRuns
     )
     kept = site.directory("kept")
     for goal in (30, 90, 150):
-        command = [sys.executable, str(script), "run", str(config), "--run-dir", str(kept), "--display", "none"]
-        process = subprocess.Popen(
-            command, cwd=site.folder, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, text=True
-        )
+        command = ["run", str(config), "--run-dir", str(kept), "--display", "none"]
+        process = WarmProcess(command, site.folder, script)
         site.processes.append(process)
         wait_for_trials(kept, goal, process)
         kill(process)

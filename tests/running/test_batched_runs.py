@@ -3,8 +3,6 @@
 import json
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import cycle
@@ -15,6 +13,7 @@ from killed_in_batches import POINTS
 from live_runs import MODELS, Found, Site, small_world
 from patient_time import HANGS
 from typer.testing import CliRunner
+from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
@@ -225,14 +224,20 @@ def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
     assert server.batch_counts["answered"] == len(found.outcomes) == 96 and server.batch_counts["created"] == 3
 
 
+def killed_at(point: str, site: Site, config: Path) -> tuple[int, str]:
+    """How a run ends that is killed where it comes to that point, and what it has said of errors."""
+    process = WarmProcess([point, "run", str(config), "--run-dir", str(site.directory())], site.folder, SCRIPT)
+    _, told = process.communicate(timeout=HANGS)
+    return process.wait(), told
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("point", "kind"), list(zip(POINTS, cycle(["openai", "openrouter"]), strict=False)))
 def test_a_kill_at_any_point_pays_nothing_twice(site: Site, kind: str, point: str) -> None:
     with service(seconds=0.2) as (server, url):
         config = site.write(models=batched(url, kind), trials=TRIALS, budget={"tokens": 3_000_000})
-        command = [sys.executable, str(SCRIPT), point, "run", str(config), "--run-dir", str(site.directory())]
-        killed = subprocess.run(command, cwd=site.folder, capture_output=True, timeout=HANGS, check=False)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        status, said = killed_at(point, site, config)
+        assert status == -signal.SIGKILL, said
         found = ended_well(site, config, site.directory())
     assert found == undisturbed(site, budget={"tokens": 3_000_000})
     told = events(site.directory())
@@ -260,10 +265,9 @@ def test_kills_one_after_the_other_among_faults_pay_nothing_twice(site: Site, nu
     with service(seconds=0.2, seed=number, **habits, **failed) as (server, url):
         config = site.write(models=batched(url, kind), trials=TRIALS, budget=budget, concurrency=patient)
         for point in rng.sample(POINTS, rng.randint(1, MOST_KILLS)):
-            command = [sys.executable, str(SCRIPT), point, "run", str(config), "--run-dir", str(site.directory())]
-            killed = subprocess.run(command, cwd=site.folder, capture_output=True, timeout=HANGS, check=False)
             # a run may come to its end before the point comes again
-            assert killed.returncode in (-signal.SIGKILL, ExitCode.REACHED, ExitCode.SPENT), killed.stderr
+            status, said = killed_at(point, site, config)
+            assert status in (-signal.SIGKILL, ExitCode.REACHED, ExitCode.SPENT), said
         found = ended_well(site, config, site.directory())
     assert found == undisturbed(site, budget=budget)
     told = events(site.directory())

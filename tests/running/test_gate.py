@@ -15,6 +15,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.core import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ending
+from adaptive_eval.record.next_steps import next_steps
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.serve.folder import RunsFolder
 
@@ -133,7 +134,7 @@ def test_a_gate_without_enough_trials_is_undecided(tmp_path: Path) -> None:
     failed = replace(results, gate=(*results.gate, replace(results.gate[0], outcome="FAIL")))
     beside = Ending(reason=Reason.OUT_OF_REACH, results=failed, trials=9)
     assert beside.exit_code is ExitCode.WORSE
-    assert next(beside.next_steps("RUN")).says.startswith("raise trials.max to "), "another asks no more"
+    assert next(next_steps(beside, "RUN")).says.startswith("raise trials.max to "), "another asks no more"
 
 
 def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.simulate.judging import SimulatedJudge
@@ -81,7 +81,7 @@ def test_they_are_counted_and_needed_once(site: Site) -> None:
     shutil.rmtree(greedy_of(site))
     assert site.run(config).exit_code in ENDED
     assert not greedy_of(site).exists() and Found.of(site.directory()) == found
-    with opened_run(site.directory()) as read:
+    with open_run(site.directory()) as read:
         again = read.recompute_results(running=False)
     assert again is not None and again.cost.beside == results.cost.beside and again.models == results.models
 

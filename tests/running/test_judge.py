@@ -3,8 +3,6 @@
 import asyncio
 import re
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,6 +14,7 @@ from gated import GatedServer
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials, wait_until
 from saying import saying
 from typer.testing import CliRunner
+from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS
@@ -26,7 +25,7 @@ from adaptive_eval.graders.judging import JudgePool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import GradingCost
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler.verdict_costs import FIRST_ANSWERS
@@ -67,7 +66,7 @@ def grading_is_told(site: Site) -> GradingCost:
     assert [found.usd, found.gpu_seconds] == pytest.approx([sum(one) for one in used])
     each = [row.grading for row in results.models if row.grading is not None]
     assert sum(one.tokens for one in each) == found.tokens and sum(one.answers for one in each) == found.answers
-    with opened_run(site.directory()) as read:
+    with open_run(site.directory()) as read:
         anew = read.recompute_results(running=False)
     assert anew is not None and anew.cost.grading is not None
     assert dict(flat(anew.cost.grading)) == pytest.approx(dict(flat(found)))
@@ -385,8 +384,7 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
         config = site.write(
             "anew", **settings(fair_url, grader=judged_by(url, concurrency={"in_flight": 96}, **limits), **anew)
         )
-        command = [sys.executable, "-m", "adaptive_eval", "regrade", str(site.directory()), "--config", str(config)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = WarmProcess(["regrade", str(site.directory()), "--config", str(config)], site.folder)
         site.processes.append(process)
         wait_until(lambda: len(asked_in_vain(site)) == 3, process)  # some were asked for, came, and others were
         process.send_signal(number)

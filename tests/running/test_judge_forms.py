@@ -17,7 +17,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.record.labelled import labelled_run
 from adaptive_eval.record.labels import LABELS_FILE
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.view import read_report
 from adaptive_eval.simulate.answering import question_rows, right_answer
@@ -223,10 +223,10 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: s
     (site.folder / "labels.csv").write_text("\n".join(labels))
     taken = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
     assert taken.exit_code == 0, taken.output
-    with opened_run(site.directory()) as opened:
+    with open_run(site.directory()) as opened:
         found = labelled_run(opened)
     assert found is not None and found.levels == ("met, met", "not met, met")
-    assert all(one.corrected == pytest.approx(one.score) and one.disagreeing == 0 for one in found.models)
+    assert all(one.corrected == pytest.approx(one.score) and one.disagreements == 0 for one in found.models)
     (site.folder / "bad.csv").write_text('model,question,trial,label\nada,q0,0,"met"')
     refused = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "bad.csv")])
     assert refused.exit_code == ExitCode.CONFIGURATION and "one of not met | met" in " ".join(refused.output.split())

@@ -19,6 +19,7 @@ from live_runs import MODELS, Found, Site, kill
 from patient_time import HANGS
 from ports import HOST, held_port
 from typer.testing import CliRunner
+from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
@@ -116,9 +117,8 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Found:
     return Found.of(site.directory())
 
 
-def printed(process: "subprocess.Popen[str]", word: str) -> str:
+def printed(process: WarmProcess, word: str) -> str:
     """Read what a process prints until a line has this word."""
-    assert process.stdout is not None and process.stderr is not None
     while word not in (line := process.stdout.readline()):
         assert line, process.stderr.read()
     return line
@@ -288,9 +288,9 @@ main()
 def test_a_run_that_is_over_says_so_before_its_servers_have_ended(site: Site) -> None:
     """Ctrl-C then spares the wait, and changes nothing else."""
     config = site.write(trials={"min": 4, "max": 4}, models=launched(site, "stubborn", exclusive=None))
-    command = [sys.executable, "-c", AN_HOUR_OF_GRACE, "run", str(config), "--display", "plain"]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, cwd=site.folder, stdout=pipe, stderr=pipe, text=True)
+    script = site.folder / "an_hour_of_grace.py"
+    script.write_text(AN_HOUR_OF_GRACE)
+    process = WarmProcess(["run", str(config), "--display", "plain"], site.folder, script)
     site.processes.append(process)
     printed(process, "stopping  3 servers (at once with Ctrl-C)")
     assert len(servers(site)) == 6, "three servers and their keepers"

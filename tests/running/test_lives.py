@@ -3,8 +3,10 @@
 import csv
 import json
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
-from ledger_check import Books, stored_looks, stored_rows
+from ledger_check import Books, Trial, stored_looks, stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start, World
 from typer.testing import CliRunner
 
@@ -29,6 +31,14 @@ MOMENTS = st.one_of(st.integers(1, 12), st.integers(1, 250))
 FAILING = st.one_of(st.just({}), st.dictionaries(st.sampled_from(sorted(SKILLS)), st.integers(1, 20), max_size=1))
 """Now and then a model whose server goes away after some answers."""
 
+WAYS = [
+    {},
+    {"objective": {"kind": "top_k", "k": 1}},
+    {"objective": "best"},
+    {"objective": {"kind": "threshold", "value": 0.45}},
+    {"stopping": {"rule": "anytime"}},
+]
+"""To decide, besides the usual one."""
 LONGEST = 10
 """Horizons are few: the boundary of each is solved for once, which takes longer than a whole run here."""
 MEMORY = Path("/dev/shm")
@@ -50,6 +60,8 @@ class Lives(RuleBasedStateMachine):
         budget=st.one_of(st.none(), st.integers(36, 120)),
         broken=st.sets(st.sampled_from(QUESTIONS), max_size=2),
         published=st.sampled_from([False, False, True]),
+        benchmarks=st.booleans(),
+        way=st.sampled_from(WAYS),
     )
     def begin(
         self,
@@ -64,15 +76,14 @@ class Lives(RuleBasedStateMachine):
         budget: int | None,
         broken: set[str],
         published: bool,
+        benchmarks: bool = False,
+        way: dict[str, Any] | None = None,
     ) -> None:
         self.stack = ExitStack()
         place = MEMORY if MEMORY.is_dir() else None
         self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(dir=place)))
-        rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
-        (self.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
         self.settings: dict[str, Any] = {
             "seed": run_seed,
-            "questions": "questions.jsonl",
             "sampling": {"temperature": 0.6, "max_tokens": 100},
             "grader": "exact",
             "trials": {
@@ -88,6 +99,7 @@ class Lives(RuleBasedStateMachine):
             self.settings["stopping"] = {"rule": "published", "prior": "uniform"}
             self.settings["trials"] |= {"policy": "unresolved_pairs", "lookahead": 0, "favour": "answers"}
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}
+        self.settings |= way or {}
         self.models = list(SKILLS)
         self.extended = False
         self.moves = 0
@@ -97,6 +109,19 @@ class Lives(RuleBasedStateMachine):
         self.world = World(broken=broken)
         self.directory = self.folder / "run"
         self.books = Books(self.directory, run_seed, consecutive)
+        if benchmarks:
+            parts = [{"name": name, "questions": f"{name}.jsonl"} for name in ("main", "side")]
+            self.settings["benchmarks"] = parts
+            self.books.shares = {"main/q0": 1 / 6, "main/q1": 1 / 6, "main/q2": 1 / 6, "side/q3": 1 / 2}
+            self.books.answers = dict.fromkeys(self.books.shares, "right")
+        else:
+            self.settings["questions"] = "questions.jsonl"
+        self.write_questions(self.books.answers)
+
+    def write_questions(self, answers: Mapping[str, str]) -> None:
+        for name, rows in groupby(answers, key=lambda key: key.rpartition("/")[0]):
+            lines = ({"id": key[-2:], "prompt": f"ask {key}", "answer": answers[key]} for key in rows)
+            (self.folder / f"{name or 'questions'}.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
     def config(self) -> RunConfig:
         models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in self.models]
@@ -107,18 +132,20 @@ class Lives(RuleBasedStateMachine):
     @rule(fate=FATES, at=MOMENTS, failing=FAILING)
     def start(self, fate: Fate, at: int, failing: dict[str, int]) -> None:
         self.sound = False
-        before = len(self.books.rows)
+        before = frozenset(self.books.rows)
         self.world.run(self.config(), self.directory, Start(fate, at, failing))
         self.books.check(self.world, fate, self.models)
         self.steady = self.steady and not self.world.aside
         self.books.check_results(fate, self.steady)
-        self.within_budget(before)
+        self.within_caps(before)
         self.sound = True
 
-    def within_budget(self, before: int) -> None:
-        """A cap that was raised, or that models bear together which join, leave and come back, is never exceeded."""
-        now = len(self.books.rows)
-        assert now <= max(self.settings.get("budget", {}).get("trials", now), before)
+    def within_caps(self, before: Collection[Trial]) -> None:
+        """A cap that was changed, or that models bear together which join, leave and come back, is never exceeded."""
+        rows = self.books.rows
+        assert len(rows) <= max(self.settings.get("budget", {}).get("trials", len(rows)), len(before))
+        most = self.settings["trials"]["max"] * len(QUESTIONS)
+        assert max(Counter(trial[0] for trial in rows).values(), default=0) <= most, "beyond the horizon"
 
     @precondition(lambda self: self.world.broken)
     @rule()
@@ -137,6 +164,34 @@ class Lives(RuleBasedStateMachine):
         assert len(self.world.log) == before, "a regrade asks for nothing"
         self.books.check(self.world, Fate.KILL)
         self.extended = self.extended or self.books.begins_with_all
+
+    @precondition(lambda self: (self.directory / "run.sqlite").exists())
+    @rule(number=st.one_of(st.none(), st.integers(0, 3)), killed=st.booleans(), at=st.integers(1, 60))
+    def regrade_all(self, number: int | None, killed: bool, at: int) -> None:
+        """`adaptive-eval regrade --config`, perhaps with another answer key for one question."""
+        answers = dict(self.books.answers)
+        if number is not None:
+            key = list(answers)[number]
+            answers[key] = "wrong" if answers[key] == "right" else "right"
+        self.write_questions(answers)
+        before = len(self.world.log)
+        self.world.regrade(self.directory, Start(Fate.KILL if killed else Fate.NOTHING, at), self.config())
+        assert len(self.world.log) == before, "a regrade asks for nothing"
+        self.books.check_regraded(answers, self.world.broken, killed=killed)
+        self.write_questions(self.books.answers)
+        self.steady, self.extended = False, self.extended or self.books.begins_with_all
+
+    @precondition(lambda self: self.books.rows)
+    @rule()
+    def read(self) -> None:
+        """`adaptive-eval verify` and `report`, also of a run that was killed."""
+        done = CliRunner().invoke(app, ["verify", str(self.directory)])
+        assert done.exit_code == ExitCode.REACHED, done.output
+        done = CliRunner().invoke(app, ["report", str(self.directory), "--format", "json", "-o", "-"])
+        assert done.exit_code == ExitCode.REACHED, done.output
+        if (found := json.loads(done.stdout)["run"]["results"]) is not None:
+            self.books.check_sums(found, self.steady)
+        self.books.check_unchanged()
 
     @precondition(lambda self: self.books.rows)
     @rule(
@@ -178,18 +233,25 @@ class Lives(RuleBasedStateMachine):
         self.books.check_unchanged()
 
     @precondition(lambda self: self.books.rows)
-    @rule(parts=st.sampled_from([1, 1, 2]), killed=st.booleans(), at=st.integers(1, 60))
-    def go_on_elsewhere(self, parts: int, killed: bool, at: int) -> None:
+    @rule(
+        parts=st.sampled_from([1, 1, 2]),
+        killed=st.booleans(),
+        at=st.integers(1, 60),
+        form=st.sampled_from(["jsonl", "jsonl", "csv", "inspect"]),
+    )
+    def go_on_elsewhere(self, parts: int, killed: bool, at: int, form: str = "jsonl") -> None:
         """Export the run and import it, perhaps from two files, under the configuration of now."""
         self.sound = False
         self.moves += 1
-        log, there = self.folder / f"exported_{self.moves}.jsonl", self.folder / f"run_{self.moves}"
-        export(ExportRequest(self.directory, "jsonl", log, texts=True))
-        self.books.check_export(log)
-        self.models, lines = list(SKILLS), log.read_text().splitlines()
-        files = [self.folder / f"part_{self.moves}_{part}.jsonl" for part in range(min(parts, len(lines)))]
-        for part, file in enumerate(files):
-            file.write_text("\n".join(lines[part::parts]))
+        log, there = self.folder / f"exported_{self.moves}.{form}", self.folder / f"run_{self.moves}"
+        export(ExportRequest(self.directory, form, log, texts=None if form == "inspect" else True))
+        self.models, files = list(SKILLS), [log]
+        if form == "jsonl":
+            self.books.check_export(log)
+            lines = log.read_text().splitlines()
+            files = [self.folder / f"part_{self.moves}_{part}.jsonl" for part in range(min(parts, len(lines)))]
+            for part, file in enumerate(files):
+                file.write_text("\n".join(lines[part::parts]))
         request = ImportRequest(list(map(str, files)), there, self.config())
         before = len(self.world.log)
         if self.world.import_logs(request, Start(Fate.KILL if killed else Fate.NOTHING, at)):
@@ -208,11 +270,22 @@ class Lives(RuleBasedStateMachine):
         self.settings["trials"]["max"] *= 2
         self.extended, self.steady = True, False
 
+    @rule(way=st.sampled_from(WAYS))
+    def decide_otherwise(self, way: dict[str, Any]) -> None:
+        self.extended, self.steady = True, False
+        for key in ("objective", "stopping"):
+            self.settings.pop(key, None)
+        self.settings |= way
+
+    @rule(slots=st.sampled_from([1, 3, 16]), samples=st.sampled_from([1, 2, 5]))
+    def ask_otherwise(self, slots: int, samples: int) -> None:
+        self.settings["concurrency"] = {"in_flight": slots, "samples_per_request": samples}
+
     @precondition(lambda self: "budget" in self.settings)
-    @rule(by=st.integers(1, 60))
-    def raise_the_budget(self, by: int) -> None:
+    @rule(by=st.integers(-40, 60))
+    def change_the_budget(self, by: int) -> None:
         self.steady = False
-        self.settings["budget"] = {"trials": self.settings["budget"]["trials"] + by}
+        self.settings["budget"] = {"trials": max(self.settings["budget"]["trials"] + by, 1)}
 
     @rule(model=st.sampled_from(sorted(SKILLS)))
     def leave_or_come_back(self, model: str) -> None:
@@ -231,16 +304,17 @@ class Lives(RuleBasedStateMachine):
     def mended(self) -> None:
         """In the end everything works, and an undisturbed run of the same settings is the judge."""
         self.world.broken, self.models = set(), list(SKILLS)
-        before = len(self.books.rows)
+        before = frozenset(self.books.rows)
         ended = self.world.run(self.config(), self.directory, Start())
         self.books.check(self.world, Fate.NOTHING)
-        self.within_budget(before)
+        self.within_caps(before)
         plain = World()
         reference = plain.run(self.config(), self.folder / "reference", Start())
         assert ended is not None and reference is not None
         if reference.results is None:  # the budget does not pay for a look
             return
         self.books.check_the_end()
+        self.books.check_results(Fate.NOTHING, self.steady)
         there = stored_rows(self.folder / "reference")
         if self.books.rows.keys() - there.keys() and ended.reason is Reason.BUDGET:
             # spent on what it does not ask for, as while a model was away: looks are its own until one has other trials
@@ -320,6 +394,12 @@ def relabelled_after_a_regrade(life: Lives) -> None:
     life.relabel()
 
 
+def without_a_score(life: Lives) -> None:
+    """Models with questions without a grade once had a difference, by the uniform prior."""
+    life.begin(51, False, 3, 1, 2, 2, None, "answers", None, {"q0", "q1"}, True)
+    life.start(Fate.STOP, 164, {})
+
+
 ONCE = [
     stopped_and_regraded,
     without_the_best,
@@ -329,6 +409,7 @@ ONCE = [
     spent_by_two,
     without_grades_at_its_first_look,
     relabelled_after_a_regrade,
+    without_a_score,
 ]
 
 
@@ -371,4 +452,4 @@ def test_more_lives_of_a_run() -> None:
 @pytest.mark.release
 @pytest.mark.parametrize("number", range(1, CHUNKS + 1))
 def test_two_thousand_lives_of_a_run(number: int) -> None:
-    lives(histories=MANY // CHUNKS, steps=6, number=number)
+    lives(histories=MANY // CHUNKS, steps=8, number=number)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.simulate.answering import right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -87,7 +87,7 @@ def test_its_answers_are_kept_counted_and_asked_for_once(site: Site, fair_url: s
     assert [model.name for model in results.models if model.name == OPPONENT] == []
     (caution,) = [one for one in results.warnings if one.kind == "opponent"]
     assert "conditional on these" in caution.text and caution.text in " ".join(report_of(site).split())
-    with opened_run(site.directory()) as read:
+    with open_run(site.directory()) as read:
         again = read.recompute_results(running=False)
     assert again is not None and again.cost.beside == results.cost.beside and again.models == results.models
     shutil.rmtree(opponent_of(site))

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import markdown
 
@@ -67,7 +67,7 @@ def test_a_killed_run_goes_on_as_an_undisturbed_one(site: Site) -> None:
     whole = site.folder / "whole"
     site.run(config, "--run-dir", str(whole))
     assert Found.of(site.directory()) == Found.of(whole)
-    with opened_run(site.directory()) as stored:
+    with open_run(site.directory()) as stored:
         assert stored.plan.estimator == "bayes" and not stored.plan.judging.latch
 
 

@@ -13,7 +13,7 @@ from scipy.stats import beta
 
 from adaptive_eval.record.build import build_unjudged
 from adaptive_eval.record.results import UNJUDGED_FORMAT, Unjudged
-from adaptive_eval.record.results_file import RESULTS_FILE, is_whole, read_results
+from adaptive_eval.record.results_file import RESULTS_FILE, is_intact, read_results
 from adaptive_eval.record.snapshot import RunSubject
 from adaptive_eval.running.publishing import Publisher
 
@@ -70,7 +70,7 @@ async def test_before_the_first_look_the_file_says_what_is_known_of_each_questio
     assert (second["counts"], second["not_judged"]) == ([[0, 3], [1, 0]], [3, 1])
     assert second["mean"] == pytest.approx([4 / 5, 1 / 3])
     assert [second["lo"][0], second["hi"][0]] == pytest.approx(beta(4, 1).ppf([0.025, 0.975]))
-    assert is_whole(tmp_path) and read_results(tmp_path) is None
+    assert is_intact(tmp_path) and read_results(tmp_path) is None
 
 
 async def test_nothing_is_published_before_the_first_answer(tmp_path: Path) -> None:

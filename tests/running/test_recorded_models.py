@@ -17,8 +17,9 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
 from adaptive_eval.errors import ConfigError, RunChanged, StoreError
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.next_steps import next_steps
 from adaptive_eval.record.recording_need import recording_need
-from adaptive_eval.record.restore import opened_run, read_counts
+from adaptive_eval.record.restore import open_run, read_counts
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.view import read_view
@@ -82,7 +83,7 @@ def folder(tmp_path: Path, earlier_run: Path) -> Folder:
 
 
 def taken(directory: Path) -> list[OutcomesRecorded]:
-    with opened_run(directory) as stored:
+    with open_run(directory) as stored:
         return events_of_kind(stored.events, OutcomesRecorded)
 
 
@@ -107,7 +108,7 @@ def test_outcomes_of_the_earlier_run_stand_and_only_the_new_model_is_asked(folde
     assert results.cost.fixed_trials == 4 * len(QUESTIONS)
     for pair in results.pairs:
         assert NEW in (pair.better, pair.worse)
-    with opened_run(folder.path / "new") as stored:
+    with open_run(folder.path / "new") as stored:
         assert {one.model for one in events_of_kind(stored.events, ModelSettled)} <= {NEW}
     new, old = (read_view(folder.path / name) for name in ("new", "old"))
     found = diff_runs(old, earlier, new, counts).settings
@@ -189,10 +190,8 @@ def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_
         patch.setitem(SKILLS, NEW, 0.55)
         ended = folder.run(folder.config("new", models, objective=gate, stopping={"delta": 0.02}, trials=trials))
     assert isinstance(ended, Ended) and ended.results is not None and ended.reason is Reason.OUT_OF_REACH
-    (pair,), (step,) = (
-        ended.results.pairs,
-        replace(ended, arguments=("x.yaml", "--set", "trials.max=4")).next_steps("RUN"),
-    )
+    (pair,) = ended.results.pairs
+    (step,) = next_steps(replace(ended, arguments=("x.yaml", "--set", "trials.max=4")), "RUN")
     told = "\n".join(findings(ended.results, None, None))
     if recorded > most:
         assert pair.trials_needed is not None and "raise trials.max to " in step.says

@@ -13,7 +13,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import find_arguments
 from adaptive_eval.record.results_file import read_results
-from adaptive_eval.record.words import to_go_on
+from adaptive_eval.record.words import cost_to_go_on
 from adaptive_eval.store import RunReader, SettingsChanged, TrialsRegraded, events_of_kind
 
 FRAGILE = """
@@ -174,7 +174,7 @@ def test_what_a_rule_asked_for_that_saw_other_grades_stays_in_the_scores(site: S
     told = " ".join((site.directory() / "report.txt").read_text().split())
     assert "Regraded: the run was finished, and by the new grades a comparison is open." in told, told
     another = replace(after, trials_to_go=0.0)
-    assert to_go_on(another) == "going on asks for another round of answers at least", "a pair is open"
+    assert cost_to_go_on(another) == "going on asks for another round of answers at least", "a pair is open"
 
     resumed = site.run(coin)
     assert resumed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), resumed.stderr

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode, StoreError
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
@@ -69,7 +69,7 @@ def test_it_opens_and_reports_as_it_was_stored(runs: Path, name: str, rule: str,
 
 def test_nothing_of_it_is_worked_out_by_another_rule(runs: Path) -> None:
     """As a run that was killed: its results are those that it wrote last, and say so."""
-    with opened_run(runs / "old-rule") as stored:
+    with open_run(runs / "old-rule") as stored:
         found = stored.recompute_results(running=False)
         assert found is not None
         (said,) = [one.text for one in found.warnings if one.kind == "plug_in"]

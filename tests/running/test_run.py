@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.ending import ENOUGH
+from adaptive_eval.record.next_steps import ENOUGH
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler import loop
 from adaptive_eval.show.serve.folder import UNANSWERED, RunsFolder

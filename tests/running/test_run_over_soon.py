@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.record.relabel import relabel
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import RunFinished, RunReader, events_of_kind
 from adaptive_eval.store.looks import trials_at
@@ -60,7 +60,7 @@ def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(
     assert set(ended(directory).waited_for or ()) == judged.keys()
     counted = {name: row["trials"] for name, row in published.items()}
     assert sum(counted.values()) == len(Found.of(directory).outcomes) > sum(judged.values())
-    with opened_run(directory) as stored:
+    with open_run(directory) as stored:
         anew = stored.recompute_results(running=False)
     assert anew is not None
     assert {row.name: (row.score, row.trials) for row in anew.models} == {

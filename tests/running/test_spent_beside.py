@@ -26,7 +26,7 @@ from adaptive_eval.show.summary import other_costs_in_short
 from adaptive_eval.store import AnswersLost, AnswersUnwanted, CommitBatch, HeldTime, Regrade, Store
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.roster import Names
-from adaptive_eval.store.spending import HeldServers, spent_in_all
+from adaptive_eval.store.spending import HeldServers, total_spent
 
 PRICE = {"input": 10.0, "output": 20.0}
 CAPS = {"tokens": 10_000_000, "usd": 1000.0, "trials": 5000}
@@ -66,6 +66,8 @@ def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None
     )
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert f"| cyd, which the run has no more | {trials} " in report.replace("|     ", "| ")
+    compared = CliRunner().invoke(app, ["compare", str(site.directory()), str(site.directory())]).stdout
+    assert f"trials {results.cost.trials} → {results.cost.trials}, tokens" in compared, "as the report's cost, both"
     page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
     assert f'"beside":[{{"what":"left","model":"cyd","trials":{trials},"tokens":{tokens},' in page
 
@@ -75,14 +77,14 @@ def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path
     store = Store.open(tmp_path, HEADER).store
     ledger, worst, used = VerdictLedger(store, Cost(100, 0.1, 9.0)), Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
     ledger.ask(3)
-    assert spent_in_all(store.reader) == removed(store).cost == worst.times(3)
+    assert total_spent(store.reader) == removed(store).cost == worst.times(3)
     ledger.enter_verdicts([Regrade("ada", "q1", trial, None, {}, None, None, used) for trial in range(3)])
-    assert spent_in_all(store.reader) == pytest.approx(used.times(3))
+    assert total_spent(store.reader) == pytest.approx(used.times(3))
     ledger.ask(1)
     (row,) = removed(store).rows
     assert (row.what, row.tokens, row.usd) == ("regrade", 121, pytest.approx(0.121))
     store.commit(CommitBatch(events=[ledger.taken_back()]))
-    assert spent_in_all(store.reader) == NO_COST and not removed(store).rows
+    assert total_spent(store.reader) == NO_COST and not removed(store).rows
     store.close()
 
 

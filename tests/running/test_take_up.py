@@ -15,7 +15,7 @@ from adaptive_eval.endpoints.types import Again, Answer, Prompt
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.scheduler import mending, scheduler
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.scheduler import Scheduler
@@ -84,7 +84,7 @@ async def test_looks_on_other_rounds_than_before_are_told_once(tmp_path: Path) -
     await bed.start()
     (told,) = (event for event in bed.observer.events if isinstance(event, LooksRetaken))
     assert told.looks == len(before) and bed.looks() != before
-    assert sentence(told) == (
+    assert event_sentence(told) == (
         f"looks are taken anew on the stored answers, in other rounds than the {len(before)} that were taken before: "
         "verdicts may differ from those told then"
     )

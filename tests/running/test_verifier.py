@@ -18,7 +18,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.labelled import labelled_run
 from adaptive_eval.record.labels import Labelled, add_labels
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.simulate.faults import Faults
@@ -299,11 +299,11 @@ def test_labels_are_what_a_verifier_without_an_error_is_sure_of(site: Site) -> N
         thinks = str(one.signals["verdict"])
         truth[Labelled(one.model, one.question, one.trial)] = thinks
     add_labels(site.directory(), truth)
-    with opened_run(site.directory()) as read:
+    with open_run(site.directory()) as read:
         found = labelled_run(read)
     assert found is not None and found.levels == ("correct", "wrong", "invalid")
     for model in found.models:
         right = [label == "correct" for at, label in truth.items() if at.model == model.name]
-        assert model.disagreeing == 0 and model.score is not None and model.corrected is not None
+        assert model.disagreements == 0 and model.score is not None and model.corrected is not None
         assert model.corrected == pytest.approx(0.2 + 0.8 * np.mean(right))  # who is sure of B gives 0.2
         assert abs(model.corrected - model.score) > 0.05

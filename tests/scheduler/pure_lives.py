@@ -21,7 +21,7 @@ from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError, JudgeFailed
 from adaptive_eval.graders.asked import USED
-from adaptive_eval.graders.rubric import RubricConfig, categorised, open_rubric
+from adaptive_eval.graders.rubric import RubricConfig, apply_rubric, open_rubric
 from adaptive_eval.graders.types import Grade, answer_facts
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import record_of, regrade_of, waiting_record, wasted_verdict
@@ -48,7 +48,7 @@ from adaptive_eval.store import (
     events_of_kind,
 )
 from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
-from adaptive_eval.store.spending import entered_cost, lost_costs
+from adaptive_eval.store.spending import in_flight_cost, lost_costs
 from adaptive_eval.store.thresholds import kept_rubric
 from adaptive_eval.supply.types import Lane, Request, TrialPrice, trials_per_request
 
@@ -232,7 +232,7 @@ class Disk:
 
     def entered(self, worst: Mapping[str, Cost]) -> int:
         """Tokens that are reserved for what is under way of these models."""
-        return entered_cost(self, worst).tokens  # type: ignore[arg-type]
+        return in_flight_cost(self, worst).tokens  # type: ignore[arg-type]
 
 
 @dataclass
@@ -273,7 +273,7 @@ class Endpoints:
         signals = {"is_correct": answer.text == "right"} | more
         if not fitted:
             return Grade(int(answer.text == "right"), signals, answer.text, spent)
-        found = categorised({**answer_facts(answer), **signals}, rubric, question.id)
+        found = apply_rubric({**answer_facts(answer), **signals}, rubric, question.id)
         return Grade(found.category, signals, answer.text, spent)
 
 

@@ -16,6 +16,7 @@ from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.ending import find_ending
+from adaptive_eval.record.next_steps import next_steps
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.view import (
@@ -137,7 +138,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         events=tuple(map(event_view, events)),
         elapsed=elapsed,
         ended=None if controller.finished is None else ending.why,
-        next_steps=() if controller.finished is None else tuple(ending.next_steps("RUN")),
+        next_steps=() if controller.finished is None else tuple(next_steps(ending, "RUN")),
     )
 
 

@@ -21,7 +21,7 @@ from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended, Ending
-from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import Clause, counted_sentence, finding
 from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.live_status import StatusTaker
@@ -34,11 +34,11 @@ from adaptive_eval.show import plain as plain_display
 from adaptive_eval.show.displays import Display
 from adaptive_eval.show.live import LiveDisplay, detail, ranking
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
-from adaptive_eval.show.ranking import abbreviated, ranking_text
+from adaptive_eval.show.ranking import abbreviate, ranking_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.show.summary import findings, last_screen
-from adaptive_eval.show.text import count, fit_columns, wrapped
+from adaptive_eval.show.text import count, fit_columns, wrap_lines
 from adaptive_eval.store import (
     BaselineAsked,
     Change,
@@ -464,8 +464,8 @@ async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None
 def test_what_does_not_fit_goes_on_below_the_text() -> None:
     table = "tier  alike  model      score\n   1  a      ada        50.0%"
     text = f"\nFinished.\n\n{table}\n\npromise   one two three four five six\n          seven eight nine ten eleven"
-    assert wrapped(text, 120) == text
-    assert wrapped(text, 30) == (
+    assert wrap_lines(text, 120) == text
+    assert wrap_lines(text, 30) == (
         f"\nFinished.\n\n{table}\n\n"
         "promise   one two three four\n          five six\n          seven eight nine ten\n          eleven"
     )
@@ -485,16 +485,16 @@ def test_names_of_common_length_are_whole_in_a_terminal_of_80_columns() -> None:
 @pytest.mark.parametrize("before", ["Next: ", "answers   ", "          "])
 def test_a_command_is_never_wrapped(before: str) -> None:
     command = f"{before}adaptive-eval report {'long/' * 30}run"
-    assert wrapped(f"one two\n{command}", 20) == f"one two\n{command}"
+    assert wrap_lines(f"one two\n{command}", 20) == f"one two\n{command}"
 
 
 def test_abbreviated_names_are_told_apart() -> None:
     checkpoints = [f"organisation/a-long-model-step-{step}000" for step in range(1, 4)]
-    assert list(abbreviated(checkpoints, 15).values()) == [f"organis…ep-{step}000" for step in range(1, 4)]
+    assert list(abbreviate(checkpoints, 15).values()) == [f"organis…ep-{step}000" for step in range(1, 4)]
     sizes = [f"organisation/model-{size}b-instruct-final" for size in (7, 8)]
-    assert list(abbreviated(sizes, 22).values()) == [f"orga…{size}b-instruct-final" for size in (7, 8)]
+    assert list(abbreviate(sizes, 22).values()) == [f"orga…{size}b-instruct-final" for size in (7, 8)]
     inside = [f"{'a' * 30}{at}{'b' * 30}" for at in range(2)]
-    assert list(abbreviated(inside, 9).values()) == ["aaaaaa…#1", "aaaaaa…#2"], "no cut shows it"
+    assert list(abbreviate(inside, 9).values()) == ["aaaaaa…#1", "aaaaaa…#2"], "no cut shows it"
 
 
 async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path) -> None:
@@ -592,7 +592,7 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
     ],
 )
 def test_events_are_told_in_words(event: Event, told: str) -> None:
-    assert sentence(event) == told
+    assert event_sentence(event) == told
 
 
 def test_numbers_are_short() -> None:

@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
-from adaptive_eval.record.ending import Advice, Ending, published
-from adaptive_eval.record.finding import counted_sentence, difference, finding, model_verdicts
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.ending import Ending
+from adaptive_eval.record.finding import counted_sentence, difference_text, finding, model_verdicts
+from adaptive_eval.record.next_steps import Advice, next_steps, without_folders
+from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import CallRow, Caution, EarlyEnd, Results
 from adaptive_eval.record.view import RunView, event_view, questions_digest, read_view
 from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
@@ -60,7 +61,7 @@ def test_the_ranking_has_six_columns_and_the_details_have_the_rest(view: RunView
         assert f"{100 * row.sampled_sigma:.2f}%" in line
     for pair in results.pairs:
         (line,) = re.findall(rf"^\| {pair.better} over {pair.worse} .*$", text, re.MULTILINE)
-        assert f"{pair.z:.2f}" in line and f"{pair.rho:.4f}" in line and difference(results, pair) in line
+        assert f"{pair.z:.2f}" in line and f"{pair.rho:.4f}" in line and difference_text(results, pair) in line
 
 
 def test_a_summary_is_text_for_a_mail(view: RunView) -> None:
@@ -85,7 +86,7 @@ def test_what_to_do_next_and_where_the_answers_are_is_said_before_all_details(vi
 def test_the_command_to_go_on_is_that_of_the_run_without_folders_of_this_machine() -> None:
     typed = ("/home/me/x.yaml", "--set", "stopping.error=.1", "--set", "trials.max=4", "--run-dir", "/data/x")
     ending = Ending(reason=None, results=None, trials=0, arguments=typed)
-    (own,), (shown,) = ending.next_steps("runs/x"), published(ending).next_steps("runs/x")
+    (own,), (shown,) = next_steps(ending, "runs/x"), next_steps(without_folders(ending), "runs/x")
     assert own.command == f"adaptive-eval run {' '.join(typed)}"
     hidden = "adaptive-eval run …/x.yaml --set stopping.error=.1 --set trials.max=4 --run-dir …/x"
     assert shown.command is not None and shown.command.replace("'", "") == hidden
@@ -100,7 +101,7 @@ def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunVie
     for row in results.models:
         assert row.corrected is not None and row.corrected != row.score and 0.0 <= row.corrected <= 1.0
         assert re.search(rf"^\| {row.name} .*%\s+\|\s+{100 * row.corrected:.1f}% \|", text, re.MULTILINE)
-    with opened_run(run) as stored:
+    with open_run(run) as stored:
         again = stored.recompute_results(running=False)
     assert again is not None
     assert [row.corrected for row in again.models] == [row.corrected for row in results.models]
@@ -351,6 +352,8 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     assert counted_sentence(killed) == left
     kills = replace(killed, run=replace(finished, kills=2))
     assert counted_sentence(kills) == left.replace("incomplete", "incomplete, since the run was killed 2 times")
+    changed = replace(killed, warnings=(Caution("uncounted", None, "1 of 9 stored trials are in no score"),))
+    assert counted_sentence(changed) == left.replace("incomplete", "incomplete, or asked under earlier settings")
     assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) is None
     in_pairs = {**killed.decisions, "trials": {"favour": "time", "seeds": "coupled"}}
     assert counted_sentence(replace(killed, decisions=in_pairs)) is None

@@ -22,7 +22,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.cli.monitor import _require_there
+from adaptive_eval.cli.monitor import _require_run
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.record.scale import Scale
@@ -33,7 +33,7 @@ from adaptive_eval.show.serve import attach as attaching
 from adaptive_eval.show.serve.attach import attach, open_feed, status_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import RunBrief, runs_text
-from adaptive_eval.show.serve.status import ended_of_feed, stored_status
+from adaptive_eval.show.serve.status import build_ended_from_feed, stored_status
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import (
     Event,
@@ -221,7 +221,7 @@ def test_the_exit_code_is_that_of_the_run(play: Play, events: list[Event], code:
     run.publish(stopped=True)
     run.commit([], [], events)
     run.close()
-    assert ended_of_feed(opened(run)).exit_code is code
+    assert build_ended_from_feed(opened(run)).exit_code is code
 
 
 def test_a_run_that_was_killed_after_its_last_trial_has_reached_what_it_was_to_reach(play: Play) -> None:
@@ -230,13 +230,13 @@ def test_a_run_that_was_killed_after_its_last_trial_has_reached_what_it_was_to_r
         run.step(200)
     run.close()
     feed = opened(run)
-    assert feed.status == "finished" and ended_of_feed(feed).reason is run.controller.finished
+    assert feed.status == "finished" and build_ended_from_feed(feed).reason is run.controller.finished
 
 
 def test_a_gate_counts_here_too(play: Play) -> None:
     run = play(objective={"kind": "baseline", "baseline": "ada", "gate": True})
     run.finish()
-    found = ended_of_feed(opened(run))
+    found = build_ended_from_feed(opened(run))
     assert found.exit_code is ExitCode.WORSE
     assert {row.model: row.outcome for row in found.gate} == {"bob": "FAIL", "cyd": "FAIL"}
 
@@ -245,13 +245,13 @@ def test_a_gate_counts_here_too(play: Play) -> None:
 
 
 def test_monitor_follows_a_real_run_to_its_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    gated, begun = GatedServer(small_world(), 20), attaching._Shown.catch_up
+    gated, begun = GatedServer(small_world(), 20), attaching._DisplayUpdater.catch_up
 
-    def catch_up(shown: attaching._Shown) -> None:
+    def catch_up(shown: attaching._DisplayUpdater) -> None:
         begun(shown)
         gated.open()  # however long the monitor takes to begin, the run is not over by then
 
-    monkeypatch.setattr(attaching._Shown, "catch_up", catch_up)
+    monkeypatch.setattr(attaching._DisplayUpdater, "catch_up", catch_up)
     with serving(gated) as url:
         process = site.start(replace(site, base_url=url).write())
         assert wait_for_trials(site.directory(), 1, process)
@@ -287,7 +287,7 @@ def test_once_waits_for_a_run_where_it_is_told_to(play: Play, tmp_path: Path, mo
     at_once = CliRunner().invoke(app, ["monitor", str(name), "--once"])
     assert at_once.exit_code != ExitCode.RUNNING and "waiting" not in at_once.stderr
     # the run begins once the monitor says that it waits
-    monkeypatch.setattr(sys.modules["adaptive_eval.cli.monitor"], "_tell_of_waiting", lambda _: play())
+    monkeypatch.setattr(sys.modules["adaptive_eval.cli.monitor"], "_announce_waiting", lambda _: play())
     waited = CliRunner().invoke(app, ["monitor", str(name), "--once", "--wait"])
     assert waited.exit_code == ExitCode.RUNNING and "look 1 is not complete yet" in waited.stdout, waited.output
 
@@ -349,7 +349,7 @@ def test_a_slip_in_the_name_of_a_run_is_told_at_once(tmp_path: Path, play: Play,
     assert f"{slip} is not there; did you mean {there}?" in told.stderr
     waited = CliRunner().invoke(app, ["monitor", str(slip), "--wait", *web])
     assert waited.exit_code == ExitCode.CONFIGURATION  # nobody waits for a slip
-    _require_there(there.with_name(f"{there.name}~2"), wait=True)  # about to be begun with --fresh
+    _require_run(there.with_name(f"{there.name}~2"), wait=True)  # about to be begun with --fresh
 
 
 @pytest.mark.parametrize("web", [(), ("--web",)])

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from patient_time import HANGS, until
 
 from adaptive_eval.show.serve import http1
-from adaptive_eval.show.serve.http1 import HttpServer, MalformedHead, PageRequest, PageResponse, asked_host, parse_head
+from adaptive_eval.show.serve.http1 import (
+    HttpServer,
+    MalformedHead,
+    PageRequest,
+    PageResponse,
+    parse_head,
+    requested_host,
+)
 
 pytestmark = pytest.mark.patient
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -141,7 +148,7 @@ async def test_a_head_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http1, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(http1, "MAX_CONNECTIONS", 3)
     async with serving(Counting()) as (server, port):
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         for reader, writer in held:
@@ -157,7 +164,7 @@ async def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_connections_that_say_nothing_shut_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http1, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(http1, "MAX_CONNECTIONS", 3)
     async with serving(Counting()) as (server, port):
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(9)]
         assert (await exchange(port, HEAD.replace(b"1.1", b"1.0"))).startswith(b"HTTP/1.1 200")
@@ -181,7 +188,7 @@ async def test_connections_that_say_nothing_shut_nobody_out(monkeypatch: pytest.
     ],
 )
 def test_a_host_is_a_name_or_a_number_and_a_port(field: str, host: str) -> None:
-    assert asked_host(parse_head(f"GET / HTTP/1.1\r\nHost: {field}\r\n\r\n".encode())) == host
+    assert requested_host(parse_head(f"GET / HTTP/1.1\r\nHost: {field}\r\n\r\n".encode())) == host
 
 
 @pytest.mark.patient

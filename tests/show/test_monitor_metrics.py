@@ -22,7 +22,7 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.status import Cap, CurrentTraffic, ModelTraffic, Status
 from adaptive_eval.show.serve import metrics as metrics_module
-from adaptive_eval.show.serve.metrics import Address, Metrics, metrics_at
+from adaptive_eval.show.serve.metrics import Address, Metrics, serve_metrics
 from adaptive_eval.simulate.server import serving
 
 Sample = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -104,7 +104,7 @@ STATUS = Status(
 
 
 async def test_every_number_has_its_name_and_unit(port: int) -> None:
-    with metrics_at(Address("127.0.0.1", port)) as metrics:
+    with serve_metrics(Address("127.0.0.1", port)) as metrics:
         assert await asyncio.to_thread(scrape, port) == {}, "the run has not begun"
         metrics.opened("bench", ("a",), lambda: STATUS)
         sample = await asyncio.to_thread(scrape, port)
@@ -125,14 +125,14 @@ async def test_every_number_has_its_name_and_unit(port: int) -> None:
 
 
 async def test_scraping_takes_nothing_from_the_run(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_module, "TAKEN_EVERY", HANGS)
+    monkeypatch.setattr(metrics_module, "STATUS_SECONDS", HANGS)
     taken: list[Status] = []
 
     def take() -> Status:
         taken.append(STATUS)
         return STATUS
 
-    with metrics_at(Address("127.0.0.1", port)) as metrics, socket.create_connection(("127.0.0.1", port)) as silent:
+    with serve_metrics(Address("127.0.0.1", port)) as metrics, socket.create_connection(("127.0.0.1", port)) as silent:
         silent.send(b"GET /metrics")  # and no more: it holds up nobody
         metrics.opened("bench", ("a",), take)
         async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=HANGS) as client:
@@ -144,7 +144,7 @@ async def test_scraping_takes_nothing_from_the_run(port: int, monkeypatch: pytes
 
 
 async def test_the_status_is_taken_anew_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_module, "TAKEN_EVERY", 0.0)
+    monkeypatch.setattr(metrics_module, "STATUS_SECONDS", 0.0)
     enough = asyncio.Event()
     taken: list[Status] = []
 
@@ -193,8 +193,8 @@ def test_without_the_extra_it_says_what_to_install(site: Site, monkeypatch: pyte
 
 
 def test_nothing_is_left_of_a_run_that_could_not_begin(port: int) -> None:
-    with pytest.raises(RuntimeError), metrics_at(Address("127.0.0.1", port)) as metrics:
+    with pytest.raises(RuntimeError), serve_metrics(Address("127.0.0.1", port)) as metrics:
         metrics.closed()
         raise RuntimeError
-    with metrics_at(Address("127.0.0.1", port)) as again:
+    with serve_metrics(Address("127.0.0.1", port)) as again:
         assert isinstance(again, Metrics)

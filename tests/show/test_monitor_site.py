@@ -26,7 +26,7 @@ from adaptive_eval.show.serve import page_state
 from adaptive_eval.show.serve import site as sites
 from adaptive_eval.show.serve.http1 import HttpServer
 from adaptive_eval.show.serve.page_state import to_json
-from adaptive_eval.show.serve.site import HEADERS, Site, only_on_this_machine, serve
+from adaptive_eval.show.serve.site import HEADERS, Site, is_loopback, serve
 from adaptive_eval.store import RunFinished, RunStopped, Store, TrialsRegraded
 
 Play = Callable[..., Played]
@@ -289,7 +289,7 @@ async def test_answers_come_in_pages_with_everything_a_reader_asks(play: Play) -
 
 
 async def test_a_page_of_answers_is_bounded_by_its_texts(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_state, "MOST_CHARACTERS", 1000)
+    monkeypatch.setattr(page_state, "MAX_CHARACTERS", 1000)
     lengths = [300, 300, 300, 300, 5000, 300]
     run = play(trials={"min": 6, "max": 6}, text=lambda model, question, trial: "x" * lengths[trial])
     run.step(6 * 6 * 3)
@@ -402,7 +402,7 @@ async def test_nothing_is_read_while_nobody_listens(play: Play, quick: None, mon
         async with listening(client) as live:
             await live.next("pulse")
         await asyncio.sleep(0.2)
-        monkeypatch.setattr(page_state.PageState, "news", lambda self: pytest.fail("nobody listens"))
+        monkeypatch.setattr(page_state.PageState, "changes", lambda self: pytest.fail("nobody listens"))
         await asyncio.sleep(0.1)
         monkeypatch.undo()
         monkeypatch.setattr(channels, "PULSE_SECONDS", 0.02)
@@ -431,8 +431,8 @@ async def test_a_listener_that_does_not_listen_is_dropped(play: Play, quick: Non
         slow = channel.listen()
         while b"pulse" not in await anext(slow):
             pass
-        for _ in range(channels.MOST_WAITING + 1):
-            channel._tell(b"event: pulse\ndata: {}\n\n")
+        for _ in range(channels.MAX_QUEUED + 1):
+            channel._broadcast(b"event: pulse\ndata: {}\n\n")
         assert channel.idle
         async with asyncio.timeout(HANGS):
             assert [event async for event in slow] == []
@@ -451,7 +451,7 @@ async def test_listeners_of_a_run_that_is_moved_are_let_go(play: Play, quick: No
 
 
 async def test_views_of_many_runs_are_not_all_kept(play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sites, "KEPT", 2)
+    monkeypatch.setattr(sites, "MAX_IDLE_CHANNELS", 2)
     run = play("run0")
     run.close()
     for number in range(1, 5):
@@ -476,9 +476,5 @@ async def test_a_port_that_is_taken_is_said(play: Play) -> None:
 
 
 def test_only_loopback_stays_here() -> None:
-    assert only_on_this_machine("127.0.0.1") and only_on_this_machine("::1") and only_on_this_machine("localhost")
-    assert (
-        not only_on_this_machine("0.0.0.0")
-        and not only_on_this_machine("10.0.0.7")
-        and not only_on_this_machine("gpu01")
-    )
+    assert is_loopback("127.0.0.1") and is_loopback("::1") and is_loopback("localhost")
+    assert not is_loopback("0.0.0.0") and not is_loopback("10.0.0.7") and not is_loopback("gpu01")

@@ -13,9 +13,9 @@ from rich.console import Console
 from adaptive_eval.record.sites import SiteRow
 from adaptive_eval.record.status import CurrentTraffic, SiteTraffic, Status
 from adaptive_eval.show.live import traffic
-from adaptive_eval.show.plain import pending
+from adaptive_eval.show.plain import pending_look
 from adaptive_eval.show.serve.metrics import Metrics
-from adaptive_eval.show.sites import SHOWN_SITES, SiteRates, any_site_left, counted_sites, sites_table
+from adaptive_eval.show.sites import SHOWN_SITES, SiteRates, counted_sites, has_open_site, sites_table
 from adaptive_eval.show.text import Rates
 
 LABELS = ("model", "site", "host", "node", "devices", "state")
@@ -68,8 +68,8 @@ def test_a_line_counts_them() -> None:
     assert (
         told in traffic(status(), Rates()).plain and "17 requests wait for a site" in traffic(status(), Rates()).plain
     )
-    assert told in pending(status()) and "site" not in pending(status((), ()))
-    assert any_site_left(status()) and not any_site_left(status([OVER]))
+    assert told in pending_look(status()) and "site" not in pending_look(status((), ()))
+    assert has_open_site(status()) and not has_open_site(status([OVER]))
 
 
 @pytest.mark.parametrize("there", [True, False])

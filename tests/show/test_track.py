@@ -14,7 +14,7 @@ from live_runs import Site, kill, wait_for_trials
 
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.view import read_view
-from adaptive_eval.show.track.points import flat, points, ranking, redact_password, series_names, settings
+from adaptive_eval.show.track.points import flatten, points, ranking, redact_password, series_names, settings
 from adaptive_eval.show.track.to_mlflow import _require_no_file_store
 
 HOSTILE = ["../../etc", "a/b", "a b", "A b", "", "💥", "x" * 300, "x" * 299 + "y", "score/other", "..", "$(id)"]
@@ -44,7 +44,7 @@ def test_every_look_is_a_point_with_what_was_used_by_then(site: Site) -> None:
     counted = sum(value for key, value in last.items() if key.startswith("comparisons/"))
     assert counted == len(view.results.pairs)
     assert [row[2] for row in ranking(view)] == [row.name for row in view.results.models]
-    assert dict(flat(settings(view)))["trials.max"] == "6"
+    assert dict(flatten(settings(view)))["trials.max"] == "6"
 
 
 def test_an_address_is_told_without_its_password() -> None:

@@ -18,7 +18,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.label_session import LAST_MESSAGE, LabelSession
-from adaptive_eval.record.transcripts import GONE, transcript_ends
+from adaptive_eval.record.transcripts import LOG_MISSING, transcript_ends
 from adaptive_eval.store import TrialRecord
 
 OWN = Path(__file__).parents[1] / "inspect" / "own_tasks.py"
@@ -68,9 +68,9 @@ def test_the_last_message_is_that_of_the_sample_and_no_file_elsewhere_is_read(
     first, *_ = records
     log = run / first.answer.replica
     kept = log.rename(tmp_path / "elsewhere.eval")
-    assert transcript_ends(run, [first])[0].text == GONE
+    assert transcript_ends(run, [first])[0].text == LOG_MISSING
     log.symlink_to(kept)
-    assert transcript_ends(run, [first])[0].text == GONE, "a link out of the run is not followed"
+    assert transcript_ends(run, [first])[0].text == LOG_MISSING, "a link out of the run is not followed"
     log.unlink()
     log.write_bytes(b"PK\x03\x04 no log at all")
     (damaged,) = transcript_ends(run, [first])

@@ -15,7 +15,7 @@ from patient_time import HANGS
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.cli.simulate import _played
+from adaptive_eval.cli.simulate import _world_from_config
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.simulate.answering import Respondent
@@ -55,7 +55,7 @@ def test_it_plays_a_configuration_and_tells_once_what_it_does_not_know(tmp_path:
     config = tmp_path / "mine.yaml"
     models = "models:\n" + "".join(f"  - {{name: {name}, base_url: 'http://x/v1'}}\n" for name in ("ada", "bob"))
     config.write_text(f"questions: {{path: mine.jsonl}}\n{models}prompt: '{{prompt}} So?'\ngrader: {grader}\n")
-    (world, own), prepared, told = _played(config), prepare(load_config(config)), []
+    (world, own), prepared, told = _world_from_config(config), prepare(load_config(config)), []
     respondent, graded = Respondent(world, own=own), Counter[bool]()
     assert world.models == ("ada", "bob") and own is not None
     for question in prepared.questions:

@@ -10,7 +10,7 @@ import pytest
 from patient_time import HANGS
 
 from adaptive_eval.sites import keeper
-from adaptive_eval.sites.keeper import HeadWatch, end_with_head, keep_saying
+from adaptive_eval.sites.keeper import HeadWatch, end_with_head, send_heartbeats
 
 
 def test_a_head_is_gone_when_it_has_been_silent_for_as_long_as_it_said_last() -> None:
@@ -28,7 +28,7 @@ def test_a_head_is_gone_when_it_has_been_silent_for_as_long_as_it_said_last() ->
 
 
 def test_a_head_says_that_it_lives_while_it_does_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "MOST_SECONDS", 0.001)
+    monkeypatch.setattr(keeper, "MAX_INTERVAL", 0.001)
     words, often = [0], threading.Event()
 
     def say() -> None:
@@ -36,7 +36,7 @@ def test_a_head_says_that_it_lives_while_it_does_something_else(monkeypatch: pyt
         if words[0] >= 5:
             often.set()
 
-    with keep_saying(say, 600.0):
+    with send_heartbeats(say, 600.0):
         assert words[0] >= 1, "at once"
         assert often.wait(HANGS)
     after = words[0]

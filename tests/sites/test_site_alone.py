@@ -19,7 +19,7 @@ async def test_it_counts_from_the_last_word_of_the_head_before() -> None:
     worker._server = SimpleNamespace(launched=lambda seconds: ServerLaunched("ada", seconds=seconds))
     worker._setup = SimpleNamespace(mark="what it serves", head="killed")
     began = time.monotonic()
-    worker._require("killed")
+    worker._require_current_head("killed")
     worker._heard_at -= 300.0
     (found,) = (await worker.begin(SimpleNamespace(mark="what it serves", head="next"), None, None)).events
     assert 300.0 <= found.without_head <= 300.0 + time.monotonic() - began
@@ -34,8 +34,8 @@ async def test_answers_that_were_lost_before_it_began_are_not_told_again() -> No
     worker._endpoint = SimpleNamespace(stats=EndpointStats(lost=3))
     await worker.begin(SimpleNamespace(mark="what it serves", head="next"), None, None)
     worker._endpoint.stats = EndpointStats(lost=5)
-    worker._tell(SiteReply(0, ()))
-    assert (await worker.news("next", SiteOrder())).stats.lost == 2
+    worker._reply(SiteReply(0, ()))
+    assert (await worker.sync("next", SiteOrder())).stats.lost == 2
 
 
 async def test_answers_of_a_moment_travel_together() -> None:
@@ -44,8 +44,8 @@ async def test_answers_of_a_moment_travel_together() -> None:
     worker._setup = SimpleNamespace(head="head")
     replies = [SiteReply(number, ()) for number in range(2)]
     for reply in replies:
-        worker._tell(reply)
-    assert (await worker.news("head", SiteOrder())).replies == tuple(replies)
+        worker._reply(reply)
+    assert (await worker.sync("head", SiteOrder())).replies == tuple(replies)
 
 
 async def test_a_call_that_waits_gives_way_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,9 +54,9 @@ async def test_a_call_that_waits_gives_way_to_the_next_one(monkeypatch: pytest.M
     worker: Any = SiteWorker()
     worker._server = SimpleNamespace()
     worker._setup = SimpleNamespace(head="head")
-    waits = asyncio.create_task(worker.news("head", SiteOrder()))
+    waits = asyncio.create_task(worker.sync("head", SiteOrder()))
     await asyncio.sleep(0)
-    last = asyncio.create_task(worker.news("head", SiteOrder()))
+    last = asyncio.create_task(worker.sync("head", SiteOrder()))
     assert (await waits).replies == () and not last.done()
-    worker._tell(SiteReply(7, ()))
+    worker._reply(SiteReply(7, ()))
     assert (await last).replies == (SiteReply(7, ()),)

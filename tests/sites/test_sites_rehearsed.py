@@ -8,7 +8,7 @@ from live_runs import Site
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.endpoints.types import ReplicaHealth
-from adaptive_eval.sites.rehearsing import ClusterRoom, places_found
+from adaptive_eval.sites.rehearsing import ClusterRoom, find_places
 
 ELSEWHERE = {"name": "bob", "base_url": "http://127.0.0.1:1/v1"}
 
@@ -30,7 +30,7 @@ class Roomy:
 def found(site: Site, sites: int, room: ClusterRoom) -> ReplicaHealth:
     launch = {"command": "serve --port {port}", "sites": sites, "resources": {"CPU": 2, "GPU": 4}}
     config = load_config(site.write(models=[{"name": "ada", "launch": launch}, ELSEWHERE]), ())
-    (health,) = places_found(config, Roomy(room)).values()
+    (health,) = find_places(config, Roomy(room)).values()
     (one,) = health.replicas
     return one
 
@@ -58,7 +58,7 @@ def test_of_a_pool_the_places_that_its_models_share_are_told(site: Site) -> None
         {"name": name, "launch": {"command": "serve --port {port}", "resources": each}} for name, each in needs.items()
     ]
     config = load_config(site.write(models=models, servers={"pool": {"places": "cluster", "most": 3}}), ())
-    found = places_found(config, Roomy(ClusterRoom(1, 2)))
+    found = find_places(config, Roomy(ClusterRoom(1, 2)))
     assert list(found) == ["ada", "cyd"]
     for health in found.values():
         (one,) = health.replicas

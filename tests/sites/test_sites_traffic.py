@@ -18,7 +18,7 @@ from adaptive_eval.sites.messages import (
     SiteRequest,
     SiteSecrets,
     SiteSetup,
-    packed,
+    pack_answer,
 )
 
 PROMPT = Prompt((Message("user", "how many?"),))
@@ -35,7 +35,7 @@ class PatientSite:
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         return SiteBegun()
 
-    async def news(self, head: str, order: SiteOrder) -> SiteNews:
+    async def sync(self, head: str, order: SiteOrder) -> SiteNews:
         self.orders += bool(order.requests)
         self.requests += order.requests
         return await self.told.get()
@@ -78,7 +78,7 @@ async def test_requests_and_answers_are_counted_where_they_are() -> None:
     (replica,) = endpoint.stats.replicas
     assert replica == ReplicaStats("site 1 on gpu-07", True, 2, 16), "servers of several nodes have one address"
 
-    answer = packed(Answer("42", "stop", 0, "http://127.0.0.1:8000/v1", 0.1), None)
+    answer = pack_answer(Answer("42", "stop", 0, "http://127.0.0.1:8000/v1", 0.1), None)
     site.told.put_nowait(SiteNews((SiteReply(site.requests[0].number, (answer,)),), stats=inside))
     (first,) = await asked[0]
     assert (first.text, first.replica) == ("42", "site 1 on gpu-07")

@@ -145,7 +145,7 @@ def test_a_storage_that_goes_away_loses_nothing(
     store.commit(CommitBatch(trials(5, first=5)))
     store._mover.wait()
     store.commit(CommitBatch())
-    assert any(isinstance(one, AnswersKept) for one in store.take_news())
+    assert any(isinstance(one, AnswersKept) for one in store.take_pending_events())
     store.close()
     storage.start()
     store = Store.open(tmp_path / "run", HEADER, URL).store
@@ -164,7 +164,7 @@ def test_a_bucket_that_is_not_there_is_told_and_nothing_is_lost(tmp_path: Path, 
     assert store._mover is not None
     store._mover.wait()
     store.commit(CommitBatch())
-    (told,) = store.take_news()
+    (told,) = store.take_pending_events()
     assert isinstance(told, AnswersKept) and "s3://no-such-bucket/answers" in told.reason
     store.close()
     assert len(read(tmp_path / "run")) == 60

@@ -12,7 +12,7 @@ import pytest
 from adaptive_eval import store
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
-from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.view import event_view
 from adaptive_eval.store import (
     AlarmRaised,
@@ -325,13 +325,13 @@ def test_no_kind_is_forgotten() -> None:
 )
 def test_other_versions_are_read(kind: str, body: dict[str, object], expected: Event) -> None:
     assert parse_event(kind, body) == expected
-    sentence(expected)
+    event_sentence(expected)
 
 
 def test_what_is_unknown_is_kept_and_told() -> None:
     unknown = parse_event("dreamt", {"of": "sheep"}, 2.0)
     assert (unknown.kind, unknown.body(), unknown.at) == ("dreamt", {"of": "sheep"}, 2.0)
-    assert sentence(unknown) == "dreamt (an event of a later version of adaptive-eval)"
+    assert event_sentence(unknown) == "dreamt (an event of a later version of adaptive-eval)"
 
 
 @pytest.mark.parametrize(

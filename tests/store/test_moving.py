@@ -218,9 +218,9 @@ def test_a_place_that_cannot_be_written_stops_nothing(
     for trial in trials(5):
         store.commit(CommitBatch([trial]))
         settle(store)
-    (told,) = store.take_news()
+    (told,) = store.take_pending_events()
     assert isinstance(told, AnswersKept) and str(directory) not in told.reason
-    assert list(store.take_news()) == []
+    assert list(store.take_pending_events()) == []
     store.close()
     assert read(directory) == trials(5)
     (directory / ANSWERS_FOLDER).unlink()
@@ -244,7 +244,7 @@ def test_a_full_disk_under_the_segments_is_named(
         store.commit(CommitBatch(trials(1, first=1)))
         store.commit(CommitBatch())
         settle(store)
-    (told,) = store.take_news()
+    (told,) = store.take_pending_events()
     assert isinstance(told, AnswersKept) and "the disk is full" in told.reason
     assert list(store.reader.trials()) == trials(2)
     assert segments_in(directory) == set()
@@ -290,7 +290,7 @@ def test_a_storage_that_fsspec_does_not_know_is_named(
     store = open_store()
     store.commit(CommitBatch(trials(2)))
     settle(store)
-    (told,) = store.take_news()
+    (told,) = store.take_pending_events()
     assert isinstance(told, AnswersKept) and "s4" in told.reason
     assert list(store.reader.trials()) == trials(2)
 

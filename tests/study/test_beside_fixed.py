@@ -15,7 +15,7 @@ from adaptive_eval.core import Controller, Plan, Trials, Verdict
 from adaptive_eval.core.objectives import Best
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.record.results import BesideFixed, RunCost
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.record.results_file import read_results, write_results
 from adaptive_eval.study import beside_fixed as module
 from adaptive_eval.study.beside_fixed import beside_fixed
 from adaptive_eval.study.drive import drive_rounds
@@ -106,6 +106,10 @@ class TestOfAStoredRun:
         results = read_results(finished)
         assert results is not None and results.cost.beside_fixed is not None
         assert f"{results.cost.beside_fixed.cost:.2f} of that" in later
+        vague = replace(results.cost.beside_fixed, low=0.0, high=1.364)
+        write_results(finished, replace(results, cost=replace(results.cost, beside_fixed=vague)))
+        told = "(80% interval: at most 1.36: which of the two takes fewer is not known)"
+        assert told in CliRunner().invoke(app, report).output
         page = CliRunner().invoke(app, ["report", str(finished), "--output", "-"]).output
         assert '"beside_fixed":{' in page
 

@@ -35,7 +35,7 @@ def settings(url: str, **changes: object) -> dict[str, object]:
 def planned(site: Site, config: Path, *options: str) -> tuple[dict[str, Any], str]:
     """The costs of the configured run, and all that was said."""
     told = CliRunner().invoke(
-        app, ["plan", str(config), "--worlds", "20", "--json", str(site.folder / "plan.json"), *options]
+        app, ["plan", str(config), "--worlds", "10", "--json", str(site.folder / "plan.json"), *options]
     )
     assert told.exit_code == 0, told.output
     forecast = json.loads((site.folder / "plan.json").read_text())

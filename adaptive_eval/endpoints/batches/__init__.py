@@ -1,1 +1,1 @@
-"""Batch services of providers: many requests at once, answers hours later at half the price; one module a format."""
+"""Providers' batch services: many requests at once, answered hours later at half the price; one module per format."""

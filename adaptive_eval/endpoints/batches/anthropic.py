@@ -1,12 +1,10 @@
 """Anthropic's message batches: requests in the format of its Messages API, results as lines.
 
-100,000 requests or 256 MB a batch; done within 24 hours, or it expires. A request of it succeeds, fails, is cancelled
-or expires by itself, and only what succeeded is paid for. A batch has no metadata, and its requests no seeds: a trial
-keeps its seed as its number, and each answer is drawn anew.
-https://docs.claude.com/en/api/creating-message-batches
+100,000 requests or 256 MB a batch; done within 24 hours, or it expires. Each request succeeds, fails, is cancelled or
+expires separately, and only successes are paid for. Batches have no metadata, and requests no seeds: a trial's seed is
+only its number, and each answer is drawn anew. https://docs.claude.com/en/api/creating-message-batches
 
-Requests come here as they would go to a chat API and are turned into messages; responses the other way, so that there
-is one reader of answers.
+Requests are converted from those of a chat API, and responses to those of one, so that there is one reader of answers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +38,7 @@ _UNANSWERED = {"canceled": ResultStatus.CANCELLED, "expired": ResultStatus.EXPIR
 
 
 class AnthropicBatches:
-    """The format, over a wire whose root has `/messages/batches`."""
+    """The format; the wire's root has `/messages/batches`."""
 
     most_bytes = 240_000_000
 
@@ -52,7 +50,7 @@ class AnthropicBatches:
         return orjson.dumps({"custom_id": request.custom_id, "params": message_params(request.body)})
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
-        """Hand in a batch: all of its requests at once."""
+        """Submit a batch with all of its requests."""
         return _state(await self._wire.post_once("/messages/batches", b'{"requests":[%b]}' % b",".join(requests)))
 
     async def state(self, batch: str) -> BatchState:
@@ -67,13 +65,13 @@ class AnthropicBatches:
         await self._wire.post(f"/messages/batches/{batch}/cancel", {})
 
     async def results(self, state: BatchState) -> list[BatchResult]:
-        """The lines of the results, at the address that they have by rule: a key goes nowhere else."""
+        """The lines of the results, at their standard address: a key is sent nowhere else."""
         lines = await self._wire.lines(f"/messages/batches/{state.id}/results")
         return [result for line in lines if (result := _result(line)) is not None]
 
 
 def message_params(body: Mapping[str, object]) -> dict[str, object]:
-    """A request to a chat API as one to the Messages API: what a system says stands apart."""
+    """Convert a chat API request into one to the Messages API, where system messages are separate."""
     params = {_RENAMED.get(name, name): value for name, value in body.items() if name not in _LEFT_OUT}
     if isinstance(stop := params.get("stop_sequences"), str):
         params["stop_sequences"] = [stop]
@@ -87,7 +85,7 @@ def message_params(body: Mapping[str, object]) -> dict[str, object]:
 
 
 def chat_payload(message: object) -> dict[str, object]:
-    """A message as a chat API would give it."""
+    """Convert a message into a response of a chat API."""
     told = fields_of(message, "the message")
     content = told.get("content")
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
@@ -130,7 +128,7 @@ def _seconds(said: object) -> float | None:
 
 
 def _result(line: object) -> BatchResult | None:
-    """One line of the results; None where it names no request."""
+    """Parse one line of the results; None if it names no request."""
     if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
         return None
     result = line.get("result")

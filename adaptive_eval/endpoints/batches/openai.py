@@ -1,7 +1,7 @@
-"""OpenAI's batches: a file of requests is uploaded, a batch is made of it, and its results are files again.
+"""OpenAI's batches: a file of requests is uploaded, a batch is created from it, and its results are files, too.
 
-50,000 requests and 200 MB a batch at most; done within 24 hours, or it expires, and what was answered by then is in
-its results and is paid for. Requests that failed stand in a file of their own, in the order in which they did.
+50,000 requests and 200 MB a batch at most; done within 24 hours, or it expires; answers given by then are in its
+results and are paid for. Failed requests are in a separate file, in the order of failure.
 https://platform.openai.com/docs/api-reference/batch
 """
 
@@ -22,29 +22,29 @@ _STAGES = {
 }
 _UNANSWERED = {"batch_expired": ResultStatus.EXPIRED, "batch_cancelled": ResultStatus.CANCELLED}
 _BUSY = frozenset({"token_limit_exceeded", "rate_limit_exceeded", "request_limit_exceeded"})
-"""Codes of a batch that failed since too much of the account is waiting there already."""
+"""Codes of a batch that failed because too much of the account is already waiting."""
 PAGE = 100
 PAGES = 5
-"""As many of the list are read at most, the newest first."""
+"""Most pages of the list that are read, newest first."""
 
 
 class OpenAiBatches:
-    """The format, over a wire whose root has `/files` and `/batches`."""
+    """The format; the wire's root has `/files` and `/batches`."""
 
     most_bytes = 190_000_000
 
     def __init__(self, wire: BatchWire, endpoint: str) -> None:
-        """`endpoint`: the API that each request is for, such as /v1/chat/completions."""
+        """`endpoint` is the API that each request is for, such as /v1/chat/completions."""
         self._wire = wire
         self._endpoint = endpoint
 
     def sized(self, request: BatchRequest) -> bytes:
-        """A request as a line of the file that is uploaded."""
+        """A request as a line of the file to upload."""
         line = {"custom_id": request.custom_id, "method": "POST", "url": self._endpoint, "body": request.body}
         return orjson.dumps(line) + b"\n"
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
-        """Upload the file, which costs nothing, and make a batch of it."""
+        """Upload the file, which costs nothing, and create a batch from it."""
         uploaded = await self._wire.upload("/files", f"{key}.jsonl", b"".join(requests), {"purpose": "batch"})
         file = identifier(fields_of(uploaded, "the uploaded file").get("id"), "that of the uploaded file")
         body = {"input_file_id": file, "endpoint": self._endpoint, "completion_window": "24h", "metadata": {MARK: key}}
@@ -67,7 +67,7 @@ class OpenAiBatches:
         return found
 
     async def cancel(self, batch: str) -> None:
-        """Ask for the end of a batch, which comes within ten minutes."""
+        """Ask for the end of a batch, which arrives within ten minutes."""
         await self._wire.post(f"/batches/{batch}/cancel", {})
 
     async def results(self, state: BatchState) -> list[BatchResult]:
@@ -85,7 +85,7 @@ def listed_in(page: object) -> Sequence[object]:
 
 
 def plain_state(batch: Mapping[str, object]) -> BatchState:
-    """The state that a batch object gives in fields that OpenRouter has as well."""
+    """The state in a batch object, from the fields that OpenRouter has as well."""
     word, counts = word_of(batch.get("status")), batch.get("request_counts")
     return BatchState(
         id=identifier(batch.get("id"), "that of the batch"),
@@ -97,7 +97,7 @@ def plain_state(batch: Mapping[str, object]) -> BatchState:
 
 
 def state_of(said: object) -> BatchState:
-    """The state that a batch object gives."""
+    """The state in a batch object."""
     batch = fields_of(said, "it")
     marks = batch.get("metadata")
     key = marks.get(MARK) if isinstance(marks, dict) else None
@@ -109,7 +109,7 @@ def state_of(said: object) -> BatchState:
 
 
 def _trouble(batch: object) -> tuple[str, bool]:
-    """Why it failed as a whole, and whether it may be taken later."""
+    """Why the batch failed as a whole, and whether it may be accepted later."""
     told = fields_of(batch, "it").get("errors")
     data = told.get("data") if isinstance(told, dict) else None
     errors = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
@@ -123,7 +123,7 @@ def results_of(lines: Iterable[object]) -> list[BatchResult]:
 
 
 def result_of(line: object) -> BatchResult | None:
-    """One line of a file of results; None where it names no request."""
+    """Parse one line of a file of results; None if it names no request."""
     if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
         return None
     custom_id, response, told = line["custom_id"], line.get("response"), line.get("error")

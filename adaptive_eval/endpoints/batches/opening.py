@@ -1,4 +1,4 @@
-"""Opening a model's batch service, and reading what it gives as answers."""
+"""Opening a model's batch service, and reading its results as answers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
 
 
 class BatchService:
-    """One model's batch service: a format, and how its requests are made and its results read."""
+    """One model's batch service: its format, making its requests, and reading its results."""
 
     def __init__(self, config: EndpointConfig, sampling: Sampling, settings: BatchConfig, wire: BatchWire) -> None:
         self.wire = wire
@@ -35,13 +35,13 @@ class BatchService:
         self._replica = config.replicas[0] + BATCHED
 
     def sized(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
-        """The request for one answer, as the service wants it."""
+        """The request for one answer, in the service's format."""
         return self.format.sized(
             BatchRequest(custom_id, self._bodies.body(prompt, range(seed, seed + 1), may_stream=False))
         )
 
     def answer(self, result: BatchResult, prompt: Prompt, seed: int, seconds: float, attempts: int) -> Answer:
-        """Convert a result into an answer; raises `Failure` or `Rejected` if it is none."""
+        """Convert a result into an answer; raises `Failure` or `Rejected` if it is not one."""
         arrival, seeds = ResponseOrigin(self._replica, seconds, None, attempts), range(seed, seed + 1)
         code, error = result.code, result.error
         if code == 200 and (carried := error_in(result.payload)) is not None:
@@ -56,7 +56,7 @@ class BatchService:
         return replace(answer, attempts=attempts)
 
     def note(self, kind: str, text: str) -> None:
-        """Note something that readers of the results should know."""
+        """Note something for readers of the results."""
         self.wire.note(Notice(kind, text))
 
     @property

@@ -1,4 +1,4 @@
-"""OpenRouter's batches: the requests stand in one body, and the results come with the batch when it has ended.
+"""OpenRouter's batches: all requests are in one body, and the ended batch contains the results.
 
 5,000 requests a batch; one model; done within 24 hours, or it expires. `endpoint` and `model` must come before
 `requests`, since the service reads the body as it comes. A batch cannot be cancelled, and has no metadata.
@@ -18,11 +18,11 @@ from adaptive_eval.endpoints.batches.wire import BatchWire
 from adaptive_eval.errors import Rejected
 
 _BUSY = re.compile(r"rate.?limit|too many|limit (?:was )?reached|overloaded|try again", re.IGNORECASE)
-"""Reasons of a failure for which the batch may be taken later; there are no codes."""
+"""Reasons of a failure after which the batch may be accepted later; there are no codes."""
 
 
 class OpenRouterBatches:
-    """The format, over a wire whose root has `/batches`."""
+    """The format; the wire's root has `/batches`."""
 
     most_bytes = 60_000_000
 
@@ -36,13 +36,13 @@ class OpenRouterBatches:
         return orjson.dumps({"custom_id": request.custom_id, "body": request.body})
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
-        """Hand in a batch: all of its requests at once."""
+        """Submit a batch with all of its requests."""
         head = orjson.dumps({"endpoint": self._endpoint, "model": self._model})
         body = b'%b,"requests":[%b]}' % (head[:-1], b",".join(requests))
         return _state(await self._wire.post_once("/batches", body))
 
     async def state(self, batch: str) -> BatchState:
-        """How far it is, with its results when it has ended."""
+        """The state of a batch, with its results when it has ended."""
         return _state(await self._wire.get(f"/batches/{batch}", whole=True))
 
     async def listed(self, since: float) -> list[BatchState]:
@@ -54,7 +54,7 @@ class OpenRouterBatches:
         raise Rejected("batches of openrouter cannot be cancelled")
 
     async def results(self, state: BatchState) -> list[BatchResult]:
-        """The results that came with the batch."""
+        """The results that arrived with the batch."""
         return results_of(state.inline)
 
 

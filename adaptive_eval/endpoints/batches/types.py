@@ -1,7 +1,7 @@
-"""What batch services have in common: the section, a batch and its results as values, and the protocol of a format.
+"""Common parts of batch services: the configuration section, batches and results, and the protocol of a format.
 
-A batch is found again by what is written into it: its key stands in its metadata, where a service keeps any, and
-before the id of each of its requests (`custom_id`), which comes back with the result.
+A batch is found again by its key, which is in its metadata, if the service has any, and at the start of each request's
+id (`custom_id`), which comes back with the result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ from pydantic import AfterValidator, Field, model_validator
 from adaptive_eval.sections import Count, Seconds, Section, refuse
 
 MARK = "adaptive_eval"
-"""The key of the metadata under which a batch has its own."""
+"""The metadata key for a batch's own key."""
 BATCHED = " (batch)"
-"""Ends what stands as the replica of an answer that a batch service gave."""
+"""Suffix of the `replica` of an answer from a batch service."""
 
 Kind = Literal["openai", "anthropic", "openrouter"]
 MOST_REQUESTS: Mapping[Kind, int] = {"openai": 50_000, "anthropic": 100_000, "openrouter": 5_000}
-"""In a batch."""
+"""Most requests in a batch."""
 UNKNOWN_TO_MESSAGES = frozenset(
     {"min_p", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs", "reasoning_effort"}
 )
 """Settings of `sampling` that the Messages API of anthropic does not have."""
 CANNOT_CANCEL: frozenset[Kind] = frozenset({"openrouter"})
-"""Formats whose batches run to their end."""
+"""Formats whose batches cannot be cancelled."""
 
 
 def _an_address(url: str | None) -> str | None:
@@ -77,11 +77,11 @@ class BatchConfig(Section):
 
 
 class BatchStage(StrEnum):
-    """How far a batch is."""
+    """Progress of a batch."""
 
     RUNNING = "running"
     ENDED = "ended"
-    """There are results, if not for all of its requests."""
+    """There are results, though perhaps not for all requests."""
     FAILED = "failed"
     """The batch was refused as a whole."""
 
@@ -92,31 +92,31 @@ class BatchRequest:
 
     custom_id: str
     body: Mapping[str, object]
-    """As it would be sent to the chat or completions API."""
+    """The body for the chat or completions API."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """State of a batch, as its service gives it."""
+    """State of a batch, as reported by its service."""
 
     id: str
     stage: BatchStage
     said: str
     """The service's own word for it."""
     key: str | None = None
-    """What its metadata says, where there is any."""
+    """The key in its metadata, if it has any."""
     total: int | None = None
-    """Requests in it, where the service says so."""
+    """Number of requests, if the service reports it."""
     created: float | None = None
     """Seconds since 1970."""
     files: tuple[str, ...] = ()
-    """Where results are."""
+    """Ids of the files with results."""
     inline: tuple[object, ...] = ()
-    """Results that came with it."""
+    """Results that arrived with the state."""
     reason: str = ""
     """Why it failed."""
     busy: bool = False
-    """It failed since the service has too much to do: later it may be taken."""
+    """Whether it failed because the service is too busy, and may be accepted later."""
 
 
 class ResultStatus(StrEnum):
@@ -129,20 +129,20 @@ class ResultStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """One line of the results."""
+    """One result."""
 
     custom_id: str
     status: ResultStatus = ResultStatus.RESPONSE
     code: int = 200
-    """The status of the response, as HTTP has them."""
+    """HTTP status of the response."""
     payload: object = None
-    """The response as the chat or completions API would give it."""
+    """The response in the form of the chat or completions API."""
     error: Mapping[str, object] = field(default_factory=dict)
     """The body of an error."""
 
 
 class BatchFormat(Protocol):
-    """One service's way to take batches; what it raises is a `Failure` or a `Rejected`."""
+    """A service's format of batches; it raises `Failure` or `Rejected`."""
 
     most_bytes: int
 
@@ -150,21 +150,21 @@ class BatchFormat(Protocol):
         """The request as it is sent, so that its size is known."""
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
-        """Hand in a batch, once: where the answer is lost, nobody knows whether it was created."""
+        """Submit a batch once: if the reply is lost, it is unknown whether the batch was created."""
 
     async def state(self, batch: str) -> BatchState:
-        """How far a batch is."""
+        """The state of a batch."""
 
     async def listed(self, since: float) -> list[BatchState]:
-        """Batches that were created since then, and perhaps earlier ones, the newest first."""
+        """Batches created since then, and perhaps earlier ones, newest first."""
 
     async def cancel(self, batch: str) -> None:
-        """Ask for its end; what is answered by then is among its results."""
+        """Ask for a batch to end; its results include what was answered by then."""
 
     async def results(self, state: BatchState) -> list[BatchResult]:
         """Every result that can be read."""
 
 
 def came_by_batch(replica: str) -> bool:
-    """Whether an answer with this replica came from a batch service, and was paid at its price."""
+    """Whether an answer with this replica came from a batch service, at its price."""
     return replica.endswith(BATCHED)

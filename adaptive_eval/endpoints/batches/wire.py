@@ -1,8 +1,8 @@
-"""How a batch service is spoken to: a few calls, each repeated until it is answered, but for one that costs something.
+"""Calls to a batch service, each repeated until it is answered, except the one that costs something.
 
-What holds for requests to models holds here: no redirect is followed, no secret is shown, bodies are bounded, and a
-service that wants to be left alone is, as far as that can be believed. To create a batch is asked for once: where the
-answer is lost, whether there is a batch now must be found out before anything else (`supply.batches`).
+The rules for requests to models hold here: no redirect is followed, no secret is shown, bodies are bounded, and a
+plausible Retry-After is honoured. A batch is created with a single attempt: if the reply is lost, the caller must first
+find out whether there is a batch (`supply.batches`).
 """
 
 import asyncio
@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 CALL_SECONDS = 120.0
 TRANSFER_SECONDS = 3600.0
-"""Requests may be many, and so may results."""
+"""There may be many requests, and many results."""
 ANSWER_BYTES = 16 * 1024 * 1024
 RESULT_BYTES = 1024**3
 LONGEST_WAIT = 600.0
-"""That refusals for want of room are waited out in one call; whoever polls asks again anyway."""
+"""Seconds for which one call waits out refusals for lack of room; pollers ask again anyway."""
 SHOWN_OF_A_WAIT = 60
 CONFLICT = 409
-"""What is asked for does not fit the state of a batch: to ask again changes nothing."""
+"""The request does not fit the state of a batch, so that repeating it is useless."""
 
 
 class BatchWire:
@@ -64,7 +64,7 @@ class BatchWire:
         key_header: str | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`headers` are those of the format; a key goes into `key_header`, or stands as a bearer's."""
+        """`headers` are those of the format; the key is sent in `key_header`, or else as a bearer token."""
         own = request_headers(config, sampling)
         self.secrets = sent_in(own, None if key is None else key.get_secret_value())
         self._unauthorized = when_unauthorized(config, own, key)
@@ -79,7 +79,7 @@ class BatchWire:
         self._limits = limits
         self._sleep = sleep
         self.notices: dict[Notice, None] = {}
-        """What a reader of the results should know."""
+        """Notices for readers of the results."""
         self.errors: dict[str, int] = {}
         """Failed calls by kind."""
         self.last_error = ""
@@ -89,22 +89,22 @@ class BatchWire:
         )
 
     def note(self, notice: Notice) -> None:
-        """Note something that a reader should know, once."""
+        """Add a notice for readers, once."""
         self.notices.setdefault(notice)
 
     async def get(self, path: str, *, whole: bool = False) -> object:
-        """The answer to a question; with `whole` it may be as long as results are."""
+        """GET a path; with `whole`, the reply may be as large as results."""
         most, limit = (RESULT_BYTES, TRANSFER_SECONDS) if whole else (ANSWER_BYTES, CALL_SECONDS)
         return await self._repeated(lambda: self._call("GET", path, limit=limit, most=most))
 
     async def post(self, path: str, body: Mapping[str, object]) -> object:
-        """The answer to a request that may come twice without harm."""
+        """POST a request that may safely arrive twice."""
         return await self._repeated(lambda: self._call("POST", path, content=orjson.dumps(body)))
 
     async def post_once(self, path: str, body: Mapping[str, object] | bytes) -> object:
         """Post a request that must not arrive twice: repeated only if it surely has not arrived.
 
-        It has a connection of its own: one that had been idle may break before anybody knows whether it was heard.
+        It uses a new connection: an idle one may break so that it is unknown whether the request arrived.
         """
         content = body if isinstance(body, bytes) else orjson.dumps(body)
 
@@ -120,7 +120,7 @@ class BatchWire:
         return await self._repeated(attempt)
 
     async def upload(self, path: str, name: str, content: bytes, fields: Mapping[str, str]) -> object:
-        """Hand in a file."""
+        """Upload a file."""
 
         async def attempt() -> object:
             files = {"file": (name, content, "application/jsonl")}
@@ -129,7 +129,7 @@ class BatchWire:
         return await self._repeated(attempt)
 
     async def lines(self, path: str) -> list[object]:
-        """The values of a file of JSON lines; lines that are no JSON are passed over."""
+        """The values in a file of JSON lines; invalid lines are skipped."""
         limit, most = TRANSFER_SECONDS, RESULT_BYTES
         body = await self._repeated(lambda: self._fetch("GET", path, limit=limit, most=most))
         return [value for line in body.split(b"\n") if (value := self._line(line)) is not None]
@@ -141,7 +141,7 @@ class BatchWire:
     # -- one call ------------------------------------------------------------------------------------------------
 
     async def _repeated(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a call until it is answered, or has failed for as long as a model may."""
+        """Repeat a call until it is answered, or has failed for as long as the limits allow."""
         attempts = self._limits.attempts
         persistence = RetryDecision(self._limits, attempts, attempts, LONGEST_WAIT, self._clock)
 
@@ -201,7 +201,7 @@ class BatchWire:
         return response.content
 
     def _line(self, line: bytes) -> object:
-        """Parse one line of a file; None if it is empty or no JSON."""
+        """Parse one line of a file; None if it is empty or invalid."""
         if not line.strip():
             return None
         try:
@@ -219,19 +219,19 @@ class BatchWire:
             )
         signal = signal_of_error(
             status, body, headers, secrets=self.secrets, unauthorized=self._unauthorized
-        )  # raises, but for what a prompt may be refused for
+        )  # raises unless the error could be about a single prompt
         raise Refusal(status, f"HTTP {status}: the batch service refuses a batch as a whole: {signal}")
 
 
 NEVER_ARRIVED = frozenset({FailureKind.UNREACHABLE, FailureKind.RATE_LIMITED, FailureKind.OUT_OF_FILES})
-"""Failures after which nothing was created."""
+"""Failures after which nothing can have been created."""
 _PAUSED = frozenset({FailureKind.UNREACHABLE, FailureKind.TIMED_OUT, FailureKind.STALLED, FailureKind.RATE_LIMITED})
 PAUSE = 1.0
-"""Before the next attempt after one of these, for which a request would go elsewhere at once."""
+"""Pause after failures for which a request would go elsewhere at once."""
 
 
 class MaybeCreated(Exception):
-    """A call that costs something has failed, and nobody knows whether it was heard."""
+    """A call that costs something has failed, and may or may not have arrived."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(f"{failure.kind}: {failure}")

@@ -1,7 +1,7 @@
-"""Inspect logs: `.eval` (a zip of samples), and the older JSON; also those of runs that were cut short.
+"""Reads Inspect logs: `.eval` (a zip of samples) and the older JSON, including unfinished ones.
 
-A log that was never finished has no header.json, but its journal begins with start.json, and its samples are there as
-far as they were written; where only the journal's summaries are, these give the scores without the texts.
+An unfinished log has no header.json, but start.json in its journal, and the samples written so far. If it has only the
+journal's summaries, these give scores without texts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,14 +19,14 @@ from adaptive_eval.exchange.samples import (
     finite_number,
     known_sampling,
     logged_answer,
-    lone_prompt,
     mapping,
     sequence,
+    single_prompt,
     value_of_score,
     whole_number,
 )
 from adaptive_eval.exchange.tables.reader import OWN, record_of_row
-from adaptive_eval.questions.benchmark import MODEL_OF_RUN, named_trial
+from adaptive_eval.questions.benchmark import MODEL_OF_RUN, parse_sample_name
 from adaptive_eval.questions.load import as_text
 
 Sample = Mapping[str, Any]
@@ -52,19 +52,19 @@ GRADERS = {"choice": "choice", "exact": "exact", "includes": "contains", "math":
 SERVICES = {"openai", "vllm", "sglang", "ollama", "together", "openrouter", "hf", "groq", "mistral", "grok", "mockllm"}
 """Prefixes that Inspect puts before the name that a server knows."""
 FROM_ANSWER = ("text", "reasoning", "latency", "prompt_tokens", "completion_tokens")
-"""Fields of an answer that an export has outside its metadata."""
+"""Fields of an answer that an export stores outside the metadata."""
 ATTACHED = "attachment://"
 
 
 def _grader(scorer: Mapping[str, Any]) -> str | None:
-    """The grader that comes nearest to a scorer."""
+    """The kind of our grader that is closest to a scorer."""
     name = as_text(scorer.get("name")).rpartition("/")[2]
     numeric = name == "match" and mapping(scorer.get("options")).get("numeric") is True
     return "numeric" if numeric else GRADERS.get(name)
 
 
 class SampleReader:
-    """Samples of one log."""
+    """Converts the samples of a log to records."""
 
     def __init__(self, file: LogFile, header: object) -> None:
         self._file = file
@@ -74,10 +74,10 @@ class SampleReader:
         self._model: str = spec["model"]
         self._task = as_text(spec.get("task"))
         self._own = "adaptive_eval" in mapping(spec.get("packages"))
-        """`adaptive-eval export` has written it, which says of each sample all that it knew."""
+        """Whether `adaptive-eval export` wrote the log, with everything stored about each sample."""
         of_run = mapping(spec.get("metadata"))
         self._of_run = MODEL_OF_RUN in of_run
-        """A run has asked for its samples, whose ids name their trials."""
+        """Whether a run requested the samples, so that their ids name the trials."""
         self._name = as_text(of_run.get("model")) if self._of_run else self._model
         plan = mapping(mapping(header).get("plan"))
         config = {**mapping(plan.get("config")), **mapping(spec.get("model_generate_config"))}
@@ -91,7 +91,7 @@ class SampleReader:
         )
 
     def record(self, sample: object, place: str) -> Record:
-        """One sample, or its summary."""
+        """Convert a sample, or its summary."""
         told = mapping(sample)
         epoch = whole_number(told.get("epoch"))
         if not isinstance(told.get("id"), str | int) or epoch is None or epoch < 1:
@@ -107,7 +107,7 @@ class SampleReader:
         settings = self._settings if system is None else self._settings._replace(system=system)
         if self._own and (found := self._exported_record(told, score, value, answer, place)) is not None:
             return found._replace(task=self._task, asked=asked, settings=settings)
-        named = named_trial(as_text(told["id"])) if self._of_run else None
+        named = parse_sample_name(as_text(told["id"])) if self._of_run else None
         question, trial = (as_text(told["id"]), epoch - 1) if named is None else named
         uuid = told["uuid"] if isinstance(told.get("uuid"), str) else None
         return Record(
@@ -133,7 +133,7 @@ class SampleReader:
     def _exported_record(
         self, sample: Sample, score: Mapping[str, Any], value: float | None, answer: Answer | None, place: str
     ) -> Record | None:
-        """The trial as it was stored; None where the sample is not as the export writes it."""
+        """The trial as it was stored; None if the sample does not have the form of an export."""
         known, graded = mapping(sample.get("metadata")), mapping(score.get("metadata"))
         row = {
             **known,
@@ -153,7 +153,7 @@ class SampleReader:
         return record_of_row(self._file, place, row) if whole else None
 
     def _score(self, sample: Sample, place: str) -> Mapping[str, Any]:
-        """The one score, or that of the scorer that is named (scores of several values by `scorer.key`); or nothing."""
+        """The only score, or that of the chosen scorer (`scorer.key` for one of several values); empty without one."""
         scores: dict[str, Mapping[str, Any]] = {}
         for name, score in mapping(sample.get("scores")).items():
             told = mapping(score)
@@ -166,7 +166,7 @@ class SampleReader:
             raise self._file.refuse(f"has no score {wanted!r}, but {', '.join(scores)}", place)
         if wanted is None and len(scores) > 1:
             if self._file.graded_anew:
-                return {}  # nobody has said which of them counts
+                return {}  # it is unknown which of them counts, and not needed
             raise self._file.refuse(f"has several scores ({', '.join(scores)}); choose one with --scorer NAME", place)
         return scores.get(wanted, {}) if wanted is not None else next(iter(scores.values()), {})
 
@@ -186,13 +186,13 @@ def _missing(sample: Sample) -> str | None:
 
 
 def _conversation(sample: Sample) -> tuple[str, str | None]:
-    """The first prompt of the model, and the system message; the sample's input if it was asked otherwise."""
+    """The model's first prompt and system message, or the sample's input for other conversations."""
     turns: list[tuple[object, str]] = []
     for message in map(mapping, sequence(sample.get("messages"))):
         if message.get("role") == "assistant":
             break
         turns.append((message.get("role"), _text(message.get("content"), sample)[0]))
-    if (found := lone_prompt(turns)) is not None:
+    if (found := single_prompt(turns)) is not None:
         return found
     given = sample.get("input")
     if isinstance(given, str):
@@ -202,7 +202,7 @@ def _conversation(sample: Sample) -> tuple[str, str | None]:
 
 
 def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
-    """The answer and its cost; None for a summary, which has no texts, and for output without a choice."""
+    """The answer and its cost; no answer for a summary, which has no texts, or output without a choice."""
     output = mapping(sample.get("output"))
     usage = mapping(mapping(sample.get("model_usage")).get(model)) or mapping(output.get("usage"))
     prompt = sum(whole_number(usage.get(f"input_tokens{kind}")) or 0 for kind in ("", "_cache_read", "_cache_write"))
@@ -228,7 +228,7 @@ def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
 
 
 def _text(content: object, sample: Sample) -> tuple[str, str | None]:
-    """The text of a message, and its reasoning."""
+    """The text of a message and its reasoning."""
     if isinstance(content, str):
         return _attached(content, sample), None
     parts = list(map(mapping, sequence(content)))
@@ -238,7 +238,7 @@ def _text(content: object, sample: Sample) -> tuple[str, str | None]:
 
 
 def _attached(text: str, sample: Sample) -> str:
-    """A text, or the one that it refers to."""
+    """The text, or the attachment that it refers to."""
     if not text.startswith(ATTACHED):
         return text
     return as_text(mapping(sample.get("attachments")).get(text.removeprefix(ATTACHED), text))
@@ -249,7 +249,7 @@ def _target(target: object) -> str:
 
 
 def _served_name(model: str) -> str:
-    """The name without the service that Inspect reached it by."""
+    """The model's name without Inspect's prefix for the service."""
     service, _, rest = model.partition("/")
     if service == "openai-api":
         return rest.partition("/")[2] or model
@@ -266,7 +266,7 @@ def is_inspect(archive: Archive) -> bool:
 
 
 def read_archive(file: LogFile, archive: Archive) -> Iterator[Record]:
-    """The trials of an `.eval` log."""
+    """Read the trials of an `.eval` log."""
     reader = SampleReader(file, archive.json(HEADER if HEADER in archive.names else START))
     names = [name for name in archive.names if name.startswith(SAMPLES) and name.endswith(".json")]
     for place, name in enumerate(names, start=1):
@@ -286,7 +286,7 @@ def _summaries(archive: Archive) -> Iterator[tuple[str, object]]:
 
 
 def read_json(file: LogFile, log: Mapping[str, Any]) -> Iterator[Record]:
-    """The trials of a JSON log, sample by sample."""
+    """Read the trials of a JSON log."""
     samples = sequence(log.get("samples"))
     if not samples:
         raise file.refuse("has no samples; it was written with log_samples off, or holds no log of Inspect")

@@ -1,11 +1,11 @@
-"""One trial as a sample of an Inspect log."""
+"""Converts trials to samples of an Inspect log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from adaptive_eval.endpoints.types import Answer, AnswerLogprobs, Prompt
-from adaptive_eval.exchange.samples import UNTOLD
+from adaptive_eval.exchange.samples import GRADE_ONLY
 from adaptive_eval.questions import Question
 from adaptive_eval.store import TrialRecord
 from adaptive_eval.store.rows import valid_text
@@ -19,7 +19,7 @@ STOP_REASONS = {
     "tool_calls": "tool_calls",
     "content_filter": "content_filter",
 }
-"""Finish reasons in Inspect's words; any other is unknown to it."""
+"""Inspect's names of finish reasons; others become unknown."""
 SUMMARISED = (
     *("id", "epoch", "input", "choices", "target", "scores", "metadata", "model_usage"),
     *("total_time", "working_time", "uuid"),
@@ -30,7 +30,7 @@ SHOWN = 1000
 
 @dataclass(frozen=True, slots=True)
 class InspectScale:
-    """Form in which categories are written: letters if each is worth 0, 1/2 or 1, else numbers."""
+    """How categories are written: as letters if all weights are 0, 1/2 or 1, else as numbers."""
 
     scorer: str
     names: tuple[str, ...]
@@ -43,11 +43,11 @@ class InspectScale:
 
     @property
     def lettered(self) -> bool:
-        """Inspect's letters say it all: C is 1, P is 1/2, I and N are 0."""
+        """Whether Inspect's letters can express all weights: C is 1, P is 1/2, I and N are 0."""
         return set(self.weights) <= {0.0, 0.5, 1.0}
 
     def value(self, record: TrialRecord, category: int) -> str | float:
-        """The score: correct, partly correct, no answer, or incorrect; or what the category is worth."""
+        """The score: a letter for correct, partially correct, no answer or incorrect; or the weight."""
         weight = self.weights[category]
         if not self.lettered:
             return float(weight)
@@ -63,7 +63,7 @@ def usage(answer: Answer) -> dict[str, int]:
 
 
 def inspect_sample(record: TrialRecord, question: Question, prompt: Prompt, scale: InspectScale) -> Json:
-    """The sample of a trial; one that has no grade has an error and no score, one whose text nobody knows no choice."""
+    """Convert a trial; an ungraded one has an error instead of a score, and one without text has no choice."""
     answer, asked = record.answer, _messages(prompt)
     said = {"role": "assistant", "content": _content(answer), "source": "generate", "model": record.model}
     choices = [
@@ -73,7 +73,7 @@ def inspect_sample(record: TrialRecord, question: Question, prompt: Prompt, scal
             **_logprobs(answer.token_logprobs),
         }
     ]
-    if answer.finish_reason == UNTOLD:
+    if answer.finish_reason == GRADE_ONLY:
         choices = []
     sample: Json = {
         "id": question.id,
@@ -105,7 +105,7 @@ def inspect_sample(record: TrialRecord, question: Question, prompt: Prompt, scal
 
 
 def sample_summary(sample: Mapping[str, Any]) -> Json:
-    """The summary of a sample in a list."""
+    """The summary of a sample."""
     summary: Json = {key: sample[key] for key in SUMMARISED if key in sample}
     if isinstance(asked := sample["input"], str):
         summary["input"] = asked[:SHOWN]
@@ -139,7 +139,7 @@ def _content(answer: Answer) -> object:
 
 
 def _logprobs(told: AnswerLogprobs | None) -> Json:
-    """The tokens of an answer; Inspect has no token without a log-probability."""
+    """The log-probabilities of an answer's tokens, without tokens that have none."""
     if told is None:
         return {}
     each = zip(told.tokens, told.values, strict=True)
@@ -147,7 +147,7 @@ def _logprobs(told: AnswerLogprobs | None) -> Json:
 
 
 def _metadata(record: TrialRecord, question: Question) -> Json:
-    """Facts that Inspect has no field for."""
+    """Facts for which Inspect has no field."""
     answer = record.answer
     return {
         **question.metadata,

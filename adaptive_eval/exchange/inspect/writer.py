@@ -1,6 +1,6 @@
-"""Writes a run as Inspect logs, one a model: samples, task, results, and why it stopped where it did.
+"""Writes a run as Inspect logs, one a model: samples, task, results, and why sampling stopped.
 
-Every model's trials are read once, and only their summaries are kept until the end.
+Each model's trials are read once, and only their summaries are kept in memory.
 """
 
 import re
@@ -26,7 +26,7 @@ VERSION = 2
 """Version of Inspect's log format."""
 MANAGER = "adaptive-eval"
 GENERATION = {"temperature", "top_p", "top_k", "max_tokens", "frequency_penalty", "presence_penalty"}
-"""Sampling settings that Inspect knows by the same name."""
+"""Sampling settings with the same name in Inspect."""
 METRICS = {
     "avg": "score",
     "avg_sigma": "sigma",
@@ -35,19 +35,19 @@ METRICS = {
     "bayes": "bayes",
     "bayes_sigma": "bayes_sigma",
 }
-"""Names of the metrics in the log, and in results.json."""
+"""Names of metrics in the log, with those in results.json."""
 NOT_IN_LOGS = "the logs that were imported have no such trial"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedModel:
-    """One model of a run, as its log is about it."""
+    """The model that a log is about."""
 
     source: ExportSource
     name: str
     scale: InspectScale
     results: Results | None
-    """Results of the whole run; None before its first look."""
+    """Results of the run; None before its first look."""
 
     @property
     def model(self) -> ModelConfig | None:
@@ -63,25 +63,25 @@ class LoggedModel:
 
     @property
     def epochs(self) -> int:
-        """The trials a question that were allowed; some may have had more, since it is a mean."""
+        """The allowed trials a question, or more if some question had more, since the limit is a mean."""
         there = int(self.source.extent.max())
         run = self.source.run
         return there if is_imported_alone(run.events) else max(there, run.setup.config.trials.max)
 
 
 class SampleCounts:
-    """Counters of the samples of a model that were written."""
+    """Counts and sums over the written samples of a model."""
 
     def __init__(self, questions: int) -> None:
         self.written = 0
         self.usage = dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), 0)
         self.totals = np.zeros(questions)
-        """The sum of the scores of each question."""
+        """Sum of scores by question."""
         self.scored = np.zeros(questions, dtype=np.int64)
-        """Number of scores of each question."""
+        """Number of scores by question."""
 
     def count(self, question: int, record: TrialRecord, weights: Sequence[float]) -> None:
-        """Count one more."""
+        """Add a sample."""
         self.written += 1
         for name, tokens in usage(record.answer).items():
             self.usage[name] += tokens
@@ -91,7 +91,7 @@ class SampleCounts:
 
 
 def header_member(subject: LoggedModel, start: Json, samples: SampleCounts) -> Json:
-    """The whole header."""
+    """The header of a log."""
     reader = subject.source.reader
     return {
         **start,
@@ -106,9 +106,9 @@ def header_member(subject: LoggedModel, start: Json, samples: SampleCounts) -> J
 
 
 def _is_whole(subject: LoggedModel) -> bool:
-    """Whether nothing has cut it short: the run is finished, or has all that the imported logs had.
+    """Whether a log is complete: the run is finished, or consists of imported logs only.
 
-    What was stopped, or goes on while it is exported, is whole up to here and no error, which Inspect calls cancelled.
+    Inspect calls an incomplete log without an error, of a run that was stopped or is still active, cancelled.
     """
     results = subject.results
     finished = results is not None and results.run.status == "finished"
@@ -116,7 +116,7 @@ def _is_whole(subject: LoggedModel) -> bool:
 
 
 def reductions_member(subject: LoggedModel, samples: SampleCounts) -> list[Json]:
-    """The mean score of each question that has one."""
+    """The mean score of each question with scores."""
     means = zip(subject.source.questions, samples.totals.tolist(), samples.scored.tolist(), strict=True)
     scores = [{"sample_id": question.id, "value": total / count} for question, total, count in means if count]
     return [{"scorer": subject.scale.scorer, "reducer": "mean", "samples": scores}]
@@ -181,7 +181,7 @@ def _results(subject: LoggedModel, samples: SampleCounts) -> Json:
 
 
 def _metrics(row: ModelRow | None) -> Iterator[tuple[str, float]]:
-    """The score on the average scale, which unequal numbers of trials leave unbiased, and Bayes@N beside it."""
+    """The score as an average, which unequal numbers of trials do not bias, and as Bayes@N."""
     for metric, attribute in METRICS.items():
         value: float | None = getattr(row, attribute, None)
         if value is not None:
@@ -189,7 +189,7 @@ def _metrics(row: ModelRow | None) -> Iterator[tuple[str, float]]:
 
 
 def _early_stops(subject: LoggedModel) -> Iterator[Json]:
-    """Every epoch of a question that was not asked."""
+    """Entries for all epochs that were not asked."""
     reason = (
         NOT_IN_LOGS if is_imported_alone(subject.source.run.events) else _why_stopped(subject.name, subject.results)
     )
@@ -200,18 +200,17 @@ def _early_stops(subject: LoggedModel) -> Iterator[Json]:
 
 
 def _identity(*parts: object) -> str:
-    """An identifier that is the same for the same run, so that a new export replaces the one before it wherever logs
-    are collected."""
+    """A stable identifier, so that a new export of the same run replaces the previous one in a collection of logs."""
     return blake2b("\0".join(map(str, parts)).encode(), digest_size=11).hexdigest()
 
 
 ENDING = ".eval"
 LEVEL = 4
-"""Level of deflate: texts come out a twentieth larger than at the default, in half of the time."""
+"""Compression level: files are 5% larger than at the default, in half the time."""
 
 
 def write_logs(source: ExportSource, folder: Path, on_progress: OnProgress) -> None:
-    """One log a model."""
+    """Write one log for each model."""
     config, reader = source.run.setup.config, source.reader
     results = source.run.results(running=is_held(reader.directory))
     scale = InspectScale(config.grader.kind, source.rubric.names, source.rubric.weights)
@@ -222,7 +221,7 @@ def write_logs(source: ExportSource, folder: Path, on_progress: OnProgress) -> N
 
 
 def _write_log(archive: ZipFile, subject: LoggedModel, before: int, on_progress: OnProgress) -> int:
-    """Write every member, the header last, as Inspect does; gives the samples written so far."""
+    """Write a log, with the header last as Inspect does; returns the samples written so far."""
     source, samples = subject.source, SampleCounts(len(subject.source.questions))
     start: Json = {"version": VERSION, "eval": _spec(subject), "plan": _plan(subject)}
     summaries: list[Json] = []
@@ -245,8 +244,8 @@ def _put(archive: ZipFile, member: str, value: object) -> None:
     archive.writestr(member, orjson.dumps(value))
 
 
-def numbered_apart(names: Iterable[str]) -> list[str]:
-    """The names with numbers behind those that differ from an earlier one by nothing, or by case alone."""
+def make_distinct(names: Iterable[str]) -> list[str]:
+    """The names, with a number appended to those that equal an earlier one ignoring case."""
     found: dict[str, str] = {}
     for plain in names:
         name, number = plain, 2
@@ -257,13 +256,13 @@ def numbered_apart(names: Iterable[str]) -> list[str]:
 
 
 def _file_names(models: Iterable[str]) -> list[str]:
-    """A file name for each model: its name without what a file system may not have."""
+    """A distinct, portable file name for each model."""
     plain = (re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-") or "model" for model in models)
-    return [f"{name}{ENDING}" for name in numbered_apart(plain)]
+    return [f"{name}{ENDING}" for name in make_distinct(plain)]
 
 
 def _why_stopped(name: str, results: Results | None) -> str:
-    """The end of the run, and the verdicts on this model."""
+    """Why the run ended, and the verdicts on this model."""
     if results is None:
         return "the run has not come to its first look"
     row = next((row for row in results.models if row.name == name), None)

@@ -1,16 +1,16 @@
-"""Long form: a table with one row a trial, as CSV, JSONL or Parquet; that of `adaptive-eval export` among them.
+"""Reads tables with one row a trial (CSV, JSONL or Parquet), including those of `adaptive-eval export`.
 
-model, question               who answered what
-trial                         its number; without it they are in the order of the rows
-category | score | correct    its grade: a category of the rubric, its worth, or whether it is right
-text, reasoning               what the model wrote; without a grade it is graded
+model, question               the model, and the id of the question
+trial                         the trial's number; by default in the order of the rows
+category | score | correct    the grade: a category of the rubric, a weight, or whether it is right
+text, reasoning               what the model wrote, to be graded if there is no grade
 prompt, answer, choices, cluster, task
                               the question
 seed, finish_reason, flags, extracted, signals, grader_error, prompt_tokens, completion_tokens, tokens, usd,
 gpu_seconds, latency, ttft, attempts, replica, completion_bpt, prompt_bpt, round
-                              what else is known
+                              further facts
 
-Rows are read one by one, each with its place; no more than a row is in memory.
+Rows are read one by one, each with its place for messages.
 """
 
 import csv
@@ -22,7 +22,7 @@ from typing import IO, Any, TypeVar
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.exchange.bounded import MOST_BYTES, opened_file, parse_log_json
+from adaptive_eval.exchange.bounded import MOST_BYTES, open_log, parse_log_json
 from adaptive_eval.exchange.samples import (
     LARGEST,
     NO_ANSWER,
@@ -45,27 +45,27 @@ PARQUET_MAGIC = b"PAR1"
 BOM = b"\xef\xbb\xbf"
 HEAD, MOST_HEADER = 4096, 2**16
 BATCH = 64
-"""Rows of a Parquet file that are in memory: a row may have a thousand answers."""
+"""Rows of a Parquet file to load at once: a row may have a thousand answers."""
 SIGNED = frozenset({"seed", "completion_bpt", "prompt_bpt"})
 """Numbers of a table that may be negative."""
 
 
 def first_bytes(file: LogFile) -> bytes:
-    """The beginning of a file, by which its reader is chosen, without what comes before any text."""
-    with opened_file(file) as handle:
+    """The beginning of a file without byte order mark and white space, by which its reader is chosen."""
+    with open_log(file) as handle:
         return handle.read(HEAD).removeprefix(BOM).lstrip()
 
 
 def table_rows(file: LogFile) -> Generator[tuple[str, Row]]:
-    """The rows of a table in any of the three formats."""
+    """Read the rows of a table in any of the three formats."""
     head = first_bytes(file)
     read = parquet_rows if head.startswith(PARQUET_MAGIC) else json_rows if head.startswith(b"{") else csv_rows
     yield from read(file)
 
 
 def json_rows(file: LogFile) -> Rows:
-    """The objects of a JSONL file."""
-    with opened_file(file) as handle:
+    """Read the objects of a JSONL file."""
+    with open_log(file) as handle:
         for number, line in _numbered_lines(file, handle):
             place = f"line {number}"
             row = parse_log_json(file, line.removeprefix(BOM) if number == 1 else line, place)
@@ -75,7 +75,7 @@ def json_rows(file: LogFile) -> Rows:
 
 
 def _numbered_lines(file: LogFile, handle: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Lines that hold something, cut at line feeds only."""
+    """Non-empty lines with their numbers, split only at line feeds."""
     size = max(handle.seek(0, 2), 1)
     handle.seek(0)
     number, read = 0, 0
@@ -90,8 +90,8 @@ def _numbered_lines(file: LogFile, handle: IO[bytes]) -> Iterator[tuple[int, byt
 
 
 def csv_columns(file: LogFile) -> frozenset[str]:
-    """The header of a CSV file."""
-    with opened_file(file) as handle:
+    """The column names of a CSV file."""
+    with open_log(file) as handle:
         line = handle.readline(MOST_HEADER)
     try:
         return frozenset(next(csv.reader([line.decode("utf-8-sig")]), []))
@@ -100,15 +100,15 @@ def csv_columns(file: LogFile) -> frozenset[str]:
 
 
 def csv_rows(file: LogFile) -> Rows:
-    """The rows of a CSV file by its header; an empty cell has no key."""
+    """Read the rows of a CSV file; empty cells are left out."""
     limit = csv.field_size_limit(MOST_BYTES)
     try:
-        with opened_file(file) as handle:
+        with open_log(file) as handle:
             text = io.TextIOWrapper(handle, encoding="utf-8-sig", newline="")
             try:
                 yield from _csv_rows(file, handle, text)
             finally:
-                text.detach()  # the file is closed by who opened it
+                text.detach()  # so that it does not close the file, which `open_log` does
     except csv.Error as error:
         raise file.refuse(f"is not CSV: {error}") from error
     except UnicodeDecodeError as error:
@@ -136,7 +136,7 @@ def _csv_rows(file: LogFile, handle: IO[bytes], text: IO[str]) -> Rows:
 
 
 def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
-    """The rows of a Parquet file; of nested columns (`a.b`) only those that are named, where it has them."""
+    """Read the rows of a Parquet file, or only the named columns, which may be nested (`a.b`) or missing."""
     pyarrow, parquet = load_pyarrow()
     try:
         with parquet.ParquetFile(file.path) as table:
@@ -153,7 +153,7 @@ def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
 
 
 def parquet_columns(file: LogFile) -> frozenset[str]:
-    """The names of its columns."""
+    """The column names of a Parquet file."""
     pyarrow, parquet = load_pyarrow()
     try:
         return frozenset(parquet.read_schema(file.path).names)
@@ -162,28 +162,28 @@ def parquet_columns(file: LogFile) -> frozenset[str]:
 
 
 OWN = frozenset({"model", "question", "trial", "round", "seed", "attempts", "replica"})
-"""Every row has them that `adaptive-eval export` writes."""
+"""Columns in every row that `adaptive-eval export` writes."""
 Number = TypeVar("Number", int, float)
 
 
 def is_long(columns: frozenset[str], model: str | None) -> bool:
-    """The columns of such a table; the model may have been named on the command line."""
+    """Whether a table has the required columns; the model may have been named on the command line."""
     return "question" in columns and ("model" in columns or model is not None)
 
 
 def read_long(file: LogFile, rows: Rows) -> Iterator[Record]:
-    """The trials of a table."""
+    """Read the trials of a table."""
     for place, row in rows:
         yield record_of_row(file, place, row)
 
 
 def record_of_row(file: LogFile, place: str, row: Row) -> Record:
-    """The trial of one row."""
+    """Convert a row to a trial; raises `LogError` if a value is invalid."""
     return _Row(file, place, row).record()
 
 
 class _Row:
-    """One row, its values checked one by one."""
+    """Converts a row, checking each value."""
 
     def __init__(self, file: LogFile, place: str, row: Row) -> None:
         self._file, self._place, self._row = file, place, row
@@ -218,7 +218,7 @@ class _Row:
         )
 
     def _grade(self) -> tuple[float | None, int | None, str | None]:
-        """The worth or the category of the trial, or why it has none."""
+        """The weight or the category of the trial, or why it has none."""
         category = self._number("category", int, None)
         if category is not None:
             return self._number("value", float, None), category, None
@@ -246,7 +246,7 @@ class _Row:
         )
 
     def _answer(self) -> Answer | None:
-        """The answer with all that is known of it; None where the table has nothing but grades."""
+        """The answer with all known facts; None if the table has only grades."""
         text = self._text("text")
         if text is None and not self._row.keys() & {"finish_reason", "seed"}:
             return None

@@ -1,8 +1,7 @@
-"""Long form: one row a trial, in the order of commitment, the same columns in every format.
+"""Writes tables with one row a trial, in the order of commitment, with the same columns in every format.
 
-In a spreadsheet what a model wrote stays text, whatever it looks like. A cell that begins like a formula (=, +, -, @
-and their full-width twins, also after white space) is run by the programs that open it, so such a text gets an
-apostrophe in front. Line breaks stay within quotes, as one character each.
+Spreadsheets would evaluate a cell that begins like a formula (=, +, -, @ and their full-width forms, also after white
+space), so such texts get an apostrophe in front. Line breaks are kept within quotes, as one character each.
 """
 
 import csv
@@ -22,8 +21,8 @@ APOSTROPHE = "'"
 Row = dict[str, object]
 
 
-def harmless(value: object) -> object:
-    """A value as a spreadsheet may have it; numbers are numbers."""
+def escape_formula(value: object) -> object:
+    """A value that no spreadsheet takes for a formula; numbers are unchanged."""
     if not isinstance(value, str):
         return value
     text = value.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
@@ -31,7 +30,7 @@ def harmless(value: object) -> object:
 
 
 def rows(source: ExportSource, texts: bool) -> Iterator[Row]:
-    """Every stored trial, one at a time; `texts`: with what the model wrote, and its tokens where they are kept."""
+    """Rows of all stored trials; `texts` includes what the models wrote, and their tokens if stored."""
     in_run = source.run.setup.roster.models
     for record in source.reader.trials():
         row = _row(record, source.rubric) | {"removed": record.model not in in_run}
@@ -46,9 +45,8 @@ def rows(source: ExportSource, texts: bool) -> Iterator[Row]:
 
 
 def _row(record: TrialRecord, rubric: Rubric) -> Row:
-    """`category` is the number and `label` its name; both and `value` are empty where the grader failed, as
-    `grader_error` says. `flags` are those of the answer (truncated, empty, refusal ...), `signals` those of the
-    grader."""
+    """The columns of a trial. `category` is a number and `label` its name; both and `value` are empty if the grader
+    failed (`grader_error`). `flags` are those of the answer (truncated, empty ...), `signals` those of the grader."""
     answer, category = record.answer, record.category
     return {
         "model": record.model,
@@ -79,7 +77,7 @@ def _row(record: TrialRecord, rubric: Rubric) -> Row:
 
 
 def write_jsonl(source: ExportSource, path: Path, texts: bool, on_progress: OnProgress) -> None:
-    """One object a trial, with a key for every column."""
+    """Write one JSON object a trial, with a key for every column."""
     with path.open("wb") as file:
         for number, row in enumerate(rows(source, texts), 1):
             file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
@@ -87,18 +85,18 @@ def write_jsonl(source: ExportSource, path: Path, texts: bool, on_progress: OnPr
 
 
 def write_csv(source: ExportSource, path: Path, texts: bool, on_progress: OnProgress) -> None:
-    """One row a trial, under the names of its columns."""
+    """Write one CSV row a trial, after a header with the column names."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         for number, row in enumerate(rows(source, texts), 1):
             if number == 1:
                 writer.writerow(row)
-            writer.writerow([harmless(_plain(value)) for value in row.values()])
+            writer.writerow([escape_formula(_plain(value)) for value in row.values()])
             on_progress(number)
 
 
 def _plain(value: object) -> object:
-    """A mapping as JSON, for which a cell has no other form."""
+    """Convert a mapping to JSON; other values are unchanged."""
     if isinstance(value, dict):
         return json.dumps(value, sort_keys=True) if value else None
     return value

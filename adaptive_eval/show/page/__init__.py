@@ -1,1 +1,1 @@
-"""The page on which a run is read: served by the monitor, or as one file that needs nothing else."""
+"""The page that shows a run: served by the monitor, or as one self-contained file."""

@@ -1,13 +1,12 @@
-"""The HTML documents: the monitor's pages, which fetch what they show, and the report, which carries it.
+"""The HTML documents: the monitor's pages, which fetch their data, and the report, which contains it.
 
-Nothing that a model, a question or a configuration says becomes markup here: the report's data are JSON in which no
-character can end the element they stand in, and the script makes nodes and texts of them. The policy of each page
-(Content-Security-Policy) allows its own script and style and nothing else; a report may not use the network at all.
+No text of a model, question or configuration becomes markup: the report's data are JSON in which no character can end
+the enclosing element, and the script makes nodes and texts of them. The policy of each page (Content-Security-Policy)
+allows its own script and style and nothing else; a report may not use the network at all.
 
-The page's modules go as one script, which a single file can carry, and a browser fetches once. The modules under
-`static` are ES modules of a simple kind, which is all that is understood here: imports stand one a line at the top, and
-what is exported is a function or a constant at the left margin. Each becomes a function of its own, so that names need
-only be unique within a module.
+The page's modules are bundled as one script, which fits into a single file and which a browser fetches once. Only
+simple ES modules are supported under `static`: one import a line at the top, and exported functions, constants or
+classes at the left margin. Each module becomes a function of its own, so names need only be unique within a module.
 """
 
 import re
@@ -35,7 +34,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", r
 
 @cache
 def script(entry: str = ENTRY) -> str:
-    """Every module that the entry needs, those it depends on first."""
+    """All modules that the entry needs, dependencies first."""
     modules: dict[str, str] = {}
     _collect(entry, modules, ())
     return '"use strict";\n' + "\n".join(modules.values())
@@ -49,7 +48,7 @@ def style() -> str:
 
 @cache
 def icon() -> str:
-    """The sign of a page, an SVG."""
+    """The icon of a page, an SVG."""
     return (STATIC / "icon.svg").read_text("utf-8").strip()
 
 
@@ -65,13 +64,13 @@ def _collect(name: str, modules: dict[str, str], importers: tuple[str, ...]) -> 
 
 
 def _wrap_module(name: str, source: str) -> str:
-    """A module as a constant that holds its exports."""
+    """Wrap a module as a constant that holds its exports."""
     exported = ", ".join(_EXPORT.findall(source))
-    body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{ {found[1]} }} = {_constant(found[2])};\n", source))
-    return f"const {_constant(name)} = (() => {{\n{body.strip()}\nreturn {{ {exported} }};\n}})();\n"
+    body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{ {found[1]} }} = {_const_name(found[2])};\n", source))
+    return f"const {_const_name(name)} = (() => {{\n{body.strip()}\nreturn {{ {exported} }};\n}})();\n"
 
 
-def _constant(name: str) -> str:
+def _const_name(name: str) -> str:
     return f"$_{name.removesuffix('.js')}"
 
 
@@ -79,14 +78,14 @@ MONITOR_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
-"""The header that the monitor sends with every page. `form-action` allows what is sent nowhere: dialogs close."""
+"""Policy header of every page of the monitor. `form-action` still lets dialogs close, as they send nothing."""
 
 _HARMLESS = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 _NO_SCRIPT = "<p>This page is drawn by its script, and needs JavaScript.</p>"
 
 
 def assets() -> dict[str, tuple[str, str]]:
-    """Name, type and text of each file under assets/ of the monitor's pages."""
+    """Type and text of each file under assets/ of the monitor's pages, by name."""
     return {
         "app.js": ("text/javascript; charset=utf-8", script()),
         "style.css": ("text/css; charset=utf-8", style()),
@@ -95,32 +94,32 @@ def assets() -> dict[str, tuple[str, str]]:
 
 
 def label_assets() -> dict[str, tuple[str, str]]:
-    """The assets of the page to label on."""
+    """Assets of the labelling page."""
     look = style() + (STATIC / "label.css").read_text("utf-8")
     code = ("text/javascript; charset=utf-8", script("label.js"))
     return {**assets(), "app.js": code, "style.css": ("text/css; charset=utf-8", look)}
 
 
 def label_page() -> str:
-    """The page to label answers on."""
-    return _served("Label answers · adaptive-eval", "", {})
+    """The labelling page."""
+    return _fetching_page("Label answers · adaptive-eval", "", {})
 
 
 def monitor_page(name: str, root: str = "") -> str:
-    """The page of one run; `root` leads from the page's address to the server's, as in "../../"."""
-    return _served(f"{name} · adaptive-eval", root, {"api": f"{root}api/run/{quote(name, safe='')}/"})
+    """The page of one run; `root` is the relative path from the page to the server's root, such as "../../"."""
+    return _fetching_page(f"{name} · adaptive-eval", root, {"api": f"{root}api/run/{quote(name, safe='')}/"})
 
 
 def runs_page() -> str:
     """The page that compares the runs of a folder."""
-    return _served("Runs · adaptive-eval", "", {"runs": ""})
+    return _fetching_page("Runs · adaptive-eval", "", {"runs": ""})
 
 
 def report_page(view: RunView) -> str:
-    """One file with everything about a run but the models' texts; it needs no server and no network."""
+    """One file with everything about a run except the models' texts; it needs no server and no network."""
     code, look = script(), style()
     tail = (
-        f'<script id="view" type="application/json">{_as_json(without_rows(view))}</script>\n<script>{code}</script>\n'
+        f'<script id="view" type="application/json">{_to_json(without_rows(view))}</script>\n<script>{code}</script>\n'
     )
     still = f"{_NO_SCRIPT}\n<p>Without it, this is what was found:</p>\n<pre>{escape(summary(view))}</pre>"
     return _document(f"{view.name} · adaptive-eval", _file_head(look, code), tail, {}, still)
@@ -131,12 +130,12 @@ def demo_page() -> str:
     code, look = script("demo.js"), style() + (STATIC / "demo.css").read_text("utf-8")
     rule = Sequential()
     boundary = {"c": rule.critical, "kappa": rule.kappa, "start": rule.start}
-    tail = f'<script id="rule" type="application/json">{_as_json(boundary)}</script>\n<script>{code}</script>\n'
+    tail = f'<script id="rule" type="application/json">{_to_json(boundary)}</script>\n<script>{code}</script>\n'
     return _document("Ranking models by sampling · adaptive-eval", _file_head(look, code), tail, {})
 
 
 def _file_head(look: str, code: str) -> str:
-    """The head of a file that may run its own script, and ask for nothing."""
+    """Head of a file that may run its own script and request nothing."""
     policy = f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(look)}'; img-src data:"
     return (
         f"<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}; base-uri 'none'; form-action 'none'\">\n"
@@ -144,7 +143,7 @@ def _file_head(look: str, code: str) -> str:
     )
 
 
-def _served(title: str, root: str, data: Mapping[str, str]) -> str:
+def _fetching_page(title: str, root: str, data: Mapping[str, str]) -> str:
     at = escape(root)
     head = (
         f'<link rel="icon" href="{at}assets/icon.svg">\n'
@@ -157,12 +156,12 @@ def _served(title: str, root: str, data: Mapping[str, str]) -> str:
 def _document(title: str, head: str, tail: str, data: Mapping[str, str], without_script: str = _NO_SCRIPT) -> str:
     body = (
         f'<noscript>{without_script}</noscript>\n<div id="page"></div>\n'
-        f'<script id="glossary" type="application/json">{_as_json(dict(GLOSSARY))}</script>\n{tail}'
+        f'<script id="glossary" type="application/json">{_to_json(dict(GLOSSARY))}</script>\n{tail}'
     )
-    return _framed(title, head, body, data)
+    return _html(title, head, body, data)
 
 
-def _framed(title: str, head: str, body: str, data: Mapping[str, str]) -> str:
+def _html(title: str, head: str, body: str, data: Mapping[str, str]) -> str:
     attributes = "".join(f' data-{key}="{escape(value)}"' for key, value in data.items())
     return (
         f'<!doctype html>\n<html lang="en"{attributes}>\n<head>\n<meta charset="utf-8">\n{head}'
@@ -172,8 +171,8 @@ def _framed(title: str, head: str, body: str, data: Mapping[str, str]) -> str:
     )
 
 
-def _as_json(value: object) -> str:
-    """JSON that neither ends a script element nor begins a comment in it."""
+def _to_json(value: object) -> str:
+    """Serialize to JSON that can neither end a script element nor begin a comment in it."""
     return orjson.dumps(value).decode().translate(_HARMLESS)
 
 

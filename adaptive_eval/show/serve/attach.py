@@ -1,4 +1,4 @@
-"""Showing a run in another terminal: the displays of `run`, driven by what the run has stored."""
+"""Show a run in another terminal: the displays of `run`, driven by the stored run."""
 
 import asyncio
 import time
@@ -9,16 +9,16 @@ from pathlib import Path
 from rich.cells import cell_len
 
 from adaptive_eval.errors import ExitCode, StoreError
-from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status
 from adaptive_eval.show.displays import Display
 from adaptive_eval.show.live import title_line
-from adaptive_eval.show.plain import pending
+from adaptive_eval.show.plain import pending_look
 from adaptive_eval.show.ranking import WIDEST_NAME
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import StoredStatus, ended_of_feed, stored_status
+from adaptive_eval.show.serve.status import StoredStatus, build_ended_from_feed, stored_status
 from adaptive_eval.show.summary import SHOWN_WARNINGS, findings
 from adaptive_eval.show.text import count, fit_columns
 from adaptive_eval.store import ServersNoticed, events_of_kind, events_since_start, is_held
@@ -27,13 +27,13 @@ from adaptive_eval.store.whereabouts import holds_ledger
 
 POLL_SECONDS = 1.0
 PAUSE_SECONDS = 0.2
-"""Between two looks for a run that has not begun."""
+"""Pause between two checks for a run that has not begun."""
 
 
 def open_feed(directory: Path, patience: float, tell: Callable[[], None], *, rows: bool = True) -> Feed:
-    """The feed of a run; where there is none, wait so long for it to begin, and `tell` once that this is so.
+    """Open the feed of a run; if there is none, call `tell` once and wait up to `patience` seconds for it to begin.
 
-    Raises `StoreError` when none has begun by then, and at once where there is one that cannot be read.
+    Raises `StoreError` if none has begun by then, and at once if the run cannot be read.
     """
     deadline, told = time.monotonic() + patience, False
     while True:
@@ -42,7 +42,7 @@ def open_feed(directory: Path, patience: float, tell: Callable[[], None], *, row
             feed.poll()
             return feed
         except StoreError:
-            # a run that is just beginning holds its directory before its database is complete
+            # a run locks its directory before its database is complete
             begun = holds_ledger(directory) and not is_held(directory)
             if begun or time.monotonic() > deadline:
                 raise
@@ -53,9 +53,9 @@ def open_feed(directory: Path, patience: float, tell: Callable[[], None], *, row
 
 
 async def attach(feed: Feed, display: Display) -> ExitCode:
-    """Show the run until it is over; gives its exit code."""
+    """Show the run until it is over, and return its exit code."""
     status = StoredStatus(feed)
-    shown = _Shown(feed, display)
+    shown = _DisplayUpdater(feed, display)
     display.opened(feed.stored.config.name, feed.models, status.take)
     try:
         shown.catch_up()
@@ -70,26 +70,26 @@ async def attach(feed: Feed, display: Display) -> ExitCode:
 
 
 async def show_once(feed: Feed, display: Display) -> ExitCode:
-    """Show the latest look, and how the run has ended if it has."""
+    """Show the latest look, and how the run ended if it has."""
     display.opened(feed.stored.config.name, feed.models, StoredStatus(feed).take)
     try:
-        _Shown(feed, display).catch_up()
+        _DisplayUpdater(feed, display).catch_up()
     finally:
         display.closed()
     return ExitCode.RUNNING if feed.running else show_end(feed, display)
 
 
 def status_text(feed: Feed) -> str:
-    """A run that goes on, as text."""
+    """Describe a run in progress as text."""
     status = stored_status(feed)
     known = feed.results
-    found = _known_so_far(feed, status) if known is None else findings(known, status.elapsed, feed.directory)
+    found = _unjudged_lines(feed, status) if known is None else findings(known, status.elapsed, feed.directory)
     return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *found])
 
 
-def _known_so_far(feed: Feed, status: Status) -> Iterator[str]:
-    """Answers and their mean score by model, which no look has judged, and what was noticed of servers."""
-    yield from (pending(status), "")
+def _unjudged_lines(feed: Feed, status: Status) -> Iterator[str]:
+    """Unjudged answers with their mean score, by model, and notices about servers."""
+    yield from (pending_look(status), "")
     view = feed.view()
     scale, weights = Scale.of(view.weights), view.weights
     width = min(max(map(cell_len, view.models)), WIDEST_NAME)
@@ -99,18 +99,18 @@ def _known_so_far(feed: Feed, status: Status) -> Iterator[str]:
         mean = sum(map(mul, weights, counts)) / answers if answers else None
         yield f"  {fit_columns(model, width)}  {count(answers):>8} answers, {scale.score(mean)} so far"
     noticed = events_of_kind(events_since_start(feed.sums.events), ServersNoticed)
-    yield from (f"warning   {sentence(event)}" for event in noticed[:SHOWN_WARNINGS])
+    yield from (f"warning   {event_sentence(event)}" for event in noticed[:SHOWN_WARNINGS])
 
 
 def show_end(feed: Feed, display: Display) -> ExitCode:
-    """Show how the run has ended."""
-    found = ended_of_feed(feed)
+    """Show how the run ended, and return its exit code."""
+    found = build_ended_from_feed(feed)
     display.ended(found)
     return found.exit_code
 
 
-class _Shown:
-    """The looks and events that a display has been told: of the looks only the latest at first."""
+class _DisplayUpdater:
+    """Passes new looks and events on to a display; of earlier looks only the latest."""
 
     def __init__(self, feed: Feed, display: Display) -> None:
         self._feed = feed
@@ -120,7 +120,7 @@ class _Shown:
         self._events = 0
 
     def catch_up(self) -> None:
-        """Tell the display what it does not know yet."""
+        """Pass on everything that is new."""
         if self._feed.models != self._models:
             raise StoreError(f"{self._feed.directory} goes on with other models than before; attach to it again")
         looks, events = self._feed.sums.looks, events_since_start(self._feed.sums.events)

@@ -1,7 +1,7 @@
-"""One run and everyone who looks at it: read once for all of them, and only while somebody looks.
+"""One run and everyone who watches it: read once for all of them, and only while somebody watches.
 
-One thread does all the reading, for all runs: it keeps the loop free, and bounds what a monitor may take. It takes at
-most `SHARE_OF_TIME`: on a machine that is busy with the run itself, reading takes longer, and is done less often.
+One thread does all the reading for all runs, which keeps the loop free and bounds the load of a monitor. Reading takes
+at most `SHARE_OF_TIME`: on a machine that is busy with the run itself it takes longer, and is done less often.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from adaptive_eval.show.serve.page_state import PageState, PublishedView, to_jso
 PULSE_SECONDS = 1.0
 SHARE_OF_TIME = 0.03
 HEARTBEAT_SECONDS = 15.0
-"""After so long without an event comes a line that says nothing: a client that is gone is then noticed."""
-MOST_WAITING = 16
-"""A listener that leaves so many messages waiting is dropped; it comes back by itself, and is told how things stand."""
+"""Silence after which an empty line is sent, so that a client that is gone is noticed."""
+MAX_QUEUED = 16
+"""A listener with so many unread messages is dropped; it reconnects by itself, and gets the current state."""
 RETRY = b"retry: 2000\n\n"
 HEARTBEAT = b": nothing new\n\n"
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Channel:
-    """Messages of one run to everyone who looks at it."""
+    """Sends the messages of one run to everyone who watches it."""
 
     def __init__(self, directory: Path, thread: Executor) -> None:
         self.directory = directory
@@ -44,15 +44,15 @@ class Channel:
         return not self._listeners
 
     async def view(self) -> PublishedView:
-        """The view to serve now."""
+        """The current view."""
         return await self._read(self._state.view)
 
     async def answers(self, question: int, model: int, after: int) -> bytes | None:
-        """A page of answers as JSON; None where there is no such question or model."""
+        """A page of answers as JSON; None if there is no such question or model."""
         return await self._read(lambda: self._state.answers(question, model, after))
 
     async def transcript(self, question: int, model: int, trial: int) -> bytes | None:
-        """The last message of a trial that Inspect ran as JSON, one at a time; None where there is no such trial."""
+        """The last message of a trial that Inspect ran, as JSON; None if there is no such trial. One log at a time."""
         record = await self._read(lambda: self._state.record(question, model, trial))
         if record is None:
             return None
@@ -61,11 +61,11 @@ class Channel:
         return to_json(end)
 
     async def listen(self) -> AsyncGenerator[bytes, None]:
-        """Server-sent events, until the listener has gone or is too slow."""
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING)
+        """Server-sent events, until the listener is gone or too slow."""
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(MAX_QUEUED)
         yield RETRY
         greeting = await self._read(lambda: self._state.greeting(alone=self.idle))
-        # in the same step of the loop, so that nothing is told before the greeting, or missed after it
+        # in the same step of the loop, so that no message precedes the greeting or is missed after it
         self._listeners.add(queue)
         if self._following is None or self._following.done():
             self._following = asyncio.create_task(self._follow())
@@ -75,34 +75,34 @@ class Channel:
             while True:
                 try:
                     async with asyncio.timeout(HEARTBEAT_SECONDS):
-                        news = await queue.get()
+                        message = await queue.get()
                 except TimeoutError:
-                    news = HEARTBEAT
-                if news is None:
+                    message = HEARTBEAT
+                if message is None:
                     return
-                yield news
+                yield message
         finally:
             self._listeners.discard(queue)
 
     async def _follow(self) -> None:
         try:
             with suppress(StoreError):  # its directory was moved or deleted
-                await self._tell_news()
+                await self._send_changes()
         finally:
             self._drop(*self._listeners)
 
-    async def _tell_news(self) -> None:
+    async def _send_changes(self) -> None:
         loop = asyncio.get_running_loop()
         while self._listeners:
             began = loop.time()
-            if news := await self._read(self._state.news):
-                self._tell(b"".join(news))
+            if message := await self._read(self._state.changes):
+                self._broadcast(b"".join(message))
             await asyncio.sleep(max(PULSE_SECONDS, (loop.time() - began) / SHARE_OF_TIME))
 
-    def _tell(self, news: bytes) -> None:
+    def _broadcast(self, message: bytes) -> None:
         for queue in list(self._listeners):
             try:
-                queue.put_nowait(news)
+                queue.put_nowait(message)
             except asyncio.QueueFull:
                 self._drop(queue)
 

@@ -1,11 +1,11 @@
-"""Following one run from outside: a look at the files' times, and a short read where they have changed.
+"""Follow one run from outside: check the files' times, and read a little if they have changed.
 
 Nothing is kept open between two reads and no read is long, so the run never waits for its monitor, and its write-ahead
-log can be emptied at any time. The results are those that the run publishes; they are worked out anew only where a run
-ended without publishing any.
+log can be emptied at any time. The results are those that the run publishes; they are recomputed only if a run ended
+without publishing any.
 
-A live run commits some thousand trials a second, and a monitor is to cost it next to nothing: so each trial is read
-once, by its number, whatever is drawn of it afterwards. Looks and events are few.
+A live run commits some thousand trials a second, and a monitor must hardly slow it down, so each trial is read only
+once, by its number. Looks and events are few.
 """
 
 import time
@@ -19,7 +19,7 @@ from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.record.build import grading_cost
 from adaptive_eval.record.ending import was_killed
 from adaptive_eval.record.removed_models import counted_gpu_seconds, other_costs, spent_on_removed_models
-from adaptive_eval.record.restore import StoredRun, held_servers
+from adaptive_eval.record.restore import StoredRun, stored_server_times
 from adaptive_eval.record.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.stored_sums import StoredSums
@@ -30,14 +30,14 @@ from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
 from adaptive_eval.store.whereabouts import database_moment
 
 TICK_NS = 100_000_000
-"""Changes within one tick of a file system's clock leave the same time, so what was just changed is read again."""
+"""Changes within one tick of a file system's clock have the same time, so recently changed files are read again."""
 
 Stamp = tuple[int, int, int]
 NO_FILE: Stamp = (0, 0, 0)
 
 
 class FileMark(NamedTuple):
-    """How the files of a run look from outside."""
+    """Sizes and times of a run's files, by which changes are noticed."""
 
     database: Stamp
     log: Stamp
@@ -45,7 +45,7 @@ class FileMark(NamedTuple):
     lock: Stamp
     running: bool
     committed: float = 0.0
-    """When a database has last heard of the run, where one keeps it."""
+    """Time at which the run last wrote to its database server, if it has one."""
 
     @classmethod
     def of(cls, directory: Path) -> Self:
@@ -64,13 +64,13 @@ class FileMark(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Every change so far is older than a tick."""
+        """Whether every change so far is older than a tick."""
         return time.time_ns() - max(self.database[-1], self.log[-1], self.results[-1]) > TICK_NS
 
     @property
     def written(self) -> float:
-        """When the run was begun, resumed, or committed something, whichever was last."""
-        # an empty log says nothing: whoever reads a run that is over makes one
+        """Time of the run's latest start or commit."""
+        # an empty log says nothing: readers of a run that is over create one
         log = self.log[-1] if self.log[1] else 0
         return max(max(self.database[-1], log, self.lock[-1]) / 1e9, self.committed)
 
@@ -82,22 +82,22 @@ class Feed:
     stored: StoredSetup
     results: Results | None
     running: bool
-    """A process is at work on it."""
+    """Whether a process is running it."""
     grading: GradingCost | None = None
-    """What a judge or a verifier has used before the first results; these say it later."""
+    """Cost of a judge or verifier before the first results, which have it later."""
 
     def __init__(self, directory: Path, *, rows: bool = True) -> None:
-        """`rows`: somebody wants what results.json has of each question, which in a large run is most of it."""
+        """With `rows`, the rows of questions in results.json are read too, which are most of it in a large run."""
         self.directory = directory
         self._rows = rows
         self.edition = 0
-        """Grows when something has happened besides trials: a look, an event, the beginning or the end."""
+        """Grows with each change other than trials: a look, an event, the beginning or the end."""
         self._mark: FileMark | None = None
         self._looks_read = 0
         self._picture: tuple[object, ...] = ()
 
     def poll(self) -> bool:
-        """Read what is new; whether there was anything. Raises `StoreError` where the run cannot be read."""
+        """Read what is new, and say whether there was anything. Raises `StoreError` if the run cannot be read."""
         mark = FileMark.of(self.directory)
         if mark == self._mark:
             return False
@@ -107,7 +107,7 @@ class Feed:
                 reader.require_intact(summed=False)
             self._read_trials(reader, anew=anew)
             self._read_results(reader, mark)
-        # what is still changing will be read again, whether or not its times tell
+        # files that are still changing are read again, even if their times stay the same
         self._mark = mark if mark.settled else mark._replace(log=(-1, 0, 0))
         self.running = mark.running
         picture = len(self.sums.looks), len(self.sums.events), mark.results, mark.running, id(self.sums)
@@ -121,7 +121,7 @@ class Feed:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models' names, in the order of the configuration."""
+        """Names of the models, in the order of the configuration."""
         return tuple(self.stored.roster.models)
 
     @property
@@ -138,7 +138,7 @@ class Feed:
 
     @property
     def beside(self) -> tuple[OtherCostRow, ...]:
-        """Spending that caps count besides the stored answers of today's models."""
+        """Spending that caps count besides the stored answers of the current models."""
         return other_costs(self._removed, self.stored.roster.models, self._servers.counted, self.sums.events)
 
     @property
@@ -152,11 +152,11 @@ class Feed:
             self.stored = setup_of(reader.header())
             self.sums = StoredSums(reader, self.stored)
             self._removed = spent_on_removed_models(reader, self.stored.roster.models, self.sums.events)
-        self._servers = held_servers(self.stored, reader)
+        self._servers = stored_server_times(self.stored, reader)
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         before = self._mark
-        if is_address(self.directory) and mark.running:  # what the run publishes lies in its directory, not here
+        if is_address(self.directory) and mark.running:  # the run publishes results in its directory, not here
             if before is None or not before.running or len(self.sums.looks) != self._looks_read:
                 self.results = StoredRun(reader, self.stored, self.sums.events).results(running=True)
             self._looks_read = len(self.sums.looks)
@@ -171,7 +171,7 @@ class Feed:
             self.grading = grading_cost(use for name, use in uses.items() if name in self.models)
 
     def _read_published(self) -> Results | None:
-        """The published results; None if they are of other models than today's."""
+        """Published results; None if they are not of the current models."""
         results = read_results(self.directory, rows=self._rows)
         if results is None or {model.name for model in results.models} != set(self.models):
             return None

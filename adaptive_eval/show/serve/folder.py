@@ -1,4 +1,4 @@
-"""The runs that a monitor serves, by name: one, or those that lie in a folder; and how each of them stands."""
+"""The runs that a monitor serves, by name: one, or those in a folder, each with its state."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,18 +23,18 @@ from adaptive_eval.store.whereabouts import holds_ledger, runs_in
 
 UNANSWERED = "no answer came from any model"
 REGRADED = "its answers were graded again; the command that runs it judges them anew"
-"""Looks were taken on the grades of before."""
+"""Reason for a run whose looks were taken on earlier grades."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunBrief:
-    """One run in one row."""
+    """Summary of one run in a row."""
 
     name: str
     """Name of its directory."""
     status: str
     reason: str | None
-    """Why it finished, or in a sentence why it did not."""
+    """Why it finished, or a sentence on why it did not."""
     models: int
     questions: int
     trials: int
@@ -54,7 +54,7 @@ class RunBrief:
 
 
 class RunsFolder:
-    """A directory that is a run, or has runs in it; looked into anew each time, since runs come and go."""
+    """A directory that is a run or contains runs; listed anew each time, since runs come and go."""
 
     def __init__(self, path: Path) -> None:
         self.path = absolute_path(path)
@@ -66,11 +66,11 @@ class RunsFolder:
         return holds_ledger(self.path)
 
     def runs(self) -> dict[str, Path]:
-        """The runs by name: only these are ever opened."""
+        """Runs by name; no others are ever opened."""
         return runs_in(self.path)
 
     def briefs(self) -> list[RunBrief]:
-        """How every run stands; one that cannot be read is left out."""
+        """Summaries of all readable runs."""
         return [brief for name, path in self.runs().items() if (brief := self._brief(name, path)) is not None]
 
     def _brief(self, name: str, path: Path) -> RunBrief | None:
@@ -87,7 +87,7 @@ class RunsFolder:
 
 
 def read_brief(path: Path, mark: FileMark) -> RunBrief:
-    """A run in one row, from its latest look and a few counts: what is stored has one form, whoever published what."""
+    """Summarize a run from its latest look and a few counts, which all runs have, with or without published results."""
     with closing(RunReader.open(path)) as reader, reader.consistent_read():
         events, questions = reader.events(), len(reader.ids("questions", "key"))
         config, stored = reader.configurations()[-1], reader.latest_look()
@@ -102,9 +102,9 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             models=len(models),
             questions=questions,
             trials=reader.trial_count(),
-            cap=None if found is None else _most_trials(config, len(models) * questions),
+            cap=None if found is None else _max_trials(config, len(models) * questions),
             **{str(verdict): verdicts[verdict] for verdict in Verdict},
-            best=None if found is None else _best(found),
+            best=None if found is None else _best_model(found),
             gate=_published_gate(config, path, mark.running),
             created=reader.created,
             updated=mark.written,
@@ -125,7 +125,7 @@ def _status_and_reason(events: Sequence[Event], running: bool, trials: int) -> t
     return "stopped", None if fatal_error is None else fatal_error.headline
 
 
-def _most_trials(config: Mapping[str, Any], cells: int) -> int:
+def _max_trials(config: Mapping[str, Any], cells: int) -> int:
     fixed, budget = int(cells * config["trials"]["max"]), config["budget"]["trials"]
     return fixed if budget is None else min(fixed, int(budget))
 
@@ -135,27 +135,27 @@ def _published_gate(config: Mapping[str, Any], path: Path, running: bool) -> str
         return None
     results = read_results(path)
     outcome = OPEN if results is None else gate_outcome(results.gate)
-    return UNDECIDED if outcome == OPEN and not running else outcome  # as it is of a run that was killed
+    return UNDECIDED if outcome == OPEN and not running else outcome  # as after a kill
 
 
-def _best(found: NamedLook) -> str | None:
+def _best_model(found: NamedLook) -> str | None:
     known = (found.models[model] for model in found.look.order if isfinite(found.look.scores[model]))
     return next(known, None)
 
 
 def runs_text(briefs: Sequence[RunBrief]) -> str:
-    """The runs as text, a line each."""
+    """Describe the runs as text, one a line."""
     if not briefs:
         return "there are no runs yet"
     head = ("run", "status", "trials", "comparisons", "best", "changed (UTC)")
-    rows = [head, *map(_cells, briefs)]
+    rows = [head, *map(_row_cells, briefs)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
 
 
-def _cells(brief: RunBrief) -> tuple[str, ...]:
+def _row_cells(brief: RunBrief) -> tuple[str, ...]:
     counts = Counter({verdict: getattr(brief, verdict) for verdict in Verdict})
     states = brief.gate or count_states(counts.elements())
     trials, best = str(brief.trials), safe_line(brief.best or "")

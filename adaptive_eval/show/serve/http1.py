@@ -1,8 +1,8 @@
-"""HTTP/1.1 for a page on this machine: heads without bodies, whole responses, and streams of events.
+"""HTTP/1.1 for a page on this machine: requests without bodies, complete responses, and streams of events.
 
-The simulator's server reads bodies, times its replies and believes whoever asks; this one reads no body and believes
-nobody. Everything a client can make it hold is bounded: connections, the length of a head, the time it may take, and
-what waits to be sent. A task per connection, so that a slow client only ever waits for itself.
+The simulator's server reads bodies, times its replies and trusts its clients; this one reads no body and trusts nobody.
+All resources that a client can occupy are bounded: connections, the length of a head, its time, and unsent data. Each
+connection has its own task, so a slow client delays only itself.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from adaptive_eval.listeners import close_listener
 
-MOST_CONNECTIONS = 128
-LONGEST_HEAD = 16 * 1024
+MAX_CONNECTIONS = 128
+MAX_HEAD = 16 * 1024
 HEAD_SECONDS = 20.0
-"""For a head to be whole, from when the connection is ready for it: also how long one may be kept open for nothing."""
+"""Timeout for a complete head once the connection is ready for it, and so for idle connections."""
 SEND_SECONDS = 60.0
-"""For a client to take one response or event, but for what the system buffers."""
+"""Timeout for a client to take one response or event, apart from what the system buffers."""
 
 _REQUEST_LINE = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
@@ -36,17 +36,17 @@ class PageRequest:
 
     method: str
     path: tuple[str, ...]
-    """What stands between the slashes, decoded: nothing of it is a path of the file system."""
+    """The decoded parts between the slashes; none is used as a path of the file system."""
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """By names in lower case."""
+    """Header fields by names in lower case."""
     keeps: bool
-    """The connection stays open for another one."""
+    """Whether the connection stays open for another request."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageResponse:
-    """A whole response, or with `events` a stream that follows."""
+    """A complete response, or the head of a stream of `events`."""
 
     status: int = 200
     body: bytes = b""
@@ -55,14 +55,14 @@ class PageResponse:
     events: Events | None = None
 
 
-def asked_host(request: PageRequest) -> str:
-    """The name or number that a request was addressed to, in lower case, without brackets; "" where it is neither."""
+def requested_host(request: PageRequest) -> str:
+    """The host name or address that a request was sent to, in lower case, without brackets; "" if it is neither."""
     found = _HOST.fullmatch(request.headers.get("host", ""))
     return "" if found is None else found[1].strip("[]").lower()
 
 
 class MalformedHead(Exception):
-    """A request that is not served; the connection is closed after saying so."""
+    """A request that is refused; the connection is closed after the response."""
 
     def __init__(self, status: int, what: str) -> None:
         super().__init__(what)
@@ -73,7 +73,7 @@ Handler = Callable[[PageRequest], Awaitable[PageResponse]]
 
 
 def parse_head(head: bytes) -> PageRequest:
-    """The request that these bytes, up to the empty line, are the head of; raises `MalformedHead`."""
+    """Parse the head of a request, up to its empty line; raises `MalformedHead`."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     asked = _REQUEST_LINE.fullmatch(first)
     if asked is None:
@@ -101,17 +101,17 @@ class HttpServer:
     def __init__(
         self, handler: Handler, headers: Mapping[str, str], methods: Collection[str] = ("GET", "HEAD")
     ) -> None:
-        """`methods` are those that `handler` knows."""
+        """`methods` are those that `handler` supports."""
         self._handler = handler
         self._headers = headers
         self._methods = tuple(methods)
         self._tasks: set[asyncio.Task[None]] = set()
         self._silent: dict[asyncio.Task[None], None] = {}
-        """Connections that have not sent a whole head yet, the one that has been silent for longest first."""
+        """Connections without a complete head yet, longest silence first."""
 
     async def listen(self, host: str, port: int) -> int:
-        """Take connections; gives the port. Raises `OSError` where it cannot be had."""
-        self._listener = await asyncio.start_server(self._connected, host, port, limit=LONGEST_HEAD)
+        """Accept connections, and return the port; raises `OSError` if it is not available."""
+        self._listener = await asyncio.start_server(self._connected, host, port, limit=MAX_HEAD)
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
@@ -127,24 +127,24 @@ class HttpServer:
         self._tasks.add(task)
         try:
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                if len(self._tasks) > MOST_CONNECTIONS and not self._drop_silent():
-                    await self._send(writer, _plain(503, f"more than {MOST_CONNECTIONS} connections"), "GET", False)
+                if len(self._tasks) > MAX_CONNECTIONS and not self._drop_silent():
+                    await self._send(writer, _text(503, f"more than {MAX_CONNECTIONS} connections"), "GET", False)
                 else:
-                    await self._converse(reader, writer, task)
+                    await self._serve_connection(reader, writer, task)
         finally:
             self._tasks.discard(task)
             self._silent.pop(task, None)
-            writer.transport.abort()  # what was sent whole is with the system, and the rest is of no use
+            writer.transport.abort()  # complete responses are with the system, and the rest is of no use
 
     def _drop_silent(self) -> bool:
-        """Close the connection that has said nothing for longest: else whoever opens many would shut others out."""
+        """Close the connection with the longest silence, so that nobody can shut others out by opening many."""
         if (oldest := next(iter(self._silent), None)) is None:
             return False
         del self._silent[oldest]
         oldest.cancel()
         return True
 
-    async def _converse(
+    async def _serve_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]
     ) -> None:
         """Answer one request after the other."""
@@ -156,10 +156,10 @@ class HttpServer:
                 async with asyncio.timeout(HEAD_SECONDS):
                     request = parse_head(await reader.readuntil(b"\r\n\r\n"))
             except asyncio.LimitOverrunError:
-                await self._send(writer, _plain(431, f"the head is longer than {LONGEST_HEAD} bytes"), "GET", False)
+                await self._send(writer, _text(431, f"the head is longer than {MAX_HEAD} bytes"), "GET", False)
                 return
             except MalformedHead as error:
-                await self._send(writer, _plain(error.status, str(error)), "GET", False)
+                await self._send(writer, _text(error.status, str(error)), "GET", False)
                 return
             finally:
                 self._silent.pop(task, None)
@@ -178,7 +178,7 @@ class HttpServer:
     async def _send(self, writer: asyncio.StreamWriter, response: PageResponse, method: str, keeps: bool) -> None:
         lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in {**self._headers, **response.headers}.items()]
-        if response.status != 304:  # which is about another response than itself
+        if response.status != 304:  # whose headers describe another response
             lines += [f"Content-Type: {response.kind}"]
             lines += [f"Content-Length: {len(response.body)}"] if response.events is None else []
         lines += [] if keeps else ["Connection: close"]
@@ -189,9 +189,9 @@ class HttpServer:
 
 
 async def _stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, events: Events) -> None:
-    """Send events until there are no more, or the client has gone: it has nothing more to say but that."""
+    """Send events until there are no more or the client is gone; anything else that it sends ends the stream too."""
     gone = asyncio.create_task(reader.read(1))
-    sending = asyncio.create_task(_pump(writer, events))
+    sending = asyncio.create_task(_send_events(writer, events))
     try:
         await asyncio.wait((gone, sending), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -200,7 +200,7 @@ async def _stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ev
         await asyncio.gather(gone, sending, return_exceptions=True)
 
 
-async def _pump(writer: asyncio.StreamWriter, events: Events) -> None:
+async def _send_events(writer: asyncio.StreamWriter, events: Events) -> None:
     async with aclosing(events):
         async for event in events:
             writer.write(event)
@@ -208,5 +208,5 @@ async def _pump(writer: asyncio.StreamWriter, events: Events) -> None:
                 await writer.drain()
 
 
-def _plain(status: int, what: str) -> PageResponse:
+def _text(status: int, what: str) -> PageResponse:
     return PageResponse(status, f"{what}\n".encode())

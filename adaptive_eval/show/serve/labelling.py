@@ -1,7 +1,7 @@
-"""The page to label on: one session, on this machine alone, at an address with a secret in it.
+"""The labelling page: one session, on this machine alone, at an address with a secret in it.
 
-A page on another site, or another user of the machine, could send requests here too; neither knows the secret, which
-stands in the path of everything that is served. What is shown says nothing of the model and of the grader.
+A page on another site, or another user of the machine, could send requests here too, but neither knows the secret,
+which is part of every path. Nothing shown reveals the model or the grade.
 """
 
 import asyncio
@@ -14,27 +14,27 @@ from hmac import compare_digest
 from adaptive_eval.errors import AdaptiveEvalError
 from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.show.page.documents import label_assets, label_page
-from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse, asked_host
+from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse, requested_host
 from adaptive_eval.show.serve.page_state import to_json
 from adaptive_eval.show.serve.site import (
-    FRESH,
     HEADERS,
     HTML,
     JSON,
     LOOPBACK,
     PRIVATE,
-    asked_to_stop,
-    is_number,
-    listening,
+    REVALIDATE,
+    is_ip_address,
+    listen_at,
     problem,
+    wait_for_signal,
 )
 
-GOODBYE_SECONDS = 0.2
-"""For the last response to leave."""
+LAST_RESPONSE_SECONDS = 0.2
+"""Time for the last response to be sent."""
 
 
 def label_state(session: LabelSession) -> dict[str, object]:
-    """The answer to label now, as the page reads it (`LabelState` in label.js)."""
+    """Describe the answer to label now for the page (`LabelState` in label.js)."""
     now = session.current
     if now is None:
         return {"over": True, "place": 0, "number": 0, "given": None, "texts": [], "fields": []}
@@ -49,7 +49,7 @@ def label_state(session: LabelSession) -> dict[str, object]:
 
 
 class LabellingSite:
-    """Answers requests about one session; `over` is called when the page says that it is."""
+    """Answers requests about one session; `over` is called when the page ends it."""
 
     def __init__(self, session: LabelSession, over: Callable[[], None]) -> None:
         self.secret = secrets.token_urlsafe(16)
@@ -62,9 +62,9 @@ class LabellingSite:
         self._thread.shutdown()
 
     async def answer(self, request: PageRequest) -> PageResponse:
-        """The response to any request."""
+        """Respond to a request."""
         secret, *rest = request.path
-        if not is_number(asked_host(request)):
+        if not is_ip_address(requested_host(request)):
             return problem(421, "this address is not served here; use the one that was printed")
         if not compare_digest(secret.encode(), self.secret.encode()):
             return problem(404, "there is nothing here")
@@ -78,10 +78,10 @@ class LabellingSite:
             case ("GET" | "HEAD", []):
                 return PageResponse(308, headers={"Location": f"/{self.secret}/"})
             case ("GET" | "HEAD", [""]):
-                return PageResponse(body=label_page().encode(), kind=HTML, headers=FRESH)
+                return PageResponse(body=label_page().encode(), kind=HTML, headers=REVALIDATE)
             case ("GET" | "HEAD", ["assets", name]) if name in self._assets:
                 kind, body = self._assets[name]
-                return PageResponse(body=body, kind=kind, headers=FRESH)
+                return PageResponse(body=body, kind=kind, headers=REVALIDATE)
             case ("GET" | "HEAD", ["now"]):
                 return await self._respond()
             case ("POST", ["end"]):
@@ -92,13 +92,13 @@ class LabellingSite:
         return problem(404, "there is nothing here")
 
     async def _respond(self, what: str = "", place: str = "", label: str = "") -> PageResponse:
-        """Carry out what was asked for, and send the state."""
+        """Carry out an action, and send the state."""
         loop = asyncio.get_running_loop()
         state = await loop.run_in_executor(self._thread, self._carry_out, what, place, label)
         return PageResponse(body=to_json(state), kind=JSON, headers=PRIVATE)
 
     def _carry_out(self, what: str, place: str, label: str) -> dict[str, object]:
-        """Act on the answer at that place; ignore another place, as an old page sends it."""
+        """Act on the current answer; an action on another place, as from an outdated page, is ignored."""
         now = self._session.current
         if place == str(0 if now is None else now.place):
             if what == "label":
@@ -111,21 +111,21 @@ class LabellingSite:
 
 
 async def serve_labelling(session: LabelSession, port: int, ready: Callable[[str], None]) -> None:
-    """Serve the page of a session until it is over, Ctrl-C or SIGTERM; `ready` gets the address.
+    """Serve the page of a session until its end, Ctrl-C or SIGTERM; `ready` gets the address.
 
-    Port 0 is any that is free. Raises `ConfigError` where the port cannot be had.
+    Port 0 takes any free port. Raises `ConfigError` if the port is not available.
     """
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
     def leave() -> None:
-        loop.call_later(GOODBYE_SECONDS, over.set)
+        loop.call_later(LAST_RESPONSE_SECONDS, over.set)
 
     site = LabellingSite(session, leave)
     server = HttpServer(site.answer, HEADERS, methods=("GET", "HEAD", "POST"))
     with closing(site):
-        async with listening(server, LOOPBACK, port) as bound:
+        async with listen_at(server, LOOPBACK, port) as bound:
             ready(f"http://{LOOPBACK}:{bound}/{site.secret}/")
-            ends = [asyncio.ensure_future(over.wait()), asyncio.ensure_future(asked_to_stop())]
+            ends = [asyncio.ensure_future(over.wait()), asyncio.ensure_future(wait_for_signal())]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for end in ends:
                 end.cancel()

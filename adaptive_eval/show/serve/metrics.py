@@ -1,7 +1,7 @@
-"""A run's numbers for Prometheus, whose server's thread never touches the run.
+"""Metrics of a run for Prometheus, served by a thread that never touches the run.
 
-The status is taken in the loop once a second, and a scrape shows the latest one: however often, slowly or rudely
-somebody scrapes, the run does not notice.
+The status is taken in the loop once a second, and a scrape shows the latest one, so that no scraper can slow the run
+down.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ try:
     from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
     from prometheus_client.registry import Collector
-except ImportError as error:  # the whole module is of no use without it, and imported only where it is asked for
+except ImportError as error:  # this module is imported only for --metrics-port
     raise ConfigError("--metrics-port needs prometheus-client: pip install 'adaptive-eval[metrics]'") from error
 
-TAKEN_EVERY = 1.0
+STATUS_SECONDS = 1.0
 UNITS = {
     "trials": "Trials",
     "tokens": "Prompt and completion tokens",
@@ -50,8 +50,8 @@ class Address(NamedTuple):
 
 
 @contextmanager
-def metrics_at(address: Address) -> Iterator["Metrics"]:
-    """Serve metrics there, from now on; raises `ConfigError` where the port cannot be had."""
+def serve_metrics(address: Address) -> Iterator["Metrics"]:
+    """Serve metrics at an address; raises `ConfigError` if the port is not available."""
     metrics = Metrics()
     registry = CollectorRegistry()
     registry.register(metrics)
@@ -69,7 +69,7 @@ def metrics_at(address: Address) -> Iterator["Metrics"]:
 
 
 class Metrics(IdleWatcher, Collector):
-    """Watches a run, and says how it stands."""
+    """Watches a run and reports its status."""
 
     def __init__(self) -> None:
         self._name = ""
@@ -89,7 +89,7 @@ class Metrics(IdleWatcher, Collector):
 
     def _tick(self) -> None:
         self._status = self._take()
-        self._timer = asyncio.get_running_loop().call_later(TAKEN_EVERY, self._tick)
+        self._timer = asyncio.get_running_loop().call_later(STATUS_SECONDS, self._tick)
 
     # -- the collector, in the server's threads ----------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ def _run_metrics(status: Status) -> Iterator[Metric]:
         yield GaugeMetricFamily("adaptive_eval_trials_to_go", help_, status.trials_to_go)
 
 
-USED = {
+MODEL_COUNTERS = {
     "trials": "Committed trials, over all starts.",
     "tokens": "Prompt and completion tokens of committed trials, over all starts.",
     "usd": "US dollars that committed trials have cost, over all starts.",
@@ -135,11 +135,11 @@ USED = {
     "server_gpu_seconds": "GPU seconds for which servers were held, busy or not, over all starts.",
     "retries": "Attempts repeated since this start.",
 }
-"""Counters by the name of a field of `ModelTraffic`."""
+"""Counters by field of `ModelTraffic`."""
 
 
 def _model_metrics(models: Sequence[ModelTraffic]) -> Iterator[Metric]:
-    for name, help_ in USED.items():
+    for name, help_ in MODEL_COUNTERS.items():
         counter = _counter(name, help_)
         for one in models:
             if (value := getattr(one, name)) is not None:

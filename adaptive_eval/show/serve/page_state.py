@@ -1,8 +1,8 @@
-"""A run as its page sees it: the view as JSON, and messages about what has changed since it was fetched.
+"""A run as its page sees it: the view as JSON, and messages about later changes.
 
-A view has what is known of each question; messages say it anew for the cells that have changed. They give totals, so
-one that comes twice, or too late, does no harm. A view is made when it is fetched, so that pages nobody looks at cost
-nothing. All of it is for one thread at a time.
+A view has the posterior of every model on every question; messages repeat it for those that have changed. They give
+totals, so duplicate or late messages do no harm. A view is made when it is fetched, so pages that nobody watches cost
+nothing. For use by one thread at a time.
 """
 
 import time
@@ -32,27 +32,27 @@ from adaptive_eval.store.rows import valid_text
 
 
 def to_json(value: object) -> bytes:
-    """The value as JSON in UTF-8; halves of a surrogate pair, which that cannot hold, become question marks."""
+    """Serialize a value to JSON in UTF-8; lone surrogates, which UTF-8 does not have, become question marks."""
     try:
         return orjson.dumps(value, default=as_json)
     except TypeError:
         plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-        return orjson.dumps(_cleaned(plain), default=as_json)
+        return orjson.dumps(_replace_surrogates(plain), default=as_json)
 
 
-def _cleaned(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return valid_text(value)
     if isinstance(value, Mapping):
-        return {valid_text(str(key)): _cleaned(one) for key, one in value.items()}
-    return [_cleaned(one) for one in value] if isinstance(value, list | tuple) else value
+        return {valid_text(str(key)): _replace_surrogates(one) for key, one in value.items()}
+    return [_replace_surrogates(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-MOST_TRIALS = 20
-MOST_TOKENS, LONGEST_TOKEN = 500, 64
-"""Tokens of an answer that come with their log-probabilities, and characters of each; exports have all."""
-MOST_CHARACTERS = 1_000_000
-"""Of all texts of a page together; the first answer is there even if longer, each of its two texts cut at this."""
+MAX_TRIALS = 20
+MAX_TOKENS, LONGEST_TOKEN = 500, 64
+"""Tokens of an answer shown with log-probabilities, and characters of each; exports have all."""
+MAX_CHARACTERS = 1_000_000
+"""Limit for all texts of a page together. The first answer is always there, with each of its two texts cut at this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class TrialView:
     reasoning: str | None
     completion_bpt: float | None
     tokens: Sequence[tuple[str, float | None]]
-    """The first of its tokens with their log-probabilities, where they are kept."""
+    """Its first tokens with their log-probabilities, if these are stored."""
 
 
-OF_ANSWER = (
+ANSWER_FIELDS = (
     "seed",
     "finish_reason",
     "prompt_tokens",
@@ -103,7 +103,7 @@ class AnswersPage:
 
 
 def answers_page(directory: Path, stored: StoredSetup, question: int, model: int, after: int) -> AnswersPage:
-    """The trials beyond `after`, and whether there are more."""
+    """Read a page of trials after number `after`, and whether there are more."""
     config, questions, *_ = stored
     name, asked = config.models[model].name, questions[question]
     weights = open_rubric(config.rubric).weights
@@ -112,17 +112,17 @@ def answers_page(directory: Path, stored: StoredSetup, question: int, model: int
     with closing(RunReader.open(directory)) as reader:
         for record in reader.cell(name, asked.id, after):
             characters += len(record.answer.text) + len(record.answer.reasoning or "")
-            if trials and (len(trials) == MOST_TRIALS or characters > MOST_CHARACTERS):
+            if trials and (len(trials) == MAX_TRIALS or characters > MAX_CHARACTERS):
                 more = True
                 break
-            trials.append(_trial(record, weights))
+            trials.append(_trial_view(record, weights))
     shown = QuestionView(asked.id, asked.prompt, asked.answer, asked.choices, asked.cluster)
     return AnswersPage(shown, name, tuple(trials), more)
 
 
-def _trial(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
+def _trial_view(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
     answer = record.answer
-    copied: dict[str, Any] = {name: getattr(answer, name) for name in OF_ANSWER}
+    copied: dict[str, Any] = {name: getattr(answer, name) for name in ANSWER_FIELDS}
     return TrialView(
         **copied,
         trial=record.trial,
@@ -131,8 +131,8 @@ def _trial(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
         signals={**{str(signal): True for signal in sorted(answer.signals)}, **record.signals},
         extracted=record.extracted,
         grader_error=record.grader_error,
-        text=_cut(answer.text),
-        reasoning=None if answer.reasoning is None else _cut(answer.reasoning),
+        text=_truncate(answer.text),
+        reasoning=None if answer.reasoning is None else _truncate(answer.reasoning),
         tokens=_tokens(answer.token_logprobs),
     )
 
@@ -140,20 +140,20 @@ def _trial(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
 def _tokens(told: AnswerLogprobs | None) -> Sequence[tuple[str, float | None]]:
     if told is None:
         return ()
-    return [(token[:LONGEST_TOKEN], value) for token, value in islice(zip(*told, strict=True), MOST_TOKENS)]
+    return [(token[:LONGEST_TOKEN], value) for token, value in islice(zip(*told, strict=True), MAX_TOKENS)]
 
 
-def _cut(text: str) -> str:
-    missing = len(text) - MOST_CHARACTERS
-    return text if missing <= 0 else f"{text[:MOST_CHARACTERS]}\n[{missing:,} more characters are stored]"
+def _truncate(text: str) -> str:
+    missing = len(text) - MAX_CHARACTERS
+    return text if missing <= 0 else f"{text[:MAX_CHARACTERS]}\n[{missing:,} more characters are stored]"
 
 
 VIEW_SECONDS = 3.0
-"""Looks are told of no more often: to fetch and draw a view anew takes a browser a tenth of a second."""
+"""Shortest time between messages about looks: a browser takes a tenth of a second to fetch and draw a view."""
 
 
 @dataclass(frozen=True, slots=True)
-class CellNews:
+class CellUpdate:
     """Posterior of a model on a question, both by position."""
 
     model: int
@@ -163,7 +163,7 @@ class CellNews:
 
 @dataclass(frozen=True, slots=True)
 class SiteSpeed:
-    """How fast a site is now."""
+    """Current speed of a site, in answers per second."""
 
     model: str
     site: str
@@ -172,13 +172,13 @@ class SiteSpeed:
 
 @dataclass(frozen=True, slots=True)
 class ProgressMessage:
-    """Changes since the message before."""
+    """Changes since the previous message."""
 
     trials: int
     per_second: float
     elapsed: float
     spending: Spending
-    cells: tuple[CellNews, ...]
+    cells: tuple[CellUpdate, ...]
     eta_seconds: float | None
     sites: tuple[SiteSpeed, ...]
 
@@ -191,7 +191,7 @@ class PublishedView(NamedTuple):
 
 
 class PageState:
-    """The latest view of one run, and the messages for those who look at it."""
+    """The latest view of one run, and messages for everyone who watches it."""
 
     def __init__(self, directory: Path) -> None:
         self._feed = Feed(directory, rows=False)
@@ -201,10 +201,10 @@ class PageState:
         self._told: Counts | None = None
         self._told_trials = 0
         self._announced = (0, "", 0.0)
-        """The edition, the status and the time of the latest message about a view."""
+        """Edition, status and time of the latest message about a view."""
 
     def view(self) -> PublishedView:
-        """The view as it is now."""
+        """The current view."""
         self._feed.poll()
         etag = self._etag()
         if self._published is None or self._published.etag != etag:
@@ -212,7 +212,7 @@ class PageState:
         return self._published
 
     def answers(self, question: int, model: int, after: int) -> bytes | None:
-        """A page of the answers of one model to one question; None where there is no such question or model."""
+        """A page of one model's answers to one question; None if there is no such question or model."""
         self._feed.poll()
         stored = self._feed.stored
         if not (0 <= question < len(stored.questions) and 0 <= model < len(stored.config.models)):
@@ -220,7 +220,7 @@ class PageState:
         return to_json(answers_page(self._feed.directory, stored, question, model, after))
 
     def record(self, question: int, model: int, trial: int) -> TrialRecord | None:
-        """A stored trial of Inspect; None where there is none."""
+        """A stored trial of Inspect; None if there is none."""
         self._feed.poll()
         stored = self._feed.stored
         if not (0 <= question < len(stored.questions) and 0 <= model < len(stored.config.models)):
@@ -231,7 +231,7 @@ class PageState:
         return record if record is not None and record.trial == trial and is_from_inspect(record) else None
 
     def greeting(self, alone: bool) -> list[bytes]:
-        """First messages to a listener; one who is `alone` then knows all there is."""
+        """First messages to a new listener; if it is `alone`, later changes are counted from now."""
         self._feed.poll()
         if alone:
             self._told, self._told_trials = self._feed.sums.counts, self._feed.sums.spent().trials
@@ -239,7 +239,7 @@ class PageState:
         messages = [sse_message("view", {"etag": self._etag()}), self._progress([])]
         return messages if self._feed.running else [*messages, self._end()]
 
-    def news(self) -> list[bytes]:
+    def changes(self) -> list[bytes]:
         """Messages since the last call."""
         self._feed.poll()
         counts, trials = self._feed.sums.counts, self._feed.sums.spent().trials
@@ -258,7 +258,7 @@ class PageState:
     def _etag(self) -> str:
         return f'"{self._begun:x}-{self._feed.edition}-{self._feed.sums.spent().trials}"'
 
-    def _progress(self, cells: Sequence[CellNews]) -> bytes:
+    def _progress(self, cells: Sequence[CellUpdate]) -> bytes:
         feed, elapsed = self._feed, self._feed.sums.elapsed
         spent = feed.sums.spent(feed.models)
         self._rates.add(elapsed, spent.trials, spent.tokens)
@@ -281,13 +281,13 @@ class PageState:
         self._site_rates.add(elapsed, found)
         return tuple(SiteSpeed(one.model, one.site, self._site_rates.of(one.model, one.site)) for one in found)
 
-    def _changed_cells(self, counts: Counts) -> list[CellNews]:
+    def _changed_cells(self, counts: Counts) -> list[CellUpdate]:
         told = np.zeros_like(counts) if self._told is None or self._told.shape != counts.shape else self._told
         cells = np.argwhere((counts != told).any(axis=-1))
         weights = open_rubric(self._feed.stored.config.rubric).weights
         known, (places,) = posterior_views(counts[*cells.T][None], weights)
         numbered = zip(cells.tolist(), places, strict=True)
-        return [CellNews(model, question, known[place]) for (model, question), place in numbered]
+        return [CellUpdate(model, question, known[place]) for (model, question), place in numbered]
 
     def _end(self) -> bytes:
         return sse_message("end", {"status": self._feed.status})

@@ -1,8 +1,8 @@
-"""The monitor's site: pages and their parts, views, answers, and messages of live runs.
+"""The monitor's site: pages with their assets, views, answers, and messages of live runs.
 
-A page on another site could have its name resolve to this machine and then read what is here as if it were its own;
-so only requests are served that were addressed to a number, to `localhost`, or to this machine by name. Runs are found
-by their names in the folder alone, and files by theirs in the package: no path comes from a request.
+A page on another site could let its name resolve to this machine, and then read data here as its own. So only requests
+to an IP address, to `localhost`, or to this machine's name are served. Runs are found only by name in the folder, and
+files only by name in the package: no path comes from a request.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
 from adaptive_eval.show.serve.channel import Channel
 from adaptive_eval.show.serve.folder import RunsFolder
-from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse, asked_host
+from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse, requested_host
 from adaptive_eval.show.serve.page_state import to_json
 
 HEADERS = {
@@ -33,11 +33,11 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-FRESH = {"Cache-Control": "no-cache"}
-"""To be asked for again each time; with an ETag, the answer may be that nothing has changed."""
+REVALIDATE = {"Cache-Control": "no-cache"}
+"""The browser asks again each time; with an ETag the response may be that nothing has changed."""
 PRIVATE = {"Cache-Control": "no-store"}
-KEPT = 8
-"""Runs whose latest view is kept while nobody looks at them."""
+MAX_IDLE_CHANNELS = 8
+"""Runs whose latest view is kept while nobody watches them."""
 
 HTML, JSON, EVENTS = "text/html; charset=utf-8", "application/json", "text/event-stream"
 
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Site:
-    """Answers requests about the runs of a folder; `host` is what it listens on."""
+    """Answers requests about the runs of a folder; `host` is the address that it listens on."""
 
     def __init__(self, path: Path, host: str) -> None:
         self._folder = RunsFolder(path)
@@ -59,15 +59,15 @@ class Site:
         self._thread.shutdown()
 
     async def warm_up(self) -> None:
-        """Read a run before somebody asks for it, since a large one takes half a second."""
+        """Read a run before the first request, since a large one takes half a second."""
         with suppress(StoreError):
             if self._folder.is_run and (channel := await self._channel(self._folder.path.name)) is not None:
                 await channel.view()
 
     async def answer(self, request: PageRequest) -> PageResponse:
-        """The response to any request."""
-        host = asked_host(request)
-        if host not in self._names and not is_number(host):
+        """Respond to a request."""
+        host = requested_host(request)
+        if host not in self._names and not is_ip_address(host):
             return problem(421, "this address is not served here; use the one that the monitor has printed")
         try:
             return await self._route(request)
@@ -87,18 +87,18 @@ class Site:
                 moved = PageResponse(308, headers={"Location": f"{quote(name, safe='')}/"})
                 return _page(monitor_page(name, "../../")) if rest else moved
             case ("api", "run", name, *what) if (channel := await self._channel(name)) is not None:
-                return await _about(channel, what, request)
+                return await _answer_about_run(channel, what, request)
         return problem(404, "there is nothing here")
 
     async def _channel(self, name: str) -> Channel | None:
-        """The run of this name; None where there is none."""
+        """Channel of the run with this name; None if there is no such run."""
         path = (await self._read(self._folder.runs)).get(name)
         if path is None:
             self._channels.pop(name, None)
             return None
         if name not in self._channels:
             idle = [known for known, channel in self._channels.items() if channel.idle]
-            for known in idle[: len(idle) - KEPT + 1]:
+            for known in idle[: len(idle) - MAX_IDLE_CHANNELS + 1]:
                 del self._channels[known]
             self._channels[name] = Channel(path, self._thread)
         return self._channels[name]
@@ -107,7 +107,7 @@ class Site:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-async def _about(channel: Channel, what: list[str], request: PageRequest) -> PageResponse:
+async def _answer_about_run(channel: Channel, what: list[str], request: PageRequest) -> PageResponse:
     match what:
         case ["view"]:
             view = await channel.view()
@@ -115,9 +115,9 @@ async def _about(channel: Channel, what: list[str], request: PageRequest) -> Pag
         case ["live"]:
             return PageResponse(kind=EVENTS, headers=PRIVATE, events=channel.listen())
         case ["question", index]:
-            found = await _found(channel.answers, index, request, "after")
+            found = await _read_by_numbers(channel.answers, index, request, "after")
         case ["transcript", index]:
-            found = await _found(channel.transcript, index, request, "trial")
+            found = await _read_by_numbers(channel.transcript, index, request, "trial")
         case _:
             found = None
     if found is not None:
@@ -125,22 +125,22 @@ async def _about(channel: Channel, what: list[str], request: PageRequest) -> Pag
     return problem(404, "there is nothing here")
 
 
-async def _found(
+async def _read_by_numbers(
     read: Callable[[int, int, int], Awaitable[bytes | None]], question: str, request: PageRequest, trial: str
 ) -> bytes | None:
-    """What is read of a question, a model and a trial, which all are numbers."""
+    """Call `read` with question, model and trial; None unless all are numbers."""
     texts = (question, request.query.get("model"), request.query.get(trial, "-1"))
-    numbers = [_integer(text) for text in texts]
+    numbers = [_parse_integer(text) for text in texts]
     return None if None in numbers else await read(*cast(list[int], numbers))
 
 
-def _integer(text: str | None) -> int | None:
-    """An integer of a sane length, or None."""
+def _parse_integer(text: str | None) -> int | None:
+    """Parse an integer of up to nine digits or -1; None if the text is not one."""
     return int(text) if text is not None and re.fullmatch(r"-1|[0-9]{1,9}", text) else None
 
 
-def is_number(host: str) -> bool:
-    """A host is an address, which no name can be made to resolve to."""
+def is_ip_address(host: str) -> bool:
+    """Whether a host is an IP address, and not a name that might resolve to one."""
     try:
         ip_address(host)
     except ValueError:
@@ -149,19 +149,19 @@ def is_number(host: str) -> bool:
 
 
 def _conditional(request: PageRequest, body: bytes, kind: str, etag: str) -> PageResponse:
-    """The body, or status 304 if the client has it."""
-    headers = {**FRESH, "ETag": etag}
+    """Send the body, or status 304 if the client has it."""
+    headers = {**REVALIDATE, "ETag": etag}
     if request.headers.get("if-none-match") == etag:
         return PageResponse(304, headers=headers)
     return PageResponse(body=body, kind=kind, headers=headers)
 
 
 def _page(html: str) -> PageResponse:
-    return PageResponse(body=html.encode(), kind=HTML, headers=FRESH)
+    return PageResponse(body=html.encode(), kind=HTML, headers=REVALIDATE)
 
 
 def problem(status: int, what: str) -> PageResponse:
-    """A response that says what is wrong."""
+    """Build a response that says what is wrong."""
     return PageResponse(status, f"{what}\n".encode(), headers=PRIVATE)
 
 
@@ -171,18 +171,18 @@ LOOPBACK = "127.0.0.1"
 async def serve(path: Path, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Serve the run or the folder at `path` until Ctrl-C or SIGTERM; `ready` gets the address.
 
-    Port 0 is any that is free. Raises `ConfigError` where the port cannot be had.
+    Port 0 takes any free port. Raises `ConfigError` if the port is not available.
     """
     site = Site(path, host)
     with closing(site):
-        async with listening(HttpServer(site.answer, HEADERS), host, port) as bound:
+        async with listen_at(HttpServer(site.answer, HEADERS), host, port) as bound:
             ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}/")
-            await asyncio.gather(site.warm_up(), asked_to_stop())
+            await asyncio.gather(site.warm_up(), wait_for_signal())
 
 
 @asynccontextmanager
-async def listening(server: HttpServer, host: str, port: int) -> AsyncIterator[int]:
-    """Have a server listen, at the port that is given; raises `ConfigError` where the port cannot be had."""
+async def listen_at(server: HttpServer, host: str, port: int) -> AsyncIterator[int]:
+    """Let a server listen, and yield its port; raises `ConfigError` if the port is not available."""
     try:
         bound = await server.listen(host, port)
     except OSError as error:
@@ -194,7 +194,7 @@ async def listening(server: HttpServer, host: str, port: int) -> AsyncIterator[i
         await server.close()
 
 
-async def asked_to_stop() -> None:
+async def wait_for_signal() -> None:
     """Wait for Ctrl-C or SIGTERM."""
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -206,8 +206,8 @@ async def asked_to_stop() -> None:
             loop.remove_signal_handler(number)
 
 
-def only_on_this_machine(host: str) -> bool:
-    """Whether nobody on another machine can reach this address."""
+def is_loopback(host: str) -> bool:
+    """Whether the address can be reached from this machine alone."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""From what a run has stored to what a display shows: the same values that the run itself would show."""
+"""Status of a stored run for displays, with the same values that the run itself would show."""
 
 import numpy as np
 
@@ -16,25 +16,25 @@ from adaptive_eval.store.pending import pending_batches
 
 
 class StoredStatus:
-    """The status of a run; what counts as new is what has come since this was made."""
+    """Status of a stored run; new trials and tokens are counted since this object was made."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._before = _spent(feed)
+        self._before = _current_spending(feed)
         self.update()
 
     def update(self) -> None:
-        """Take in what the feed has read."""
+        """Compute the status from the latest poll of the feed."""
         self._status = stored_status(self._feed, self._before)
 
     def take(self) -> Status:
-        """The status as of the latest update; the feed may be reading meanwhile."""
+        """Status as of the latest update; the feed may be polling in another thread."""
         return self._status
 
 
 def stored_status(feed: Feed, before: Spending | None = None) -> Status:
-    """The status as of the feed's latest poll; new is what was not used `before`, nothing where that is not said."""
-    stored, results, spent = feed.stored, feed.results, _spent(feed)
+    """Status as of the feed's latest poll; trials and tokens beyond `before` (default: now) count as new."""
+    stored, results, spent = feed.stored, feed.results, _current_spending(feed)
     before = spent if before is None else before
     weights = np.array(open_rubric(stored.config.rubric).weights, dtype=float)
     budget = budget_of(stored.config.budget, stored.config.models, stored.config.serving_groups)
@@ -64,8 +64,8 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     )
 
 
-def _spent(feed: Feed) -> Spending:
-    """Usage of the models that the run has today."""
+def _current_spending(feed: Feed) -> Spending:
+    """Usage of the current models."""
     return feed.sums.spent(feed.stored.roster.models)
 
 
@@ -94,7 +94,7 @@ def site_traffic(feed: Feed) -> tuple[SiteTraffic, ...]:
     return tuple(SiteTraffic(one.model, one.site, None, None, answers[one.model, one.site]) for one in rows)
 
 
-def ended_of_feed(feed: Feed) -> Ended:
-    """How a run that is over has ended."""
+def build_ended_from_feed(feed: Feed) -> Ended:
+    """How a run that is over ended."""
     gated = feed.stored.config.objective.gate
     return build_ended(feed.sums.events, feed.results, stored_status(feed), feed.directory, gated=gated)

@@ -1,1 +1,1 @@
-"""Runs in the experiment trackers that people have: W&B and MLflow, each of which is an extra."""
+"""Log runs to experiment trackers: W&B and MLflow, each of which is an extra."""

@@ -1,6 +1,6 @@
-"""Following a run, and telling one tracker of it until it is over.
+"""Follow a run and log it to a tracker until it is over.
 
-The same for a run that is over already: a tracked run is found again, and gets what it has not got yet.
+A run that is already over works too: its tracked run is found again, and gets what it lacks.
 """
 
 import time
@@ -22,29 +22,29 @@ PATIENCE_SECONDS = 30.0
 
 
 class TrackedRun(NamedTuple):
-    """A run as its tracker has it."""
+    """State of a run in its tracker."""
 
     looks: int
     """Number of looks that the tracker has."""
     where: str
-    """A link, or words."""
+    """A link, or a description."""
 
 
 class Tracker(Protocol):
     """A tracker of runs: W&B or MLflow."""
 
     def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
-        """Find the tracked run again, or begin it."""
+        """Find the tracked run, or begin it."""
 
     def log(self, points: Sequence[Point]) -> None:
         """Add looks to the tracked run."""
 
     def finish(self, view: RunView, status: str, directory: Path, folder: Path) -> None:
-        """Add what is known in the end; what is written on the way goes into `folder`."""
+        """Add final results; temporary files go into `folder`."""
 
 
 def follow(feed: Feed, tracker: Tracker, tell: Callable[[str], None]) -> None:
-    """Give the tracker every look until the run is over."""
+    """Log every look until the run is over."""
     edition = -1
     with closing(RunReader.open(feed.directory)) as reader:
         created = reader.created
@@ -66,8 +66,8 @@ def follow(feed: Feed, tracker: Tracker, tell: Callable[[str], None]) -> None:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Wait for another follower of the run, which ends soon after it; two would tell everything twice."""
+def exclusive_follower(path: Path) -> Iterator[None]:
+    """Wait until no other process follows the run, since two would log everything twice."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:

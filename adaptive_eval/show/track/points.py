@@ -1,6 +1,6 @@
 """A run as plain values for a tracker: a point for each look, settings, the ranking and files.
 
-Names of models come from configurations and may hold anything; trackers make paths and files of the names of series.
+Names of models may contain anything, but trackers make paths and files of the names of series.
 """
 
 import json
@@ -16,49 +16,49 @@ import yaml
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.inspect.writer import numbered_apart
+from adaptive_eval.exchange.inspect.writer import make_distinct
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import LookView, RunView
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.repeatable import repeatable
 
-LONGEST = 80
-"""Characters of a name in a series, and of a key."""
+MAX_NAME = 80
+"""Most characters of a name in a series, or of a key."""
 SECONDS_AN_HOUR = 3600.0
 COLUMNS = ("rank", "tier", "model", "score", "lo", "hi", "sigma", "bayes", "trials", "tokens", "usd")
 MEND = "Free some space, or give TMPDIR another folder"
 
 
 class Point(NamedTuple):
-    """One look, and the usage by then."""
+    """Values of one look, with the usage by then."""
 
     look: int
     """Counted from 1."""
     at: float
     values: Mapping[str, float]
-    """By series; finite."""
+    """Finite values by series."""
 
 
-def identity(view: RunView, created: float) -> str:
-    """An identifier that is the same for every start of one run: a tracked run is found again by it."""
+def tracked_id(view: RunView, created: float) -> str:
+    """Identifier that is the same for every start of a run, by which its tracked run is found again."""
     return blake2b(json.dumps([view.name, created, view.configuration["seed"]]).encode(), digest_size=10).hexdigest()
 
 
 def points(view: RunView) -> list[Point]:
-    """Every look, oldest first."""
+    """Points for all looks, oldest first."""
     series = series_names(view.models)
     return [Point(look.look, look.at, dict(_values(view, look, series))) for look in view.looks]
 
 
 def series_names(models: Sequence[str]) -> dict[str, str]:
-    """A name for each model that no tracker, file system or query trips over; different ones stay different."""
-    return dict(zip(models, numbered_apart(map(plain_key, models)), strict=True))
+    """A distinct name for each model that is safe for trackers, file systems and queries."""
+    return dict(zip(models, make_distinct(map(plain_key, models)), strict=True))
 
 
 def plain_key(text: str) -> str:
-    """Letters, digits, dots, hyphens and underscores alone, and never a way upwards."""
-    return re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._-]+", "_", text))[:LONGEST].strip("._") or "model"
+    """Reduce a text to letters, digits, single dots, hyphens and underscores."""
+    return re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._-]+", "_", text))[:MAX_NAME].strip("._") or "model"
 
 
 def _values(view: RunView, look: LookView, series: Mapping[str, str]) -> Iterator[tuple[str, float]]:
@@ -86,30 +86,30 @@ def _values(view: RunView, look: LookView, series: Mapping[str, str]) -> Iterato
 
 
 def ranking(view: RunView) -> list[list[object]]:
-    """The final table, best first, in the order of `COLUMNS`."""
+    """Rows of the final ranking, best first, with the columns of `COLUMNS`."""
     rows = () if view.results is None else view.results.models
     return [[getattr(row, "name" if key == "model" else key) for key in COLUMNS] for row in rows]
 
 
 def settings(view: RunView) -> Mapping[str, object]:
-    """The configuration as a report gives it: without keys, and without what was left at its default."""
+    """The configuration as in a report, without secrets and defaults."""
     return repeatable(view).configuration
 
 
-def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """The values of a nested configuration as texts, each under the keys that lead to it."""
+def flatten(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Values of a nested configuration as texts, each with its path of keys."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from flat(inner, f"{path}.{plain_key(str(key))}".removeprefix("."))
+            yield from flatten(inner, f"{path}.{plain_key(str(key))}".removeprefix("."))
     elif isinstance(value, list | tuple):
         for number, inner in enumerate(value):
-            yield from flat(inner, f"{path}.{number}".removeprefix("."))
+            yield from flatten(inner, f"{path}.{number}".removeprefix("."))
     else:
         yield path, str(value)
 
 
 def redact_password(text: str) -> str:
-    """The text without user and password in its addresses."""
+    """Remove user and password from the addresses in a text."""
     return re.sub(r"(?<=://)[^/@\s]+@", "", text)
 
 
@@ -125,7 +125,7 @@ def write_files(view: RunView, run: Path, folder: Path) -> list[Path]:
 
 
 def draw(view: RunView, folder: Path) -> list[Path]:
-    """The figures as PNG; none where matplotlib is not installed."""
+    """Draw the figures as PNG; none if matplotlib is not installed."""
     # imported here: it needs an extra
     from adaptive_eval.show.plots import draw_all
 

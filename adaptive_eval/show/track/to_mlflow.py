@@ -1,6 +1,6 @@
 """A run in MLflow: looks as metrics by step, settings as parameters, the ranking, figures and files as artifacts.
 
-`MLFLOW_TRACKING_URI` and what else MLflow reads from the environment holds as it does elsewhere.
+`MLFLOW_TRACKING_URI` and MLflow's other environment variables work as usual.
 """
 
 import json
@@ -18,27 +18,27 @@ from adaptive_eval.show.track.points import (
     COLUMNS,
     Point,
     draw,
-    flat,
-    identity,
+    flatten,
     ranking,
     redact_password,
     settings,
+    tracked_id,
     write_files,
 )
 
 EXPERIMENT = "adaptive-eval"
 ID_TAG = "adaptive_eval.run"
 METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100
-"""What MLflow takes in one request."""
+"""Most metrics and parameters in one request to MLflow."""
 LONGEST_VALUE = 500
 MILLISECONDS = 1000.0
 RANKING = "ranking.json"
 DEFAULT_STORE = "sqlite:///mlflow.db"
-"""Where no address is given: a file in the folder that the command is called in."""
+"""Default address: a file in the working directory."""
 
 
 def _require_no_file_store(uri: str) -> None:
-    """Raise `ConfigError` for a folder of files, in which MLflow keeps no runs any more."""
+    """Raise `ConfigError` for a store in files, which MLflow no longer supports."""
     if uri.startswith("file:") or "://" not in uri and uri != "databricks":
         raise ConfigError(
             f"MLflow's store in files, {redact_password(uri)}, was retired by MLflow: give a database, "
@@ -47,10 +47,10 @@ def _require_no_file_store(uri: str) -> None:
 
 
 class Mlflow:
-    """One run of MLflow."""
+    """One run in MLflow."""
 
     def __init__(self, experiment: str | None, uri: str | None) -> None:
-        # a server that is away is told, not waited for
+        # report a server that is away instead of waiting for it
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         module = load_extra("mlflow", "mlflow", "runs in MLflow")
@@ -61,8 +61,8 @@ class Mlflow:
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
 
     def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
-        """Find it again by its tag, or begin it."""
-        client, name = self._client, identity(view, created)
+        """Find the tracked run by its tag, or begin it."""
+        client, name = self._client, tracked_id(view, created)
         found = client.get_experiment_by_name(self._experiment)
         experiment = client.create_experiment(self._experiment) if found is None else found.experiment_id
         runs = client.search_runs([experiment], f"tags.`{ID_TAG}` = '{name}'", max_results=1)
@@ -72,7 +72,7 @@ class Mlflow:
         else:
             tags = {ID_TAG: name, "run_directory": str(directory.absolute())}
             self._id, looks = client.create_run(experiment, run_name=view.name, tags=tags).info.run_id, 0
-            params = (self._entities.Param(key, value[:LONGEST_VALUE]) for key, value in flat(settings(view)))
+            params = (self._entities.Param(key, value[:LONGEST_VALUE]) for key, value in flatten(settings(view)))
             while part := list(islice(params, PARAMS_AT_ONCE)):
                 client.log_batch(self._id, params=part)
         uri = client.tracking_uri

@@ -1,6 +1,6 @@
 """A run in W&B: looks as series over trials, the ranking as a table, figures as images, files as an artifact.
 
-`WANDB_MODE`, `WANDB_API_KEY` and what else W&B reads from the environment holds as it does elsewhere. Without a network
+`WANDB_MODE`, `WANDB_API_KEY` and W&B's other environment variables work as usual. Without a network
 (`WANDB_MODE=offline`) it writes below the run's `logs/`, for `wandb sync`; each start writes the whole run there.
 """
 
@@ -12,14 +12,14 @@ from typing import Any
 from adaptive_eval.imports import load_extra
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.track.follow import TrackedRun
-from adaptive_eval.show.track.points import COLUMNS, Point, draw, identity, ranking, settings, write_files
+from adaptive_eval.show.track.points import COLUMNS, Point, draw, ranking, settings, tracked_id, write_files
 
 PROJECT = "adaptive-eval"
 INIT_SECONDS = 45.0
 
 
 class Wandb:
-    """One run of W&B."""
+    """One run in W&B."""
 
     def __init__(self, project: str | None, entity: str | None, group: str | None) -> None:
         self._wandb = load_extra("wandb", "wandb", "runs in W&B")
@@ -27,7 +27,7 @@ class Wandb:
         self._place |= {key: name for key, name in (("entity", entity), ("group", group)) if name is not None}
 
     def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
-        """Find it again by its id, or begin it."""
+        """Find the tracked run by its id, or begin it."""
         own = self._wandb.Settings(
             console="off",
             silent=True,
@@ -35,13 +35,13 @@ class Wandb:
             disable_git=True,
             disable_code=True,
             disable_job_creation=True,
-            x_disable_meta=True,  # of this process, which is not the run
+            x_disable_meta=True,  # it would describe this process, not the run
             x_disable_stats=True,
             x_save_requirements=False,
         )
         self._run: Any = self._wandb.init(
             **self._place,
-            id=identity(view, created),
+            id=tracked_id(view, created),
             name=view.name,
             resume="allow",
             job_type="evaluation",

@@ -1,8 +1,7 @@
-"""What can happen to a run, apart from trials and looks: one class a kind, with its facts as fields.
+"""Events of a run, apart from trials and looks: one class for each kind.
 
 An event is stored as a kind and a JSON object with its fields. A field that an earlier version did not write has its
-default, one that a later version writes besides is passed over, and so is what a kind means that only a later version
-knows: who reads it gets an `UnknownEvent`.
+default, an unknown field of a later version is ignored, and an event of an unknown kind is read as an `UnknownEvent`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +22,11 @@ CLASSES: tuple[type[Event], ...] = tuple(
     for one in vars(subject).values()
     if isinstance(one, type) and issubclass(one, Event) and hasattr(one, "KIND")
 )
-"""Every class that has a kind: one that is written in these files is known."""
+"""Every event class with a kind in these modules."""
 _READERS: dict[str, Callable[[], TypeAdapter[Event]]] = {
     one.KIND: cache(partial(TypeAdapter[Event], one)) for one in CLASSES
 }
-"""Each is made when the first event of its kind is read."""
+"""Parsers by kind, each created when the first event of its kind is read."""
 
 Found = TypeVar("Found", bound=Event)
 
@@ -52,13 +51,13 @@ def events_of_kind(events: Sequence[Event], kind: type[Found]) -> list[Found]:
 
 
 def was_waited_for(events: Sequence[Event], model: str) -> bool:
-    """Whether no start before the latest has ended, or was killed, before all came that it had asked of a model."""
+    """Whether every start before the latest had all its answers of a model when it ended, and none was killed."""
     ends = [one for one in events if isinstance(one, RunFinished | RunStopped) and model in (one.waited_for or ())]
     return len(ends) + 1 == len(events_of_kind(events, RunBegun))
 
 
 def count_kills(events: Sequence[Event]) -> int:
-    """How many starts left no end before the next one began."""
+    """The number of starts that recorded no end before the next start."""
     lives = [event for event in events if isinstance(event, RunBegun | RunFinished | RunStopped)]
     return sum(isinstance(one, RunBegun) and isinstance(then, RunBegun) for one, then in pairwise(lives))
 

@@ -1,4 +1,4 @@
-"""What becomes of answers, beside being stored: lost, not wanted, all alike, kept in place, had from batch services."""
+"""Events of answers: lost, unwanted, suspicious, kept in the ledger, or requested from batch services."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +8,7 @@ from adaptive_eval.store.events.event import Event
 
 @dataclass(frozen=True, slots=True)
 class AnswersLost(Event):
-    """Answers that were asked for and lost, and what they count as: the most that they may have cost."""
+    """Answers that were requested and lost, with the most that they may have cost, which is what counts."""
 
     KIND: ClassVar[str] = "answers_lost"
     model: str
@@ -19,32 +19,32 @@ class AnswersLost(Event):
     killed: bool = False
     """Whether they were in flight when an earlier start ended."""
     verdicts: int = 0
-    """A judge's replies on answers that are there, which were lost in their place."""
+    """Replies of a judge that were lost, not the answers themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswersUnwanted(Event):
-    """Answers that idle slots were asked for ahead, and that no round had come to want when the run ended."""
+    """Answers that idle slots requested ahead, and that no round had needed by the end of the run."""
 
     KIND: ClassVar[str] = "unwanted"
     model: str
     answers: int = 0
     came: int = 0
-    """How many of the answers came; the others were given up on their way, and nobody knows what they have cost."""
+    """How many of the answers came; the others were abandoned in flight, and their cost is unknown."""
     tokens: int = 0
-    """This and what follows: of those that came."""
+    """This and the following: the usage of those that came."""
     usd: float = 0.0
     gpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmRaised(Event):
-    """After the opening: all answers of a model have something in common that should not be."""
+    """After the opening, all answers of a model share a suspicious trait."""
 
     KIND: ClassVar[str] = "alarm"
     model: str
     fault: str = ""
-    """A `AnswerFault`."""
+    """An `AnswerFault`."""
     text: str = ""
     example: str | None = None
     """One of these answers."""
@@ -57,7 +57,7 @@ class AlarmRaised(Event):
 
 @dataclass(frozen=True, slots=True)
 class AnswersKept(Event):
-    """Texts that were to leave the ledger stay in it, since their place cannot be written; it is tried again."""
+    """Texts stay in the ledger, since the place for their segment cannot be written; it is tried again."""
 
     KIND: ClassVar[str] = "answers_kept"
     reason: str
@@ -65,12 +65,12 @@ class AnswersKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class BatchPlanned(Event):
-    """A batch of requests will be handed in to a provider's batch service: nothing was sent yet."""
+    """A batch of requests is about to be submitted to a provider's batch service."""
 
     KIND: ClassVar[str] = "batch_planned"
     model: str
     key: str
-    """Of our own; it stands in the batch, by which that is found again."""
+    """Our own key, sent with the batch so that it can be found again."""
     requests: tuple[str, ...] = ()
     """The ids of its requests."""
     planned: float = 0.0
@@ -85,7 +85,7 @@ class BatchTaken(Event):
     model: str
     key: str
     batch: str = ""
-    """What the service calls it."""
+    """The service's id of the batch."""
     size: int = 0
     """Requests in it."""
     since: float = 0.0
@@ -94,7 +94,7 @@ class BatchTaken(Event):
 
 @dataclass(frozen=True, slots=True)
 class BatchCancelled(Event):
-    """A batch took longer than there was patience: what it does not have is asked for directly."""
+    """A batch took too long: its missing answers are requested directly."""
 
     KIND: ClassVar[str] = "batch_cancelled"
     model: str
@@ -103,15 +103,15 @@ class BatchCancelled(Event):
 
 @dataclass(frozen=True, slots=True)
 class BatchEnded(Event):
-    """Every answer of it that came is stored."""
+    """A batch has ended, and all answers that came are stored."""
 
     KIND: ClassVar[str] = "batch_ended"
     model: str
     key: str
     said: str = ""
-    """The service's word for its end."""
+    """The final status that the service reported."""
     came: int = 0
     missing: int = 0
-    """To be asked for again."""
+    """Answers to be requested again."""
     lost: int = 0
     """How many of the missing ones may have been generated and paid for."""

@@ -1,33 +1,33 @@
-"""What a run has before its first round: trials of logs, outcomes of earlier runs, labels, a first part of its own."""
+"""Events before the first round: imported trials, outcomes of earlier runs, labels, and preliminary answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from adaptive_eval.store.events.event import Event, Json, where_known
+from adaptive_eval.store.events.event import Event, Json, optional_field
 
 
 @dataclass(frozen=True, slots=True)
 class TrialsImported(Event):
-    """The run begins with trials that were taken from logs."""
+    """The run begins with trials imported from logs."""
 
     KIND: ClassVar[str] = "imported"
     trials: int = 0
     files: tuple[str, ...] = ()
     without_text: int = 0
-    """Of which only the grade is known."""
+    """How many of them have only a grade."""
     missing: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By model and reason: records of the logs that are no trials."""
+    """By model and reason: records of the logs that are not trials."""
     graded_by: str | None = None
-    """The grader that graded them anew; None where their own grades were taken."""
+    """The grader that graded them again; None if the grades of the logs were kept."""
     repeated: Mapping[str, int] = field(default_factory=dict)
-    """By model: answers of the logs that repeat another one, and are not counted beside it."""
+    """By model: answers of the logs that repeat another one and are left out."""
     repeats_count: bool = False
-    """Whether answers that repeat another one are counted too, since the user has said that they are samples."""
+    """Whether repeated answers count too, since the user has said that they are samples."""
     seeds_match: bool = False
-    """Whether all have the seeds that the configuration gives them: the run goes on as if it had asked them."""
-    arguments: tuple[str, ...] | None = where_known()
-    """Those of `adaptive-eval run` that go on with it."""
+    """Whether all have the seeds that the configuration gives them, so that the run continues as if it had asked."""
+    arguments: tuple[str, ...] | None = optional_field()
+    """The arguments of `adaptive-eval run` that resume it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,13 @@ class PriorTaken(Event):
 
     KIND: ClassVar[str] = "prior"
     section: Json = field(default_factory=dict)
-    """Of the configuration, which asks for it."""
+    """The section of the configuration that asks for it."""
     run: str = ""
     """The earlier run's name."""
     outcomes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     """Categories by model of this run and question."""
     greedy: bool = False
-    """Whether they are of greedy answers, which this run has asked for and pays for: what these have cost by now
-    follows."""
+    """Whether they come from greedy answers of this run; the following fields are the cost of these so far."""
     trials: int = 0
     tokens: int = 0
     usd: float = 0.0
@@ -52,7 +51,7 @@ class PriorTaken(Event):
     counted_gpu_seconds: float = 0.0
     """What a cap on GPU time counts of it."""
     seconds: float = 0.0
-    """For how long they were asked for."""
+    """How long requesting them took."""
     sampled_otherwise: Sequence[str] = ()
     """Sampling settings of the earlier run that differ from those of this one, as `model.key: there → here`."""
 
@@ -65,7 +64,7 @@ class PriorTaken(Event):
 
 @dataclass(frozen=True, slots=True)
 class LabelsTaken(Event):
-    """Labels of a file lie beside the run from now on; versions wrote it whose configuration could name that file."""
+    """Labels of a file were copied to the run; only written by versions whose configuration could name that file."""
 
     KIND: ClassVar[str] = "labels"
     labels: int = 0
@@ -74,7 +73,7 @@ class LabelsTaken(Event):
 
 @dataclass(frozen=True, slots=True)
 class GreedyBegun(Event):
-    """Greedy answers are asked for before anything else; told, not stored."""
+    """Greedy answers are requested before anything else; reported, not stored."""
 
     KIND: ClassVar[str] = "greedy"
     models: int = 0
@@ -83,7 +82,7 @@ class GreedyBegun(Event):
 
 @dataclass(frozen=True, slots=True)
 class OpponentBegun(Event):
-    """The model that a judge compares all others with is asked before them; told, not stored."""
+    """The model with which a judge compares all others is asked before them; reported, not stored."""
 
     KIND: ClassVar[str] = "opponent_begun"
     model: str
@@ -94,13 +93,12 @@ class OpponentBegun(Event):
 
 @dataclass(frozen=True, slots=True)
 class OpponentAnswered(Event):
-    """The answers that all others are compared with are there, and a part of the questions from now on; with what they
-    have cost."""
+    """The opponent's answers are complete, with their cost; from now on they are part of the questions."""
 
     KIND: ClassVar[str] = "opponent"
     model: str
     least: int = 0
-    """Answers to a question, at least."""
+    """The smallest number of answers to a question."""
     most: int = 0
     trials: int = 0
     tokens: int = 0
@@ -110,27 +108,27 @@ class OpponentAnswered(Event):
     counted_gpu_seconds: float = 0.0
     """What a cap on GPU time counts of it."""
     seconds: float = 0.0
-    """For how long they were asked for."""
+    """How long requesting them took."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomesRecorded(Event):
-    """All outcomes of a model that an earlier run has; they stand in this one, and the model is never asked."""
+    """All outcomes that an earlier run has for a model; they count in this run, and the model is never asked."""
 
     KIND: ClassVar[str] = "recorded"
     model: str
-    """Of this run."""
+    """Its name in this run."""
     directory: str = ""
-    """Of the earlier run, as the configuration names it."""
+    """Directory of the earlier run, as the configuration names it."""
     run: str = ""
-    """The name of the run that has asked the model."""
+    """The name of the earlier run."""
     called: str = ""
-    """The model's name there."""
+    """The model's name in that run."""
     counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """By question, how many of its answers had each category."""
+    """By question, the number of answers in each category."""
     ungraded: Mapping[str, int] = field(default_factory=dict)
-    """By question, how many had none."""
+    """By question, the number of ungraded answers."""
     meaning: Json = field(default_factory=dict)
-    """How it was asked and graded there."""
+    """The settings with which it was asked and graded there."""
     digest: str = ""
-    """Of all this but the names and the directory."""
+    """Digest of all this except the names and the directory."""

@@ -1,4 +1,4 @@
-"""What every event has, and how it is stored."""
+"""The base class of events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -10,7 +10,7 @@ SHOWN_CHARACTERS = 80
 
 
 class Change(NamedTuple):
-    """One setting that differs."""
+    """A changed setting."""
 
     path: str
     was: object = None
@@ -27,14 +27,14 @@ def _shown(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
-def where_known() -> Any:
-    """A field that is not stored where there is nothing to say."""
+def optional_field() -> Any:
+    """An optional field, which is not stored if it is None."""
     return field(default=None, metadata={LEFT_OUT: True})
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Base class of everything that happens to a run."""
+    """Base class of all events of a run."""
 
     KIND: ClassVar[str]
     """Its name in the store."""
@@ -58,7 +58,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class UnknownEvent(Event):
-    """One that a later version of adaptive-eval has written."""
+    """An event of a kind that only a later version of adaptive-eval knows."""
 
     called: str
     content: Json = field(default_factory=dict)

@@ -1,15 +1,15 @@
-"""How answers were graded: without success, anew, by thresholds that were fitted, by a judge that costs something."""
+"""Events of grading: failures, regrading, fitted thresholds, and the cost of judges and verifiers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from adaptive_eval.store.events.event import Event, Json, where_known
+from adaptive_eval.store.events.event import Event, Json, optional_field
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerUngraded(Event):
-    """The grader failed on an answer of a model, for the first time since the run was started; the run goes on."""
+    """The grader failed on an answer of a model for the first time since the latest start; the run goes on."""
 
     KIND: ClassVar[str] = "ungraded"
     model: str
@@ -19,7 +19,7 @@ class AnswerUngraded(Event):
 
 @dataclass(frozen=True, slots=True)
 class RegradingBegun(Event):
-    """Answers without a grade are graded once more before the run goes on; told, not stored."""
+    """Ungraded answers are graded again before the run goes on; reported, not stored."""
 
     KIND: ClassVar[str] = "regrading"
     trials: int = 0
@@ -31,64 +31,64 @@ class TrialsRegraded(Event):
 
     KIND: ClassVar[str] = "regraded"
     trials: int = 0
-    so_far: int | None = where_known()
-    """When a run goes on, over the groups of this start."""
-    of: int | None = where_known()
-    answers: int | None = where_known()
-    """When all of a run are graded by another grader."""
-    changed: int | None = where_known()
-    """How many of these answers have another category than before."""
-    failed: int | None = where_known()
+    so_far: int | None = optional_field()
+    """When a run is resumed: the progress over all groups of this start."""
+    of: int | None = optional_field()
+    answers: int | None = optional_field()
+    """When a whole run is regraded: the number of answers."""
+    changed: int | None = optional_field()
+    """How many answers have a different category now."""
+    failed: int | None = optional_field()
     """How many answers have no grade now."""
-    opening: int | None = where_known()
-    """Of the trials up to this one, those of round 0 are what the first look has: a rule that did not see these grades
-    has asked for them. None where looks are taken as before."""
-    arguments: tuple[str, ...] | None = where_known()
-    """Those of `adaptive-eval run` that go on by these grades."""
+    opening: int | None = optional_field()
+    """The id of the last trial that a rule requested without seeing these grades: the trials of round 0 up to it are
+    those of the first look. None if looks are taken as before."""
+    arguments: tuple[str, ...] | None = optional_field()
+    """The arguments of `adaptive-eval run` that continue with these grades."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraderChosen(Event):
-    """A grader that gives the imported trials the grades of their logs, as far as a sample shows."""
+    """A grader was found that reproduces the grades of the imported logs on a sample."""
 
     KIND: ClassVar[str] = "grader_chosen"
     grader: str
     compared: int = 0
-    """Stored answers that it has graded."""
+    """Stored answers in that sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdsFrozen(Event):
-    """Percentiles that the rubric compares with, and lengths that are usual: fitted once, they move no more."""
+    """The thresholds and typical lengths of the rubric were fitted, and are fixed from now on."""
 
     KIND: ClassVar[str] = "thresholds"
     section: Json = field(default_factory=dict)
-    """The rubric, as the configuration has it."""
-    run: str | None = where_known()
-    """The earlier run that they come from; None: this run's opening."""
+    """The rubric section of the configuration."""
+    run: str | None = optional_field()
+    """The earlier run whose trials they were fitted on; None for this run's opening."""
     values: Mapping[str, float] = field(default_factory=dict)
     rest_on: Mapping[str, int] = field(default_factory=dict)
-    """Trials that each was fitted on."""
+    """Number of trials on which each was fitted."""
     medians: Mapping[str, float] = field(default_factory=dict)
-    """Tokens of an answer to each question, where the rubric looks at `length_ratio`."""
+    """Median tokens of an answer to each question, if the rubric uses `length_ratio`."""
     models: Mapping[str, int] = field(default_factory=dict)
-    """Trials of each model among those that all were fitted on."""
+    """Number of trials of each model among those used for fitting."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineAsked(Event):
-    """A verifier is asked for the label scores of a request without content, or has given them: once for a run.
+    """A verifier is asked, once a run, for the label scores of a request without content, or has given them.
 
-    Asking counts at its worst, and the scores take back what they did not use of it.
+    Asking reserves the worst-case cost; the event with the scores takes back the unused part.
     """
 
     KIND: ClassVar[str] = "baseline"
     asked_as: str = ""
-    """What the scores depend on, as a digest."""
+    """Digest of everything that the scores depend on."""
     scores: tuple[float, ...] = ()
-    """Log-probabilities of the labels; empty where they are asked for."""
+    """Log-probabilities of the labels; empty while they are being requested."""
     unseen: tuple[int, ...] = ()
-    """Labels of which only a bound is known, by number."""
+    """Indices of the labels of which only a bound is known."""
     tokens: int = 0
     usd: float = 0.0
     gpu_seconds: float = 0.0
@@ -96,10 +96,10 @@ class BaselineAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class VerdictsAsked(Event):
-    """A reservation by `regrade` for the verdicts of a judge, at its worst; or, negative, the part that was not used.
+    """A reservation by `regrade` of the worst-case cost of a judge's verdicts or, if negative, the unused part of it.
 
-    When the grades are stored with their cost, the rest is taken back. So the sum of these events is what was spent on
-    grades that never became those of the run.
+    When the grades are stored with their cost, the rest is taken back. So these events sum to what was spent on grades
+    that never became those of the run.
     """
 
     KIND: ClassVar[str] = "verdicts_asked"
@@ -111,9 +111,9 @@ class VerdictsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class VerdictsWasted(Event):
-    """Verdicts on stored answers that were paid for and gave no grade of today.
+    """Verdicts on stored answers that were paid for and do not count.
 
-    Their replies could not be read or were lost, or other verdicts took their place. The trials include their cost.
+    Their replies were unreadable or lost, or other verdicts replaced them. The trials include their cost.
     """
 
     KIND: ClassVar[str] = "verdicts_in_vain"

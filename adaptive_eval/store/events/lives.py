@@ -1,4 +1,4 @@
-"""The run itself: taken up, changed, stopped, finished."""
+"""Events of the run itself: started, resumed, changed, stopped, finished."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,42 +6,42 @@ from typing import ClassVar
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.store.events.event import Change, Event, where_known
+from adaptive_eval.store.events.event import Change, Event, optional_field
 
 
 @dataclass(frozen=True, slots=True)
 class RunBegun(Event):
-    """A process took the run up: to begin it, or to go on with it."""
+    """A process started the run or resumed it."""
 
     trials: int = 0
-    """Stored by then."""
-    pid: int | None = where_known()
-    host: str | None = where_known()
-    version: str | None = where_known()
-    """Of adaptive-eval."""
-    longest_prompts: Mapping[str, int] | None = where_known()
-    """Bytes by model: what hard caps have reserved, so that who reads the run need not render a prompt."""
-    arguments: tuple[str, ...] | None = where_known()
-    """Those of `adaptive-eval run` that go on with it, as they were typed."""
+    """Trials stored by then."""
+    pid: int | None = optional_field()
+    host: str | None = optional_field()
+    version: str | None = optional_field()
+    """The version of adaptive-eval."""
+    longest_prompts: Mapping[str, int] | None = optional_field()
+    """Bytes by model, as hard caps reserve them; stored so that readers need not render prompts."""
+    arguments: tuple[str, ...] | None = optional_field()
+    """The arguments of `adaptive-eval run` that resume it, as they were typed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(RunBegun):
-    """The run was begun, by its first start."""
+    """The first start of the run."""
 
     KIND: ClassVar[str] = "started"
 
 
 @dataclass(frozen=True, slots=True)
 class RunResumed(RunBegun):
-    """A later start took the run up."""
+    """A later start of the run."""
 
     KIND: ClassVar[str] = "resumed"
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged(Event):
-    """A resume changed settings, after so many trials and looks."""
+    """A resume changed settings, after this many trials and looks."""
 
     KIND: ClassVar[str] = "configured"
     trials: int = 0
@@ -49,13 +49,13 @@ class SettingsChanged(Event):
     changes: tuple[Change, ...] = ()
 
     def body(self) -> dict[str, object]:
-        # not super(): a class with slots is made anew by its decorator
+        # not super(): the decorator replaces a class with slots
         return {**Event.body(self), "changes": [change._asdict() for change in self.changes]}
 
 
 @dataclass(frozen=True, slots=True)
 class LooksRetaken(Event):
-    """A resume took looks on other rounds of the stored answers than an earlier start did."""
+    """A resume took looks on other rounds of the stored answers than an earlier start."""
 
     KIND: ClassVar[str] = "looks_retaken"
     looks: int = 0
@@ -64,22 +64,22 @@ class LooksRetaken(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunStopped(Event):
-    """The run ended before it was finished: by the user, or by an error."""
+    """The run was stopped by the user or by an error before it was finished."""
 
     KIND: ClassVar[str] = "stopped"
-    error: str | None = where_known()
-    """Its kind."""
-    reason: str | None = where_known()
-    exit_code: ExitCode | None = where_known()
-    waited_for: tuple[str, ...] | None = where_known()
-    """Models of which all that was asked in this start and before has come."""
+    error: str | None = optional_field()
+    """The kind of the error."""
+    reason: str | None = optional_field()
+    exit_code: ExitCode | None = optional_field()
+    waited_for: tuple[str, ...] | None = optional_field()
+    """Models that have answered everything requested in this and earlier starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFinished(Event):
-    """The run has come to its end."""
+    """The run is finished."""
 
     KIND: ClassVar[str] = "finished"
     reason: Reason
-    waited_for: tuple[str, ...] | None = where_known()
-    """Models of which all that was asked in every start has come: answers ahead of the last look enter their scores."""
+    waited_for: tuple[str, ...] | None = optional_field()
+    """Models that have answered everything requested in all starts: answers after the last look enter their scores."""

@@ -1,11 +1,11 @@
-"""What becomes of models and their servers while a run goes on: started, lost, back, set aside, let go."""
+"""Events of models and their servers during a run: started, lost, back, set aside, released."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from adaptive_eval.core.types import Cause
-from adaptive_eval.store.events.event import Event, where_known
+from adaptive_eval.store.events.event import Event, optional_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +20,17 @@ class ModelSetAside(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLost(Event):
-    """One of a model's servers fails for a while."""
+    """One of a model's servers has been failing for a while."""
 
     KIND: ClassVar[str] = "replica_lost"
     model: str
     replica: str
-    reason: str | None = where_known()
+    reason: str | None = optional_field()
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaBack(Event):
-    """A server that failed for a while answers again."""
+    """A lost server answers again."""
 
     KIND: ClassVar[str] = "replica_back"
     model: str
@@ -39,15 +39,15 @@ class ReplicaBack(Event):
 
 @dataclass(frozen=True, slots=True)
 class OnlyFailures(Event):
-    """All requests to a model have failed for a while; they are repeated."""
+    """All requests to a model have failed for a while; they are retried."""
 
     KIND: ClassVar[str] = "retrying"
     model: str
     seconds: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
-    """By kind, so far."""
-    last: str | None = where_known()
-    """What the last of them said, in the words of the server where it spoke."""
+    """Number of errors so far, by kind."""
+    last: str | None = optional_field()
+    """The message of the last error, if possible that of the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,43 +56,43 @@ class ServersNoticed(Event):
 
     KIND: ClassVar[str] = "noticed"
     model: str
-    """"" where it is those of a judge."""
+    """Empty for the servers of a judge."""
     notice: str = ""
-    """Its kind."""
+    """The kind of notice."""
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceAwaited(Event):
-    """Servers cannot be started yet: another run has their place."""
+    """Servers cannot be started yet, since another run occupies their place."""
 
     KIND: ClassVar[str] = "waiting"
     on: str
     by: str = ""
-    """Who has it."""
+    """The holder of the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Launch(Event):
-    """A server that is started, or was."""
+    """The start of a server."""
 
     model: str
     command: tuple[str, ...] = ()
     version: str | None = None
-    """Version of the server's software, if it tells one and was up before."""
+    """Version of the server's software, if it reports one and was up before."""
     log: str = ""
     """The file with its output."""
-    on: str | None = where_known()
-    """The place that it shares with others."""
+    on: str | None = optional_field()
+    """The place that it shares with other models."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLaunching(_Launch):
-    """The server of a model is started."""
+    """The server of a model is starting."""
 
     KIND: ClassVar[str] = "launching"
-    waited: float | None = where_known()
-    """Seconds that other runs had this place."""
+    waited: float | None = optional_field()
+    """Seconds for which other runs occupied this place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,32 +101,32 @@ class ServerLaunched(_Launch):
 
     KIND: ClassVar[str] = "launched"
     seconds: float = 0.0
-    """From its start to this moment; the server that it takes the place from had ended before."""
-    without_head: float | None = where_known()
-    """Seconds for which a site has held it while there was no head."""
+    """Seconds from its start; the server whose place it takes had ended before."""
+    without_head: float | None = optional_field()
+    """Seconds for which a site kept it while there was no head."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerDied(Event):
-    """A server that was up has ended by itself, or hangs, and is started again."""
+    """A server that was up has died or hangs, and is restarted."""
 
     KIND: ClassVar[str] = "server_died"
     model: str
     reason: str = ""
     restart: int = 0
     of: int = 0
-    on: str | None = where_known()
+    on: str | None = optional_field()
     """The place that it shares with others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerReleased(Event):
-    """A server that was up was stopped, and its place is free, while the run goes on."""
+    """A server was stopped during the run, and its place is free."""
 
     KIND: ClassVar[str] = "released"
     model: str
-    on: str | None = where_known()
-    """The place that it shared with others, one of which comes up next."""
+    on: str | None = optional_field()
+    """The place that it shared with other models, one of which is served next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +138,14 @@ class SiteAwaited(Event):
     on: str = ""
     """The site, such as "site 1"."""
     asked: str = ""
-    """The resources that it takes."""
+    """The resources that it needs."""
     missing: str = ""
-    """Why they are not to be had."""
+    """Why they are not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class SitePlaced(Event):
-    """A site of a model has its place in the cluster; its server comes next."""
+    """A site of a model has its place in the cluster; its server starts next."""
 
     KIND: ClassVar[str] = "site_placed"
     model: str
@@ -155,18 +155,18 @@ class SitePlaced(Event):
     seconds: float = 0.0
     """How long that took."""
     found: bool = False
-    """Whether the site was there, from an earlier start of the run."""
-    pid: int | None = where_known()
-    """Of its process on the node."""
-    node_id: str | None = where_known()
-    """What the cluster calls the node; `node` is the name of the machine."""
-    devices: str | None = where_known()
-    """Which GPUs of the machine are its own, as CUDA_VISIBLE_DEVICES names them."""
+    """Whether the site was left by an earlier start of the run."""
+    pid: int | None = optional_field()
+    """The id of its process on the node."""
+    node_id: str | None = optional_field()
+    """The cluster's id of the node; `node` is the name of the machine."""
+    devices: str | None = optional_field()
+    """The GPUs of the machine that it owns, as CUDA_VISIBLE_DEVICES names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteLost(Event):
-    """A site of a model is gone: what it was asked is asked again, and it is placed anew."""
+    """A site of a model is lost: its requests are repeated, and it is placed again."""
 
     KIND: ClassVar[str] = "site_lost"
     model: str
@@ -177,29 +177,29 @@ class SiteLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServerRests(Event):
-    """The server of an idle model is stopped until trials of other models make it wanted again."""
+    """The server of an idle model is stopped until trials of other models make it needed again."""
 
     KIND: ClassVar[str] = "server_rests"
     model: str
-    batches_of: tuple[str, ...] | None = where_known()
-    """The models whose batches have to come back first, where it is these that are waited for."""
+    batches_of: tuple[str, ...] | None = optional_field()
+    """The models whose batches must come back first, if the run waits for these."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettled(Event):
-    """No comparison can want a model again while the run goes on as it is: what serves it may go."""
+    """No comparison can need a model again with the current settings: its server may be stopped."""
 
     KIND: ClassVar[str] = "settled"
     model: str
     launched: bool = False
-    """The run has started its server, and stops it."""
+    """Whether the run launched its server, and so stops it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettledCommandEnded(Event):
-    """The command that somebody wants to be run when a model is settled has ended, well or badly."""
+    """The user's command for a settled model has ended, successfully or not."""
 
     KIND: ClassVar[str] = "settled_command"
     model: str
-    problem: str | None = where_known()
+    problem: str | None = optional_field()
     """What went wrong."""

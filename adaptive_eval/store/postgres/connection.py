@@ -1,4 +1,4 @@
-"""Connections to a database of runs, none of which waits for ever, and what PostgreSQL's errors mean to a person."""
+"""Connections to a database of runs that never hang, with PostgreSQL's errors translated for the user."""
 
 import os
 import time
@@ -17,12 +17,12 @@ from adaptive_eval.store.address import LedgerAddress
 
 CONNECT_SECONDS = 10
 STATEMENT_SECONDS = 60
-"""No statement of a run takes a tenth of it; the database gives up one that does."""
+"""The database cancels longer statements; none of a run takes a tenth of it."""
 SILENT_SECONDS = 90.0
-"""After so long without a word the database is taken for lost: it has not even given up the statement."""
+"""After this much silence the database is taken for lost: it has not even cancelled the statement."""
 LOCK_SECONDS = 20
 IDLE_SECONDS, BETWEEN_SECONDS, TIMES = 20, 5, 4
-"""Both sides notice within 40 seconds that the other's machine is gone."""
+"""TCP keepalives: both sides notice within 40 seconds that the other's machine is gone."""
 
 _SETTINGS = (
     f"SET statement_timeout = '{STATEMENT_SECONDS}s'",
@@ -36,7 +36,7 @@ _SETTINGS = (
 )
 _FULL = ("53100",)
 _PASSING = ("08", "57", "40", "55P03", "53300")
-"""Of errors that pass: a connection, a restart or a time-out, a deadlock, a lock, too many connections."""
+"""SQLSTATEs of transient errors: connection, restart or time-out, deadlock, lock, too many connections."""
 KEPT = "What was committed is intact"
 _open: "WeakSet[PatientConnection]" = WeakSet()
 
@@ -44,7 +44,7 @@ Returned = TypeVar("Returned")
 
 
 class DatabaseAway(StoreError):
-    """The database did not answer, or broke off: worth another attempt with another connection."""
+    """The database did not answer, or the connection broke: a retry with a new connection may help."""
 
 
 class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
@@ -53,7 +53,7 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
     silent_seconds = SILENT_SECONDS
 
     def wait(self, gen: Generator[Any, Any, Returned], *args: Any, **kwargs: Any) -> Returned:
-        """Carry a statement on until it is done, or the database has been silent for too long."""
+        """Run a statement until it is done or the database has been silent for too long."""
         return super().wait(_with_deadline(gen, self.silent_seconds), *args, **kwargs)
 
 
@@ -75,7 +75,7 @@ def _with_deadline(gen: Generator[Any, Any, Returned], seconds: float) -> Genera
 
 
 def connect(address: LedgerAddress, *, read_only: bool) -> PatientConnection:
-    """A connection outside any transaction; raises `DatabaseAway` or `StoreError`."""
+    """Open a connection in autocommit mode; raises `DatabaseAway` or `StoreError`."""
     host = address.host.strip("[]")
     with explained(str(address.whole_database)):
         connection = PatientConnection.connect(
@@ -92,7 +92,7 @@ def connect(address: LedgerAddress, *, read_only: bool) -> PatientConnection:
             keepalives_count=TIMES,
         )
         with closed_on_error(connection):
-            connection.prepare_threshold = None  # a pooler between us may not keep what is prepared
+            connection.prepare_threshold = None  # a connection pooler may not keep prepared statements
             settings = [*_SETTINGS, f"SET default_transaction_read_only = {'on' if read_only else 'off'}"]
             connection.execute("; ".join(settings).encode())
             encoding = connection.info.parameter_status("server_encoding")
@@ -105,9 +105,11 @@ def connect(address: LedgerAddress, *, read_only: bool) -> PatientConnection:
     return connection
 
 
-def _leave_in_child() -> None:
-    """A forked child holds its parent's sockets, and the database would take a killed run for alive: let go of them,
-    at their numbers, which libpq may still name."""
+def _release_in_child() -> None:
+    """Release the parent's sockets in a forked child, so that the database notices when the parent is killed.
+
+    Their descriptors stay open, on /dev/null, since libpq may still use their numbers.
+    """
     for connection in list(_open):
         with suppress(psycopg.Error, OSError):
             nothing = os.open(os.devnull, os.O_RDWR)
@@ -115,7 +117,7 @@ def _leave_in_child() -> None:
             os.close(nothing)
 
 
-os.register_at_fork(after_in_child=_leave_in_child)
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 @contextmanager
@@ -149,12 +151,12 @@ def _explanation(error: psycopg.Error, where: str) -> StoreError:
 
 
 def _is_passing(said: str) -> bool:
-    """Whether an error of the client library may pass by itself."""
+    """Whether an error of the client library may be transient."""
     return not any(word in said for word in ("password", "no pg_hba.conf", "does not exist", "certificate", "SSL"))
 
 
 def _single_line(text: str) -> str:
-    """The message as one line, without the question that the library adds to a failed connection."""
+    """The message as one line, without the question that libpq appends to a failed connection."""
     lines = [" ".join(line.split()) for line in text.removeprefix("connection failed: ").splitlines()]
     return " ".join(line for line in lines if line and not line.endswith("?"))
 
@@ -165,5 +167,5 @@ def _without_password(said: str) -> str:
 
 
 def in_transaction(connection: PatientConnection) -> bool:
-    """Whether a transaction is open."""
+    """Whether the connection has an open transaction."""
     return connection.info.transaction_status != pq.TransactionStatus.IDLE

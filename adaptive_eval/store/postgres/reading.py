@@ -1,4 +1,4 @@
-"""Reading runs from a database, from anywhere, whether or not somebody is writing them."""
+"""Reads runs from a PostgreSQL database, while other processes may write them."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -18,7 +18,7 @@ from adaptive_eval.store.queries import Queries
 from adaptive_eval.store.stored_texts import StoredTexts
 
 AT_ONCE = 2000
-"""Rows that are fetched together."""
+"""Rows that are fetched at once."""
 SHOWN = 8
 
 _HELD = (
@@ -32,7 +32,7 @@ _RUNS = (
 
 
 class RunRow(NamedTuple):
-    """A run as the database lists it."""
+    """A run's row in the shared table of runs."""
 
     id: int
     name: str
@@ -43,17 +43,17 @@ class RunRow(NamedTuple):
     who: str
     since: float
     held: bool
-    """Somebody is writing it now."""
+    """Whether some process is writing it now."""
 
 
 @cache
 def as_psycopg_statement(query: str) -> bytes:
-    """The statement with psycopg's placeholders."""
+    """The query with psycopg's placeholders."""
     return query.replace("?", "%s").encode()
 
 
 def shared_version(connection: PatientConnection, address: LedgerAddress) -> int:
-    """The version of the shared tables; 0 if there are none. Raises `StoreError` if it is newer than ours."""
+    """The version of the shared tables; 0 if there are none. Raises `StoreError` if it is too new for us."""
     ((there,),) = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [f"{SHARED}.versions"])
     if not there:
         return 0
@@ -63,7 +63,7 @@ def shared_version(connection: PatientConnection, address: LedgerAddress) -> int
 
 
 def list_runs(address: LedgerAddress) -> list[RunRow]:
-    """Every run of a database, by name; none where none was ever begun there."""
+    """Every run of a database, by name; empty if none was ever begun there."""
     with closing(connect(address, read_only=True)) as connection, explained(str(address.whole_database)):
         if not shared_version(connection, address):
             return []
@@ -71,13 +71,13 @@ def list_runs(address: LedgerAddress) -> list[RunRow]:
 
 
 def find_run(address: LedgerAddress) -> RunRow | None:
-    """The run that an address names; None where there is none."""
+    """The run at an address; None if there is none."""
     with closing(connect(address, read_only=True)) as connection, explained(str(address)):
-        return found_in(connection, address)
+        return find_run_on(connection, address)
 
 
-def found_in(connection: PatientConnection, address: LedgerAddress) -> RunRow | None:
-    """The run at an address, over a connection that is there."""
+def find_run_on(connection: PatientConnection, address: LedgerAddress) -> RunRow | None:
+    """The run at an address, read over an open connection; None if there is none."""
     if not shared_version(connection, address):
         return None
     rows = connection.execute(f"{_RUNS} WHERE name = %s".encode(), [address.run]).fetchall()
@@ -85,7 +85,7 @@ def found_in(connection: PatientConnection, address: LedgerAddress) -> RunRow | 
 
 
 def require_version(run: RunRow, address: LedgerAddress) -> None:
-    """Raise `StoreError` where the tables of a run are of a later version than ours."""
+    """Raise `StoreError` if the tables of a run are of a later version than ours."""
     _require_known(address, run.version, len(RUN_STEPS))
 
 
@@ -98,21 +98,21 @@ def _require_known(address: LedgerAddress, version: int, newest: int) -> None:
 
 
 class PostgresReading:
-    """A `RunLedger` that only reads; the writer's is made of it."""
+    """A read-only `RunLedger` in PostgreSQL, and the base of the writer's."""
 
     def __init__(self, address: LedgerAddress, connection: PatientConnection) -> None:
         self.address = address
         self._connection: PatientConnection | None = connection
         self._streams = 0
         self._tokens: bool | None = None
-        """Whether it has a place for the tokens of answers; None: nobody has looked."""
+        """Whether the run has the table of answers' tokens; None if not yet known."""
 
     @classmethod
     def open(cls, address: LedgerAddress) -> Self:
-        """Open a run that another process may be writing; raises `StoreError` if there is none."""
+        """Open a run for reading, while another process may write it; raises `StoreError` if there is none."""
         connection = connect(address, read_only=True)
         with closed_on_error(connection), explained(str(address)):
-            found = found_in(connection, address)
+            found = find_run_on(connection, address)
             if found is None:
                 raise _missing(address)
             require_version(found, address)
@@ -126,7 +126,7 @@ class PostgresReading:
 
     @property
     def where(self) -> str:
-        """The address, for errors."""
+        """The address, for error messages."""
         return str(self.address)
 
     @property
@@ -140,19 +140,19 @@ class PostgresReading:
         return QUERIES_WITH_TOKENS if self.keeps_tokens else QUERIES
 
     def keep_tokens(self) -> None:
-        """Make a place for the tokens of answers."""
+        """Create the table for the tokens of answers."""
         with self.transaction() as writes:
             writes.execute(TOKEN_LOGPROBS)
         self._tokens = True
 
     @property
     def texts(self) -> StoredTexts | None:
-        """All texts are in the database."""
+        """None: all texts are in the database."""
         return None
 
     @property
     def connection(self) -> PatientConnection:
-        """The connection of now."""
+        """The open connection; raises `StoreError` if it was closed."""
         if self._connection is None:
             raise StoreError(f"{self.where} was closed")
         return self._connection
@@ -164,11 +164,11 @@ class PostgresReading:
         yield from found
 
     def stream(self, query: str, *values: object) -> Iterator[Row]:
-        """The rows of a query, some thousand at a time."""
+        """The rows of a query, fetched some thousand at a time."""
         connection = self.connection
         self._streams += 1
         with explained(self.where):
-            # outside a transaction the database keeps what it found until we have it
+            # outside a transaction the cursor must hold its rows (WITH HOLD) until they are fetched
             cursor = connection.cursor(f"stream_{self._streams}", withhold=not in_transaction(connection))
             cursor.itersize = AT_ONCE
             with cursor:
@@ -177,7 +177,7 @@ class PostgresReading:
 
     @contextmanager
     def consistent_read(self) -> Iterator[None]:
-        """Read everything as it is at one moment, whatever the run commits meanwhile."""
+        """A context in which all reads see the same state, whatever the run commits meanwhile."""
         connection = self.connection
         with explained(self.where):
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -197,7 +197,7 @@ class PostgresReading:
         """Do nothing: this ledger keeps no sums."""
 
     def require_intact(self, after: int = 0) -> None:
-        """Look for a trial with numbers that are none. That rows are what was written, the database sees to."""
+        """Raise `StoreError` if a trial has numbers out of range; the database itself guards against changed rows."""
         for (number,) in self.rows(OUT_OF_RANGE):
             raise StoreError(f"{self.where} is damaged: trials {number} is not as trials are written")
 

@@ -1,16 +1,16 @@
-"""The tables in a database that many runs share, and how they become those of a later version.
+"""The tables in a database that many runs share, and their migrations.
 
-The schema `adaptive_eval` has one row for each run. A run has a schema of its own, `adaptive_eval_N`, with the tables
-that a run has in SQLite: so every query is the same, a run is dropped as one thing, and a run that is going on is not
-touched by another one's upgrade. What the runs share, and each run by itself, has a number, and every step from one
-number to the next is a list of statements here. Steps are taken by who writes, under a lock; who reads takes none.
+The schema `adaptive_eval` has a table with one row for each run. Each run has its own schema `adaptive_eval_N`, with
+the same tables as in SQLite: so queries are the same, a run is dropped as a whole, and the upgrade of one run does not
+touch another that is active. The shared tables, and those of each run, have a version; the step from each version to
+the next is a list of statements here. Only writers migrate, under a lock.
 """
 
 from adaptive_eval import __version__
 
 SHARED = "adaptive_eval"
 LOCKS = 0x61644576
-"""The first half of the keys of advisory locks: with 0 that of the steps, with a run's number that of its writer."""
+"""First half of the keys of advisory locks; the second half is 0 for migrations, or a run's id for its writer."""
 
 SHARED_STEPS: list[tuple[str, ...]] = [
     (
@@ -33,7 +33,7 @@ SHARED_STEPS: list[tuple[str, ...]] = [
         )""",
     )
 ]
-"""From each version of what the runs share to the next one, beginning with none."""
+"""Migrations of the shared tables, each to the next version, beginning with no tables."""
 
 RUN_STEPS: list[tuple[str, ...]] = [
     (
@@ -100,11 +100,11 @@ RUN_STEPS: list[tuple[str, ...]] = [
         "CREATE TABLE asked_for (model bigint PRIMARY KEY, trials bigint NOT NULL)",
     )
 ]
-"""From each version of the tables of a run to the next one; `store/tables.py` says what the columns are."""
+"""Migrations of a run's tables, each to the next version; `store/tables.py` explains the columns."""
 
 
 TOKEN_LOGPROBS = "CREATE TABLE IF NOT EXISTS token_logprobs (id bigint PRIMARY KEY, body bytea NOT NULL)"
-"""A run gets it when it keeps the tokens of answers; one without it is of the same version."""
+"""Only for runs that store tokens of answers; its absence does not change the version."""
 
 
 def run_schema(run: int) -> str:
@@ -113,18 +113,18 @@ def run_schema(run: int) -> str:
 
 
 def creation_steps(run: int) -> list[str]:
-    """Statements that make the tables of a new run."""
+    """Statements that create the tables of a new run."""
     made = [f"CREATE SCHEMA {run_schema(run)}", f"SET LOCAL search_path TO {run_schema(run)}"]
     return [*made, *(statement for step in RUN_STEPS for statement in step)]
 
 
 def shared_step(to: int) -> list[str]:
-    """Statements that bring the shared tables to this version, and record it."""
+    """Statements that migrate the shared tables to this version, and record it."""
     done = f"INSERT INTO {SHARED}.versions (version, by) VALUES ({to}, '{__version__}')"
     return [*SHARED_STEPS[to - 1], done]
 
 
 def run_step(run: int, to: int) -> list[str]:
-    """The statements that bring the tables of one run to this version."""
+    """Statements that migrate the tables of a run to this version, and record it."""
     done = f"UPDATE {SHARED}.runs SET version = {to} WHERE id = {run}"
     return [f"SET LOCAL search_path TO {run_schema(run)}", *RUN_STEPS[to - 1], done]

@@ -1,9 +1,9 @@
-"""Writing a run into a database: by one process at a time, each commit once, whatever happens to the connection.
+"""Writes a run to a PostgreSQL database: one process at a time, each commit exactly once even if the connection breaks.
 
-The writer holds an advisory lock of its session, which dies with it. Besides, each transaction begins with raising the
-run's number of commits from what the writer knows it to be, under the name of this writer. When a connection breaks,
-nobody knows whether the last commit was done: the number tells it, so a commit is never done twice and never lost; and
-a writer whose place another one has taken can do no more.
+The writer holds an advisory lock of its session, which ends with the session. In addition, each transaction first
+increments the run's commit count, provided that count and writer are what this writer expects. When a connection breaks
+during a commit, the count shows whether the commit was done, so none is done twice or lost; and a writer that was
+replaced by another cannot write any more.
 """
 
 import os
@@ -33,7 +33,7 @@ from adaptive_eval.store.postgres.reading import (
     PostgresReading,
     RunRow,
     as_psycopg_statement,
-    found_in,
+    find_run_on,
     require_version,
     shared_version,
 )
@@ -50,28 +50,28 @@ from adaptive_eval.store.postgres.tables import (
 from adaptive_eval.store.rows import INSERT_TRIAL, PLAIN, TRIAL_COLUMNS
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-"""Between two attempts to reach a database that is away."""
+"""Seconds between two attempts to reach a database that does not answer."""
 NUL = "\u2400"
-"""Stands for a NUL in short texts, which PostgreSQL has not; those of answers are kept to the byte."""
+"""Replaces NUL, which PostgreSQL does not allow, in short texts; answers are stored as bytes."""
 
 _COLUMNS = TRIAL_COLUMNS.split(", ")
 _TEXTS = tuple(_COLUMNS.index(name) for name in ("text", "reasoning"))
 _COPY_TRIALS = f"COPY trials (id, {TRIAL_COLUMNS}) FROM STDIN".encode()
-_RAISE = (
+_INCREMENT_COMMITS = (
     f"UPDATE {SHARED}.runs SET commits = commits + 1, changed = %s WHERE id = %s AND writer = %s AND commits = %s"
 ).encode()
 _LAST_TRIAL = b"SELECT coalesce(max(id), 0) FROM trials"
 
 
 class Statement(NamedTuple):
-    """One statement of a transaction, with the values of each row."""
+    """A statement of a transaction, with the values for each execution."""
 
     text: str
     rows: list[tuple[Any, ...]]
 
 
 class RecordedWrites:
-    """A `LedgerWrites` that is done when all of it is known: all of it may have to be done again."""
+    """A `LedgerWrites` that records statements to be executed together, since a commit may have to be repeated."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []
@@ -80,49 +80,47 @@ class RecordedWrites:
         self.statements.append(Statement(statement, [tuple(map(storable, values))]))
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
-        values = [_trial(row) if statement == INSERT_TRIAL else tuple(map(storable, row)) for row in rows]
+        values = [_trial_values(row) if statement == INSERT_TRIAL else tuple(map(storable, row)) for row in rows]
         if values:
             self.statements.append(Statement(statement, values))
 
 
 def storable(value: Any) -> Any:
-    """A value as PostgreSQL can have it."""
+    """A value in a form that PostgreSQL accepts."""
     return value.replace("\0", NUL) if isinstance(value, str) and "\0" in value else value
 
 
 class PostgresLedger(PostgresReading):
-    """The writer's side of a `RunLedger`."""
+    """A writable `RunLedger` in PostgreSQL."""
 
     def __init__(self, address: LedgerAddress, connection: PatientConnection, lock: FileLock, patience: float) -> None:
         PostgresReading.__init__(self, address, connection)
         self._file_lock = lock
         self._patience = patience
-        """Seconds that a commit waits for a database that is away."""
+        """Seconds that a commit waits for a database that does not answer."""
         self._writer = uuid4().hex
         self._run = 0
         self._commits = 0
         self._backend = 0
         self._is_new = False
-        """Nothing of the run was committed yet: with its connection it is gone."""
+        """Whether nothing of the run was committed yet, so that it is lost with its connection."""
 
     @classmethod
     def take(cls, address: LedgerAddress, lock: FileLock, patience: float, *, begin: bool = True) -> tuple[Self, bool]:
-        """The ledger to be written, and whether a run was there; where there is none it begins, or `StoreError`.
-
-        Raises `RunLocked` where another process writes it.
-        """
+        """Open a ledger for writing, and say whether the run existed; a missing one is created, or with `begin` false
+        raises `StoreError`. Raises `RunLocked` if another process writes it."""
         connection = connect(address, read_only=False)
         ledger = cls(address, connection, lock, patience)
         with closed_on_error(connection), explained(str(address)):
             _bring_up_to_date(connection, address)
-            found = found_in(connection, address)
+            found = find_run_on(connection, address)
             if found is None and not begin:
                 raise StoreError(f"{address} is no run")
             if found is None:
-                ledger._announce()
+                ledger._begin_run()
             else:
                 require_version(found, address)
-                ledger._take(found)
+                ledger._become_writer(found)
         return ledger, found is not None
 
     @contextmanager
@@ -132,21 +130,21 @@ class PostgresLedger(PostgresReading):
         self._commit(recorded.statements)
 
     def close(self) -> None:
-        """Close the connection, and let the run go."""
+        """Close the connection and release the run."""
         PostgresReading.close(self)
         self._file_lock.release()
 
     # -- taking the run ----------------------------------------------------------------------------------------------
 
-    def _announce(self) -> None:
-        """Begin a transaction that makes the run; it ends with the first commit."""
+    def _begin_run(self) -> None:
+        """Begin a transaction that creates the run; the first commit ends it."""
         connection, now, self._is_new = self.connection, time.time(), True
         connection.execute("BEGIN")
         try:
             ((self._run,),) = connection.execute(
                 f"INSERT INTO {SHARED}.runs (name, version, created, changed, commits, writer, who, since) "
                 "VALUES (%s, %s, %s, %s, 0, %s, %s, %s) RETURNING id".encode(),
-                [self.address.run, len(RUN_STEPS), now, now, self._writer, _writer_words(), now],
+                [self.address.run, len(RUN_STEPS), now, now, self._writer, _describe_writer(), now],
             )
         except psycopg.errors.UniqueViolation as error:
             raise RunLocked(
@@ -157,8 +155,8 @@ class PostgresLedger(PostgresReading):
         connection.execute(f"SET search_path TO {run_schema(self._run)}".encode())
         self._lock(self._run)
 
-    def _take(self, found: RunRow) -> None:
-        """Become the writer of a run that is there."""
+    def _become_writer(self, found: RunRow) -> None:
+        """Become the writer of an existing run."""
         connection = self.connection
         self._run = found.id
         self._lock(found.id)
@@ -166,12 +164,12 @@ class PostgresLedger(PostgresReading):
             _run_atomically(connection, run_step(found.id, version))
         ((self._commits,),) = connection.execute(
             f"UPDATE {SHARED}.runs SET writer = %s, who = %s, since = %s WHERE id = %s RETURNING commits".encode(),
-            [self._writer, _writer_words(), time.time(), found.id],
+            [self._writer, _describe_writer(), time.time(), found.id],
         )
         connection.execute(f"SET search_path TO {run_schema(found.id)}".encode())
 
     def _lock(self, run: int) -> None:
-        """Take the lock of a run, which is gone with this connection; raises `RunLocked` naming who has it."""
+        """Take the lock of a run for the life of this connection; raises `RunLocked` naming its holder."""
         connection = self.connection
         ((taken,),) = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCKS, run])
         if not taken:
@@ -185,29 +183,29 @@ class PostgresLedger(PostgresReading):
     # -- commits -----------------------------------------------------------------------------------------------------
 
     def _commit(self, statements: list[Statement]) -> None:
-        """Have it done once; while the database is away, for as long as there is patience."""
+        """Execute the statements exactly once, retrying for `patience` seconds while the database does not answer."""
         until, pause = time.monotonic() + self._patience, FIRST_PAUSE
         while True:
             try:
                 if self._connection is None and self._is_done_after_return():
                     return
                 with explained(self.where):
-                    self._do(statements)
+                    self._execute(statements)
                 return
             except DatabaseAway:
-                self._drop()
+                self._disconnect()
                 if self._is_new or time.monotonic() + pause > until:
                     raise
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _do(self, statements: list[Statement]) -> None:
+    def _execute(self, statements: list[Statement]) -> None:
         connection = self.connection
         try:
             with connection.pipeline():
                 if not in_transaction(connection):
                     connection.execute("BEGIN")
-                raised = connection.execute(_RAISE, [time.time(), self._run, self._writer, self._commits])
+                raised = connection.execute(_INCREMENT_COMMITS, [time.time(), self._run, self._writer, self._commits])
                 last = connection.execute(_LAST_TRIAL)
             if raised.rowcount != 1:
                 raise self._taken_over()
@@ -228,7 +226,7 @@ class PostgresLedger(PostgresReading):
         self._is_new = False
 
     def _copy(self, rows: list[tuple[Any, ...]], last: int) -> int:
-        """Trials, numbered on from the last one without a gap; gives the last number."""
+        """Copy trials with consecutive ids after `last`; returns the last id."""
         with self.connection.cursor() as cursor, cursor.copy(_COPY_TRIALS) as copy:
             for number, row in enumerate(rows, last + 1):
                 copy.write_row((number, *row))
@@ -236,14 +234,14 @@ class PostgresLedger(PostgresReading):
 
     # -- when the connection is lost ---------------------------------------------------------------------------------
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             with suppress(psycopg.Error):
                 self._connection.close()
             self._connection = None
 
     def _is_done_after_return(self) -> bool:
-        """Connect again, and find out whether the commit in whose midst the connection broke was done."""
+        """Reconnect, and find out whether the commit during which the connection broke was done."""
         connection = connect(self.address, read_only=False)
         with closed_on_error(connection), explained(self.where):
             self._require_ours(connection)
@@ -258,7 +256,7 @@ class PostgresLedger(PostgresReading):
         return done
 
     def _require_ours(self, connection: PatientConnection) -> int:
-        """The number of commits; raises `RunLocked` where another process has become the writer."""
+        """The commit count of the run; raises `RunLocked` if another process has become the writer."""
         query = f"SELECT commits FROM {SHARED}.runs WHERE id = %s AND writer = %s".encode()
         rows = connection.execute(query, [self._run, self._writer]).fetchall()
         if not rows:
@@ -266,7 +264,7 @@ class PostgresLedger(PostgresReading):
         return int(rows[0][0])
 
     def _end_own_backend(self, connection: PatientConnection) -> None:
-        """The session that was ours may hang and hold the lock: nobody else's is ended."""
+        """End our own previous session, which may hang and still hold the lock."""
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s "
             "AND objid = %s AND objsubid = 2 AND granted AND pid = %s "
@@ -282,7 +280,7 @@ class PostgresLedger(PostgresReading):
 
 
 def _bring_up_to_date(connection: PatientConnection, address: LedgerAddress) -> None:
-    """Take the steps to our version of what the runs share, one process at a time."""
+    """Migrate the shared tables to our version, one process at a time."""
     if shared_version(connection, address) == len(SHARED_STEPS):
         return
     connection.execute("SELECT pg_advisory_lock(%s, 0)", [LOCKS])
@@ -300,8 +298,8 @@ def _run_atomically(connection: PatientConnection, statements: Sequence[str]) ->
             connection.execute(statement.encode())
 
 
-def _trial(row: Sequence[Any]) -> tuple[Any, ...]:
-    """A trial, with the texts of its answer to the byte."""
+def _trial_values(row: Sequence[Any]) -> tuple[Any, ...]:
+    """Convert the values of a trial, with the texts of its answer as bytes."""
     return tuple(_as_bytes(value) if at in _TEXTS else storable(value) for at, value in enumerate(row))
 
 
@@ -309,6 +307,6 @@ def _as_bytes(text: object) -> object:
     return PLAIN + text.encode() if isinstance(text, str) else text
 
 
-def _writer_words() -> str:
+def _describe_writer() -> str:
     since = datetime.now(UTC).isoformat("T", "seconds")
     return f"process {os.getpid()} on {socket.gethostname()} since {since}"

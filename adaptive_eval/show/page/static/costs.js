@@ -130,10 +130,12 @@ function besideFixed(found) {
     found.number === null
       ? "Not even trials.max answers to each question, for every model, would give the same result"
       : `A fixed design would need ${number(found.number, 1)} answers a question for the same result`;
+  const least = found.low >= 0.005 ? `${number(found.low, 2)} to` : "at most";
+  const unsure = found.low < 1 && found.high > 1 ? ": which of the two takes fewer is not known" : "";
   return (
     `${needs}. A run like this one takes ${number(found.trials, 1)}, ${number(found.cost, 2)} of that (80% interval: ` +
-    `${number(found.low, 2)} to ${number(found.high, 2)}). Found by ${count(found.worlds)} simulations; the result is ` +
-    `that ${number(found.called, 1)} pairs are called, without ties within delta, which a fixed design cannot show.`
+    `${least} ${number(found.high, 2)}${unsure}). Found by ${count(found.worlds)} simulations; the result is that ` +
+    `${number(found.called, 1)} pairs are called, without ties within delta, which a fixed design cannot show.`
   );
 }
 

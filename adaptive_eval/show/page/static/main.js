@@ -29,7 +29,7 @@ import { trajectories } from "./trajectories.js";
 import { trouble } from "./trouble.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { CellNews, ProgressMessage, RunView } from "./sent.js" */
+/** @import { CellUpdate, ProgressMessage, RunView } from "./sent.js" */
 
 /**
  * `fold` is null where a section is always shown; `watchRows` is to be called when it has been drawn.
@@ -180,7 +180,7 @@ function openPage(page, view, api) {
   };
 }
 
-/** Takes in what is known now of a model on a question. @param {RunView} view @param {CellNews} given */
+/** Takes in what is known now of a model on a question. @param {RunView} view @param {CellUpdate} given */
 function learn(view, { model, question, posterior }) {
   view.trials[model][question] = posterior.counts.reduce((sum, one) => sum + one, 0);
   view.posterior_of[model][question] = view.posteriors.push(posterior) - 1;

@@ -529,7 +529,7 @@
  * @property {number} per_second
  * @property {number} elapsed
  * @property {Spending} spending
- * @property {CellNews[]} cells
+ * @property {CellUpdate[]} cells
  * @property {number | null} eta_seconds
  * @property {SiteSpeed[]} sites
  */
@@ -542,7 +542,7 @@
  */
 
 /**
- * @typedef {object} CellNews
+ * @typedef {object} CellUpdate
  * @property {number} model
  * @property {number} question
  * @property {PosteriorView} posterior

@@ -1,0 +1,205 @@
+"""What to do after the end of a run, with the commands that do it."""
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from types import MappingProxyType
+
+from adaptive_eval.config.load import CONFIGURATIONS
+from adaptive_eval.core import Reason, Verdict
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.ending import EXIT_CODES, Ending
+from adaptive_eval.record.lines import safe_name
+from adaptive_eval.record.recording_need import recording_need
+from adaptive_eval.record.results import PairRow, Results
+from adaptive_eval.record.words import draws_questions
+
+LONGEST_NAME = 32
+ENOUGH = "decided the rest in 6 of 10 such runs"
+RESERVE = 1.1
+"""Caps are to be so much above what is needed: trials are reserved at their most."""
+AFRESH = "--fresh, or another --run-dir"
+AGAIN = "run the same command again"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something to do next."""
+
+    says: str
+    command: str | None = None
+    """The command that does it."""
+
+
+def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
+    """The next steps; a command names the run as `run`."""
+    if ending.gated and not ending.asked:
+        asked = "this start asked nothing, the outcome is an earlier one's: for a new build begin anew"
+        yield _step(ending, asked, fresh=True)
+    models, reason = () if ending.results is None else ending.results.models, ending.reason
+    regrade = shlex.join(["adaptive-eval", "regrade", run, *_grader_arguments(ending)])
+    if ending.fatal_error is not None and ending.fatal_error.exit_code is ExitCode.SPENT:  # an alarm
+        yield _step(ending, "after a change of prompt, model or server begin anew", fresh=True)
+        yield Advice("after one of grader or answer keys:", regrade)
+    elif ending.fatal_error is not None:
+        yield _step(ending, "mend that, then")
+    elif ending.ungraded and any(row.signals.get("unanswered") for row in models):
+        yield _step(ending, "see to the servers that fail some requests every time, then")
+        again = "which asks those of models that were set aside again; for others begin anew"
+        yield _step(ending, again, fresh=True)
+    elif ending.ungraded:
+        yield _step(ending, "raise grader.timeout, or see to the server of the judge or verifier, then")
+        again = "which grades the stored answers again; where the grader itself was mended, or to do no more:"
+        yield Advice(again, regrade)
+    elif ExitCode.SPENT in (ending.exit_code, EXIT_CODES[reason] if reason else None):
+        doubted = list(_doubtful_answers(ending, run))
+        yield from doubted
+        if reason is not Reason.SETTLED:
+            yield _for_more(ending)
+        elif not doubted:
+            none = "every comparison is called, and no further trial changes that: to know more begin anew"
+            yield _step(ending, none, fresh=True)
+    elif reason is Reason.SETTLED:
+        yield Advice("check the grader on some answers:", f"adaptive-eval label {run}")
+    elif reason is Reason.BLOCKED:
+        yield _step(ending, "see to what is missing, then")
+    elif ending.imported and ending.arguments is None:
+        file = f"{run}/config.yaml"
+        yield Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {run}")
+    else:
+        yield Advice(AGAIN) if ending.arguments is None else _step(ending, "go on")
+
+
+def without_folders(ending: Ending) -> Ending:
+    """The end as others may read it: its command names no folders of this machine."""
+    shown = (f"…/{PurePath(word).name}" if PurePath(word).is_absolute() else word for word in ending.arguments or ())
+    return ending if ending.arguments is None else replace(ending, arguments=tuple(shown))
+
+
+def _step(
+    ending: Ending, says: str, settings: Mapping[str, float] = MappingProxyType({}), *, fresh: bool = False
+) -> Advice:
+    """A step that ends with the command of the run, with changed settings; a `fresh` one begins it anew."""
+    if ending.arguments is None:
+        return Advice(f"{says} ({AFRESH})" if fresh else f"{says.removesuffix(', then')}, then {AGAIN}")
+    words = list(ending.arguments)
+    if fresh:
+        given = words.index("--run-dir") if "--run-dir" in words else len(words)
+        words = [*words[:given], *words[given + 2 :], "--fresh"]
+    changed = {*settings} | ({"trials.epochs"} if "trials.max" in settings else set())
+    old = {at for at, word in enumerate(words) if word.split("=")[0] in changed}
+    words = [word for at, word in enumerate(words) if not {at, at + 1} & old]
+    words += [word for key, value in settings.items() for word in ("--set", f"{key}={value:.15g}")]
+    return Advice(f"{says}:", shlex.join(["adaptive-eval", "run", *words]))
+
+
+def _grader_arguments(ending: Ending) -> list[str]:
+    """Those of `adaptive-eval regrade` for the configuration that the run was started with."""
+    config, *others = ending.arguments or ["CONFIG"]
+    sets = [word for at, word in enumerate(others) if "--set" in others[max(at - 1, 0) : at + 1]]
+    return ["--config", *([config, *sets] if PurePath(config).suffix in CONFIGURATIONS else ["CONFIG"])]
+
+
+def _doubtful_answers(ending: Ending, run: str) -> Iterator[Advice]:
+    """Failed answers that could explain a call of the gate, and what to do."""
+    doubted = {name for row in ending.gate for name in row.doubted}
+    for row in () if ending.results is None else ending.results.models:
+        if row.name in doubted:
+            found = {"are empty": row.signals.get("empty", 0), "timed out": row.signals.get("timed_out", 0)}
+            found["have no grade"] = row.ungraded
+            counts = ", ".join(f"{number:,} {what}" for what, number in found.items() if number)
+            yield Advice(f"{safe_name(row.name, LONGEST_NAME)}: of {row.stored_trials:,} answers {counts}")
+    if doubted:
+        yield Advice("see them:", f"adaptive-eval monitor {run} --web")
+        mend = "further trials do not change what these may be worth: mend the server, its settings or the grader"
+        yield _step(ending, f"{mend}, and begin anew", fresh=True)
+
+
+def _for_more(ending: Ending) -> Advice:
+    """How to decide what the budget or the horizon has left open."""
+    results = ending.results
+    if results is not None and draws_questions(results.decisions):
+        more = (
+            "raise the budget, where that has ended it; or ask more questions (questions.limit), or several trials "
+            "of each (without trials.draw), in a run of its own"
+        )
+        return _step(ending, more, fresh=True)
+    if results is not None and ending.reason is Reason.BUDGET:
+        wanted = _larger_caps(results, results.trials_to_go or 0.0)
+        return _step(ending, f"raise {_list_settings(wanted) or 'the budget, then'}", wanted)
+    if results is None or ending.reason is not Reason.OUT_OF_REACH or (most := _trials_max(results)) is None:
+        return _step(ending, "raise the budget, then")
+    pairs = _out_of_reach(results)
+    recordings = [need for pair in pairs if (need := recording_need(results, pair)) is not None]
+    larger = max(most, *(need.trials for need in recordings)) if recordings else _larger_horizon(results, most)
+    wanted = _larger_caps(results, _trials_for(results, larger / most))
+    wanted |= {"trials.max": larger} if larger > most else {}
+    needs = [pair.trials_needed for pair in pairs]
+    if recordings or (not any(needs) and any(one.kind == "horizon" for one in results.warnings)):
+        anew = "begin anew, since another raise would not decide the rest"
+        if recordings:
+            anew = f"begin anew with {max(recordings)}, whose own error is the limit"
+        raised = f"; set {_list_settings(wanted)}" if wanted else ""
+        return _step(ending, f"{anew}{raised}", wanted, fresh=True)
+    why = ENOUGH if all(needs) else "how many the rest would need is not known"
+    return _step(ending, f"raise {_list_settings(wanted)} ({why})", wanted)
+
+
+def _larger_horizon(results: Results, most: int) -> int:
+    """Trials a question that would probably decide the rest, where a horizon of `most` has ended the run.
+
+    Twice what the undecided pairs need as they stand: once they were given up they have little error left. That was
+    enough in six of ten simulated runs, and as much as they need in three (benchmarks/extension.md).
+    """
+    needs = [pair.trials_needed for pair in _out_of_reach(results)]
+    needed = 2 * math.ceil(max((need or 0.0 for need in needs), default=0.0))
+    if needed <= most and all(needs) and _larger_caps(results, _trials_for(results, 1.0)):
+        return most  # a cap alone stands in the way
+    return int(_round_up(max(2 * most, needed)))
+
+
+def _out_of_reach(results: Results) -> Sequence[PairRow]:
+    """Comparisons that were given up."""
+    return [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
+
+
+def _trials_max(results: Results) -> int | None:
+    """Today's `trials.max`."""
+    trials = results.decisions.get("trials")
+    most = trials.get("max") if isinstance(trials, Mapping) else None
+    return most if isinstance(most, int) else None
+
+
+def _trials_for(results: Results, horizon_grows: float) -> float:
+    """Further trials of models in undecided comparisons up to a horizon larger by this factor."""
+    named = {name for pair in _out_of_reach(results) for name in (pair.better, pair.worse)}
+    asked = [row for row in results.models if row.recorded is None]
+    each = horizon_grows * results.fixed_each
+    return sum(max(each - row.stored_trials, 0.0) for row in asked if row.name in named)
+
+
+def _larger_caps(results: Results, further: float) -> dict[str, float]:
+    """Caps that are too small for so many further trials at the mean cost of all so far, and the values that allow
+    them. Time cannot be known beforehand."""
+    caps, cost = results.decisions.get("budget"), results.cost
+    hours = (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
+    used = {key: cost.in_all(key) for key in ("trials", "tokens", "usd")} | {"gpu_hours": hours}
+    needed = {key: RESERVE * used[key] * (1 + further / max(cost.trials, 1)) for key in sorted(used)}
+    given = caps if isinstance(caps, Mapping) else {}
+    return {
+        f"budget.{key}": _round_up(need)
+        for key, need in needed.items()
+        if isinstance(cap := given.get(key), int | float) and need > cap
+    }
+
+
+def _round_up(value: float) -> float:
+    """The next number of two digits."""
+    step = 10.0 ** (math.floor(math.log10(max(value, 1e-6))) - 1)
+    return float(f"{math.ceil(value / step - 1e-9) * step:.2g}")
+
+
+def _list_settings(settings: Mapping[str, float]) -> str:
+    return " and ".join(f"{key} to {value:,.15g}" for key, value in settings.items())
