@@ -7,7 +7,6 @@ in each start of the run, from the first request to the last: before and after t
 For a model that is asked through a batch service nothing is held.
 """
 
-import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -95,8 +94,7 @@ class ServerTimes:
         )
 
     def _begin(self, model: int, place: str | None, ago: float = 0.0) -> None:
-        up = self._since.setdefault(model, {})
-        up[place] = min(up.get(place, math.inf), self._clock() - ago)
+        self._since.setdefault(model, {}).setdefault(place, self._clock() - ago)
 
     def _end(self, model: int, place: str | None) -> None:
         if (since := self._since.get(model, {}).pop(place, None)) is not None:

@@ -56,6 +56,19 @@ def test_a_server_that_never_comes_up_is_held_while_it_loads(bed: Bed) -> None:
     assert times.held_times() == {"ada": HeldTime(120.0, 240.0), "bob": HeldTime(61.0, 122.0, up=True)}
 
 
+def test_two_servers_in_turn_are_never_held_at_once(bed: Bed) -> None:
+    """The loop hears of the first one's end, and of the second one's start, half a second late."""
+    clock = Clock()
+    times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock=clock)
+    times.hear(ServerLaunching("ada"))
+    clock.now += 10.0
+    times.hear(ServerReleased("ada"))
+    times.hear(ServerLaunching("bob"))
+    clock.now += 1.0
+    times.hear(ServerLaunched("bob", seconds=1.5))
+    assert times.held_times() == {"ada": HeldTime(10.0, 20.0), "bob": HeldTime(1.0, 2.0, up=True)}
+
+
 def test_a_server_of_the_run_is_held_until_it_is_stopped(bed: Bed) -> None:
     clock = Clock()
     times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock=clock)
