@@ -5,7 +5,6 @@ answer, on answers that came first (greedy ones, as R0, or an opponent's), and o
 Caps apply to the whole run, and count it too.
 """
 
-from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -87,18 +86,14 @@ def other_costs(
 ) -> tuple[OtherCostRow, ...]:
     """Spending that caps count besides the stored answers of these models; time of models that count `as_held` is not
     added again."""
-    unwanted = events_of_kind(events, AnswersUnwanted)
-    asked = Counter[str]()
-    for event in unwanted:
-        asked[event.model] += event.answers
-    rows = []
-    lost = events_of_kind(events, AnswersLost)
+    unwanted, lost, rows = events_of_kind(events, AnswersUnwanted), events_of_kind(events, AnswersLost), []
     answers = [event for event in lost if event.answers or not event.verdicts]
     verdicts = [event for event in lost if not event.answers and event.verdicts]
     for what, some in (("lost", answers), ("lost_verdicts", verdicts), ("unwanted", unwanted)):
         for model, cost in sorted(cost_by_model(some, models).items()):
             name, counted = models[model], 0.0 if model in as_held else cost.gpu_seconds
-            rows.append(OtherCostRow(what, name, 0, *cost, counted, asked[name] if what == "unwanted" else 0))
+            asked = sum(event.answers for event in some if event.model == name)
+            rows.append(OtherCostRow(what, name, 0, *cost, counted, asked))
     return (*removed.rows, *rows)
 
 

@@ -269,10 +269,10 @@ class OtherCostRow:
 
     what: str
     """left: answers of a model that the configuration no longer names; lost: answers that never came, at their maximum
-    cost; lost_verdicts: verdicts on answers of the model that never came; unwanted: answers that idle slots were asked
-    for ahead and no round wanted; baseline: requests to a verifier before any answer; greedy: one greedy answer to each
-    question, which came first (R0); opponent: answers that came first, with which all others are compared; regrade:
-    verdicts of an unfinished `regrade`."""
+    cost where a cap counts them, else at the mean; lost_verdicts: verdicts on answers of the model that never came;
+    unwanted: answers that idle slots were asked for ahead and no round wanted; baseline: requests to a verifier before
+    any answer; greedy: one greedy answer to each question, which came first (R0); opponent: answers that came first,
+    with which all others are compared; regrade: verdicts of an unfinished `regrade`."""
     model: str | None
     trials: int
     tokens: int
@@ -282,7 +282,7 @@ class OtherCostRow:
     counted_gpu_seconds: float
     """GPU seconds under a cap: for servers that the run started, the time for which they were held."""
     answers: int = 0
-    """Number of unwanted answers that were requested."""
+    """Answers that were requested, and came to nothing: lost or unwanted ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +340,7 @@ class RunCost:
 
     @property
     def asked_in_vain(self) -> int:
-        """Answers that idle slots were asked for ahead and no round wanted."""
+        """Answers that were asked for and are not stored: they never came, or no round wanted them."""
         return sum(row.answers for row in self.beside)
 
 

@@ -232,7 +232,8 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     launched = {event.model for event in events_of_kind(events, ServerLaunched)}
     lost: defaultdict[str, list[AnswersLost]] = defaultdict(list)
     for event in events_of_kind(events, AnswersLost):
-        lost[event.model].append(event)
+        if not event.estimated:
+            lost[event.model].append(event)
     for model, losses in lost.items():
         number, killed = (sum(one.answers for one in some) for some in (losses, [one for one in losses if one.killed]))
         verdicts = sum(one.verdicts for one in losses)

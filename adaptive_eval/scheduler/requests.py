@@ -1,8 +1,8 @@
 """Requests to the servers: one task for each in flight, none for those that wait.
 
-Requests are started as slots and trials appear. Where caps must hold through kills, a request is booked first, and sent
-when its entry is on disk (see `ledger`). A task asks the server, has the answers graded, and puts the results on the
-queue of the run, where `loop` handles them.
+Requests are started as slots and trials appear. Each is entered in the ledger; where caps must hold through kills, it
+is booked first, and sent when its entry is on disk. A task asks the server, has the answers graded, and puts the
+results on the queue of the run, where `loop` handles them.
 """
 
 import asyncio
@@ -57,8 +57,7 @@ class Requests:
     ) -> None:
         self._state, self._lanes, self._say = state, state.lanes, say
         self._grader, self._committer, self._guard = grader, journal.committer, guard
-        self._ledger = Ledger(state.lanes, journal.store.reader) if state.capped else None
-        """Where requests are booked before they are sent."""
+        self._ledger = Ledger(state.lanes, journal.store.reader, capped=state.capped)
         self.waiting = TrialQueues(state)
         self.slots = Slots(state.lanes, supply, journal.meter.times)
         self.booked: list[Request] = []
@@ -87,12 +86,12 @@ class Requests:
                 return
             request = self.waiting.take(model, trials_per_request(lane, request.question, request.first))
             self.slots.taken[model] += 1
-            if self._ledger is None:
-                self._send(request)
-            else:
+            self._committer.add(sent=[self._ledger.entry(request)])
+            if self._state.capped:
                 self._state.trials.move_request(request, Step.BOOKED)
                 self.booked.append(request)
-                self._committer.add(sent=[self._ledger.entry(request)])
+            else:
+                self._send(request)
 
     def make_room(self, failing: Sequence[int]) -> None:
         """Send further requests in the slots of those that fail again and again; `failing` counts them by model."""
@@ -113,8 +112,8 @@ class Requests:
                 self._send(request)
 
     def new_losses(self) -> Iterator[AnswersLost]:
-        """Answers that servers have lost since the last call; none if no cap counts them."""
-        return iter(()) if self._ledger is None else self._ledger.new_losses()
+        """Answers that servers have lost since the last call."""
+        return self._ledger.new_losses()
 
     def lose(self, request: Request) -> None:
         """Cross out a request that gets no answer in this start."""
@@ -141,8 +140,7 @@ class Requests:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _cross_out(self, request: Request) -> None:
-        if self._ledger is not None:
-            self._committer.add(unsent=[self._ledger.entry(request)])
+        self._committer.add(unsent=[self._ledger.entry(request)])
 
     def _send(self, request: Request) -> None:
         self._state.trials.move_request(request, Step.IN_FLIGHT)
@@ -155,7 +153,7 @@ class Requests:
         """Ask the server, and have its answers graded."""
         lane, task = self._lanes[request.model], asyncio.current_task()
         assert task is not None
-        again = None if self._ledger is None else partial(self._guard.may_repeat, request.model)
+        again = partial(self._guard.may_repeat, request.model) if self._state.capped else None
         try:
             answers = await lane.endpoint.sample(lane.prompt(request.question), request.seeds(lane), again)
         except EndpointError as error:

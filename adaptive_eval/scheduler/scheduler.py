@@ -73,9 +73,8 @@ class Scheduler:
         state, store, observer = self.state, self._loop.journal.store, self._loop.journal.observer
         await self._mending.run()
         left = self.supply.take_over(store, state.roster)
-        if state.capped:
-            for event in lose_entered(store, state.lanes, left):
-                observer.happened(event)
+        for event in lose_entered(store, state.lanes, left, capped=state.capped):
+            observer.happened(event)
         if state.alarms is not None:
             state.alarms.look_up(store.reader)
         for record in stored_records(store.reader, judged=state.is_judged, fitted=state.fit is not None):

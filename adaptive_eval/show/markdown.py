@@ -225,7 +225,7 @@ def _early_end(results: Results) -> Iterator[str]:
 def _headline(results: Results) -> str:
     run, cost = results.run, results.cost
     why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
-    in_vain = f", and {count(cost.asked_in_vain)} extra answers, requested to save time" if cost.asked_in_vain else ""
+    in_vain = f", and {several(cost.asked_in_vain, 'lost answer')}" if cost.asked_in_vain else ""
     return (
         f"{decided_text(results)} with {count(cost.trials)} trials, "
         f"{cost.trials / cost.fixed_trials:.0%} of the {count(cost.fixed_trials)} of a fixed design{in_vain} ({why}; "

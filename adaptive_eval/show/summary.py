@@ -85,7 +85,7 @@ def findings(
     if results.cost.grading is not None:
         yield f"grading   {grading_in_short(results.cost.grading)}"
     if (beside := other_costs_in_short(results.cost.beside)) is not None:
-        yield f"besides   {beside}; it counts against your budget"
+        yield f"besides   {beside}"
     for row in results.turns:
         loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
         yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {loads}, {duration(row.seconds)}"
@@ -157,7 +157,7 @@ def cost_line(results: Results, elapsed: float | None) -> str:
     cost, fixed = results.cost, results.cost.fixed_trials
     share = f"{cost.trials / fixed:.0%} of a fixed design's" if cost.trials <= fixed else "trials.max now allows"
     parts = [f"{count(cost.trials)} trials ({share} {count(fixed)})"]
-    parts += [f"{count(cost.asked_in_vain)} extra answers requested to save time"] if cost.asked_in_vain else []
+    parts += [f"{several(cost.asked_in_vain, 'lost answer')}"] if cost.asked_in_vain else []
     parts += _usage_parts(cost.tokens, cost.usd, cost.gpu_seconds, " of requests")
     parts += _server_time(results)
     parts += [] if elapsed is None else [duration(elapsed)]

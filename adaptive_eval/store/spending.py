@@ -73,6 +73,14 @@ def lost_costs(reader: RunReader, worst: Mapping[str, Cost]) -> Mapping[str, Cos
     return {model: trial_reserve(cost, largest.get(model, NO_COST)) for model, cost in worst.items()}
 
 
+def mean_cost(reader: RunReader, model: str) -> Cost:
+    """The mean cost of a stored answer: of this model, or of all models if it has none."""
+    sums = reader.sums()
+    rows = [row for row in sums if row.model == model] or sums
+    trials, cost = sum(row.trials for row in rows) or 1, total_cost(rows)
+    return Cost(round(cost.tokens / trials), cost.usd / trials, cost.gpu_seconds / trials)
+
+
 def in_flight_cost(reader: RunReader, worst: Mapping[str, Cost]) -> Cost:
     """The cost of all requests in flight if they were lost."""
     counts = reader.in_flight()

@@ -37,21 +37,23 @@ class Meter(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.generated = 0
+        self.generated, self.waiting, self.held_after, self.resets = 0, 0, HELD_AFTER, RESETS
         self.holds, self.go_on = threading.Event(), threading.Event()
         self.attempts: Counter[str] = Counter()
         self.lock = threading.Lock()
 
     def charge(self, asked: bytes) -> bool:
         """Count one more generation; whether the answer is to come through."""
-        if self.attempts.total() >= HELD_AFTER:
+        if self.attempts.total() >= self.held_after:
             self.holds.set()
+            with self.lock:
+                self.waiting += 1
             self.go_on.wait()
         with self.lock:
             self.generated += PROMPT + COMPLETION
             self.attempts[key := blake2b(asked).hexdigest()] += 1
             draw = blake2b(f"{key} {self.attempts[key]}".encode(), digest_size=4).digest()
-        return int.from_bytes(draw, "big") / 2**32 >= RESETS
+        return int.from_bytes(draw, "big") / 2**32 >= self.resets
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Whoever asked was killed, or the connection was reset."""
@@ -142,3 +144,25 @@ def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, met
         mine = [one for one in lost if one.model == name]
         assert said.startswith(f"{several(sum(one.answers for one in mine), 'answer')} asked for, but never came")
         assert f"{sum(one.tokens for one in mine):,} tokens" in said
+
+
+def test_without_caps_too_what_a_kill_has_lost_is_told(tmp_path: Path, meter: Meter) -> None:
+    site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
+    config = site.write(trials={"min": 2, "max": 12}, stopping={"on_alarm": "never"})
+    meter.resets = 0.0
+    slots = meter.held_after = 8  # few enough that each model has as many requests left as slots
+    flying = slots * len(MODELS)
+    process = site.start(config, "--run-dir", str(site.directory()))
+    wait_until(lambda: meter.waiting == flying and stored(site.directory())[2] == flying, process)
+    kill(process)
+    meter.go_on.set()
+    ended = site.run(config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    tokens, lost, in_flight = stored(site.directory())
+    assert (in_flight, sum(one.answers for one in lost if one.killed)) == (0, flying)
+    assert tokens + sum(one.tokens for one in lost) == meter.generated
+    cost = json.loads((site.directory() / "results.json").read_text())["cost"]
+    assert cost["tokens"] + sum(row["tokens"] for row in cost["beside"]) == meter.generated
+    number = several(sum(one.answers for one in lost), "lost answer")
+    assert number in " ".join(ended.stdout.split())
+    assert not told(site.directory()), "it is a cost, and nothing to be warned of"

@@ -115,7 +115,7 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         ("unwanted", "ada", 40, 6.0, 6.0),
         ("unwanted", "bob", 10, 2.0, 0.0),
     ]
-    assert [row.answers for row in rows] == [0, 0, 0, 0, 8, 1]
+    assert [row.answers for row in rows] == [0, 2, 1, 0, 8, 1]
     servers = HeldServers([None, HeldTime(100.0, 50.0)], {0, 1})
     assert servers.counted == {1}, "of ada it is not known for how long a server was held"
     assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0 + 6.0

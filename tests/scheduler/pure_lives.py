@@ -404,7 +404,7 @@ class Start:
         self.disk.commit(CommitBatch(verdicts=[self._used(verdict)], events=[*filter(None, [wasted_verdict(verdict)])]))
 
     def _begin(self) -> None:
-        for _ in lose_entered(self.disk, self.lanes, {}) if self.setting.capped else ():  # type: ignore[arg-type]
+        for _ in lose_entered(self.disk, self.lanes, {}, capped=self.setting.capped):  # type: ignore[arg-type]
             self.moment()
         for record in stored_records(self.disk, judged=self.setting.judged, fitted=self.setting.fitted):  # type: ignore[arg-type]
             self.state.apply(record)

@@ -56,9 +56,8 @@ def test_what_was_asked_ahead_of_several_models_is_one_line(tabs: Tabs) -> None:
     told = replace(view, results=replace(view.results, cost=cost), besides=summarize_other_costs(cost.beside))
     page = tabs.report(report_page(told))
     assert page.locator("[data-key=besides] li").all_inner_texts() == [
-        "Besides, on extra answers of 3 models, which were requested to save time: 36 answers and 1,500 tokens. "
-        "It counts against your budget.",
-        "Besides, on answers of model-b that never came: 64 tokens. It counts against your budget.",
+        "Besides, on extra answers of 3 models, which were requested to save time: 36 answers and 1,500 tokens.",
+        "Besides, on answers of model-b that never came: 64 tokens.",
     ]
 
 

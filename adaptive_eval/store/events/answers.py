@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from adaptive_eval.store.events.event import Event
+from adaptive_eval.store.events.event import Event, optional_field
 
 
 @dataclass(frozen=True, slots=True)
 class AnswersLost(Event):
-    """Answers that were requested and lost, with the most that they may have cost, which is what counts."""
+    """Answers that were requested and lost, with the most that they may have cost, which is what caps count."""
 
     KIND: ClassVar[str] = "answers_lost"
     model: str
@@ -20,6 +20,8 @@ class AnswersLost(Event):
     """Whether they were in flight when an earlier start ended."""
     verdicts: int = 0
     """Replies of a judge that were lost, not the answers themselves."""
+    estimated: bool | None = optional_field()
+    """Whether no cap counts them: their cost is that of as many stored answers of the model."""
 
 
 @dataclass(frozen=True, slots=True)

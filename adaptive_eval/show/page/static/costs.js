@@ -58,10 +58,10 @@ export function inShort(cost) {
   return parts.join(" · ");
 }
 
-/** What idle slots were asked for, and no round came to want. @param {RunCost} cost @returns {Child} */
+/** What was asked for and never came, or no round wanted. @param {RunCost} cost @returns {Child} */
 function inVain(cost) {
   const answers = cost.beside.reduce((sum, row) => sum + row.answers, 0);
-  return answers ? `, and ${plural(answers, "answer")} requested to save time` : null;
+  return answers ? `, and ${plural(answers, "lost answer")}` : null;
 }
 
 /** What GPUs were held for. @param {RunCost | undefined} cost @returns {Child} */
@@ -119,7 +119,7 @@ export function besides(view) {
       ? h("li", null, `And for verdicts that could not be read, or were replaced: ${graded(grading.in_vain)}.`)
       : null,
     rows.map((row) =>
-      h("li", null, `Besides, on ${plain(row.what)}: ${listed(amounts(row))}. It counts against your budget.`),
+      h("li", null, `Besides, on ${plain(row.what)}: ${listed(amounts(row))}.`),
     ),
   );
 }
