@@ -13,7 +13,7 @@ from adaptive_eval.endpoints.checking import ServerCheck, tiny_prompt
 from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, RetryDecision
 from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.lone_failures import LoneFailures
+from adaptive_eval.endpoints.lone_failures import LoneFailures, can_blame
 from adaptive_eval.endpoints.refusals import OF_ONE
 from adaptive_eval.endpoints.replies import ReplyReader
 from adaptive_eval.endpoints.sender import RequestSender
@@ -214,7 +214,7 @@ class ModelEndpoint:
         """Answers without text for a request that timed out or fails alone; raises `Unavailable` otherwise."""
         replica = request.replica.url if request.replica is not None else ""
         timed_out = failure.kind is FailureKind.TIMED_OUT
-        if not timed_out and not is_lone:
+        if not timed_out and not is_lone and not await self._fails_beside_another(request, failure):
             raise Unavailable(
                 f"model {self._model!r} at {replica}: given up after {request.attempts} attempts; "
                 f"the last one failed with {failure.kind}: {failure}"
@@ -226,6 +226,16 @@ class ModelEndpoint:
         if timed_out:
             return answers_without_text("timed_out", request.seeds, arrival)
         return answers_without_text("unanswered", request.seeds, arrival, reason=str(failure))
+
+    async def _fails_beside_another(self, request: AttemptedRequest, failure: Failure) -> bool:
+        """Whether its server answers a tiny request, which caps count as a lost answer; without caps it was asked."""
+        traffic, replica = self._sender.traffic, request.replica
+        if request.again is None or replica is None or not can_blame(failure.kind, traffic):
+            return False
+        traffic.lost += 1
+        request.lost = True
+        await _require_allowed(request)
+        return await self._check.answers_now(replica.url)
 
 
 async def _require_allowed(request: AttemptedRequest) -> None:

@@ -3,8 +3,9 @@
 Some requests always fail: a server that cannot parse what a seed makes its model say returns 500 at every attempt. A
 failure counts towards this if other requests were answered since the last one of the same kind. If `share` of the
 attempts that these needed failed, a request fails this often by chance with probability share ** failures; below
-`CHANCE` the request itself is to blame. If no other request is asked, a tiny one takes their place, except under caps,
-which count every token.
+`CHANCE` the request itself is to blame. If no other request is asked, a tiny one takes their place. Caps count every
+token, so that under them a tiny one is asked only once, before the request would be given up, and counts as a lost
+answer.
 """
 
 from adaptive_eval.endpoints.failures import FailureKind
@@ -13,6 +14,11 @@ from adaptive_eval.endpoints.traffic import Traffic
 CHANCE = 1e-6
 OWN_KINDS = frozenset({FailureKind.SERVER_ERROR, FailureKind.BAD_RESPONSE, FailureKind.RESET})
 """Failures that a request may cause. A time-out is not one: its answer may be a long one."""
+
+
+def can_blame(kind: FailureKind | None, traffic: Traffic) -> bool:
+    """Whether a tiny request can show that a request itself causes this kind of failure, in a model that answers."""
+    return kind in OWN_KINDS and kind is not FailureKind.RESET and traffic.has_answered
 
 
 class LoneFailures:
@@ -58,12 +64,7 @@ class LoneFailures:
     @property
     def lacks_another(self) -> bool:
         """Whether its server has failed twice in the same way, with no other request answered since."""
-        return (
-            self._repeated
-            and self._kind is not FailureKind.RESET
-            and self._traffic.has_answered
-            and self._seen[0] == self._traffic.answered
-        )
+        return self._repeated and can_blame(self._kind, self._traffic) and self._seen[0] == self._traffic.answered
 
     def close(self) -> None:
         """Stop counting, since the request is over."""

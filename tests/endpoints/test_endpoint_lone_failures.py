@@ -12,7 +12,7 @@ from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.lone_failures import LoneFailures
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import Unavailable
+from adaptive_eval.errors import NotAskedAgain, Unavailable
 
 WORDS = {"error": {"message": "does not match the expected format", "code": 500}}
 BAD = 3
@@ -60,16 +60,49 @@ async def test_where_nothing_else_is_asked_a_tiny_request_stands_for_others(
     assert answer.signals == {"unanswered"} and answer.attempts <= 12
 
 
-async def test_under_caps_nothing_is_asked_that_they_do_not_count(endpoint: Opener) -> None:
+async def test_under_caps_one_tiny_request_is_asked_and_counted(endpoint: Opener) -> None:
+    counted: list[int] = []
+
     async def again() -> bool:
+        counted.append(sum(asked.body["max_tokens"] != 500 for asked in server.seen))
         return True
 
     async with raw_server(failing(BAD)) as server:
         model = endpoint(server.base_url, max_tokens=500)
         await model.sample(CHAT, range(1), again)
-        with pytest.raises(Unavailable, match="given up after 5 attempts"):
+        (answer,) = await model.sample(CHAT, range(BAD, BAD + 1), again)
+    assert answer.signals == {"unanswered"} and answer.attempts == 5
+    assert model.stats.lost == 1 and counted == [0], "it is counted before it is asked"
+    assert sum(asked.body["max_tokens"] != 500 for asked in server.seen) == 1
+
+
+async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opener) -> None:
+    async def again() -> bool:
+        return False
+
+    async with raw_server(failing(BAD)) as server:
+        model = endpoint(server.base_url, max_tokens=500)
+        await model.sample(CHAT, range(1), again)
+        with pytest.raises(NotAskedAgain):
             await model.sample(CHAT, range(BAD, BAD + 1), again)
     assert all(asked.body["max_tokens"] == 500 for asked in server.seen)
+
+
+async def test_under_caps_a_server_that_fails_everything_loses_the_model(endpoint: Opener) -> None:
+    async def script(asked: Exchange) -> None:
+        if asked.index == 0:
+            await asked.answer("42")
+        else:
+            await asked.reply(500, WORDS)
+
+    async def again() -> bool:
+        return True
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, max_tokens=500)
+        await model.sample(CHAT, range(1), again)
+        with pytest.raises(Unavailable, match="given up after 5 attempts"):
+            await model.sample(CHAT, range(BAD, BAD + 1), again)
 
 
 async def test_of_several_answers_in_one_request_one_is_missing(endpoint: Opener) -> None:
