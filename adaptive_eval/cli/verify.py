@@ -36,7 +36,7 @@ def verify(run: Annotated[Path, typer.Argument(help="The directory of a run.", m
         typer.echo(f"to mend: {safe_line(found.mend)}", err=True)
     places = several(len(found.damages), "place")
     typer.echo(
-        f"error: {safe_line(str(run))} is damaged in {places}. Restore a copy of it, or begin anew with --fresh; where "
+        f"error: {safe_line(str(run))} is damaged in {places}. Restore a copy of it, or start over with --fresh; where "
         "only results.json is damaged, remove it and run the same command again",
         err=True,
     )

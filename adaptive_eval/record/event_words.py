@@ -82,12 +82,12 @@ def _model_sentence(event: Event) -> str | None:
         case OnlyFailures():
             kinds = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in event.errors.items())
             last = "" if event.last is None else f"; the last one: {first_line(event.last)}"
-            silence = f"no answer for {event.seconds} s, its requests are repeated"
+            silence = f"no answer for {event.seconds} s, requests are being retried"
             return f"{event.model}: {silence} (errors so far: {kinds}{last})"
         case ServerLaunching():
             where = "" if event.on is None else f" on {event.on}"
             waited = "" if event.waited is None else f" after {duration(event.waited)} of waiting"
-            return f"{event.model}: its server is started{where}{waited} (log: {event.log})"
+            return f"{event.model}: starting its server{where}{waited} (log: {event.log})"
         case ServerLaunched():
             version = "" if event.version is None else f", version {event.version}"
             return f"{event.model}: its server is ready after {duration(event.seconds)}{version}"
@@ -97,31 +97,31 @@ def _model_sentence(event: Event) -> str | None:
             how = "is found again" if event.found else f"has its place after {duration(event.seconds)}"
             return f"{event.model}: {event.on} {how}, on {event.node}"
         case SiteLost():
-            what = "what it had is asked again, and it is placed anew"
+            what = "its requests are retried, and it is placed again"
             return f"{event.model}: {event.on} on {event.node} is lost ({first_line(event.reason)}); {what}"
         case ServerRests() if event.batches_of:
             one = len(event.batches_of) == 1
             batches = f"the batch{'' if one else 'es'} of {first_few(event.batches_of, MAX_NAMES)}"
             back = f"{batches} {'is' if one else 'are'} back"
-            return f"{event.model}: nothing to ask it before {back}; its server is stopped, or asleep, until then"
+            return f"{event.model}: no requests before {back}; its server is stopped or asleep until then"
         case ServerRests():
-            return f"{event.model}: nothing is asked of it now; its server is stopped, and started again if need be"
+            return f"{event.model}: no requests for now; its server is stopped, and restarted if needed"
         case ModelSettled():
             freed = " Its server is stopped." if event.launched else ""
-            return f"{event.model} is done: nothing more is asked of it.{freed}"
+            return f"{event.model} is done: no more requests.{freed}"
         case SettledCommandEnded():
             if event.problem is None:
-                return f"{event.model}: the command servers.on_done has ended well"
-            return f"{event.model}: the command servers.on_done has failed: {event.problem}; the run goes on"
+                return f"{event.model}: the command servers.on_done succeeded"
+            return f"{event.model}: the command servers.on_done failed: {event.problem}; the run goes on"
         case BatchTaken():
-            return f"{event.model}: a batch of {several(event.size, 'request')} is with its service ({event.batch})"
+            return f"{event.model}: submitted a batch of {several(event.size, 'request')} ({event.batch})"
         case BatchCancelled():
-            return f"{event.model}: its batch takes too long and is cancelled; the rest is asked for directly"
+            return f"{event.model}: its batch takes too long and is cancelled; the rest is requested directly"
         case BatchEnded():
             missing = f", {event.missing} missing" if event.missing else ""
-            return f"{event.model}: a batch is over ({event.said}): {several(event.came, 'answer')}{missing}"
+            return f"{event.model}: a batch has ended ({event.said}): {several(event.came, 'answer')}{missing}"
         case ServerDied():
-            again = f"it is started again ({event.restart} of {event.of})"
+            again = f"restarting it ({event.restart} of {event.of})"
             return f"{event.model}: {first_line(event.reason)}; {again}"
     return None
 
@@ -143,25 +143,29 @@ def _by_name(listed: object) -> dict[object, object]:
 def _run_sentence(event: Event) -> str | None:
     match event:
         case PlaceAwaited():
-            return f"waiting for {event.on}, which {event.by} has"
+            return f"waiting for {event.on}, which is used by {event.by}"
         case RunResumed():
             return f"resumed with {event.trials:,} stored trials"
         case SettingsChanged():
             was = [change.was for change in event.changes if change.path in ("stopping.rule", "stopping.rule.use")]
             gone = [name for name in (one["use"] if isinstance(one, dict) else one for one in was) if name in RETIRED]
-            told = f"; the rule {gone[0]} is gone, {OPTIMAL.name} judges the stored answers anew" if gone else ""
+            told = (
+                f"; there is no rule {gone[0]} any more, {OPTIMAL.name} judges the stored answers again" if gone else ""
+            )
             return f"settings changed: {first_few(list(_changed_settings(event.changes)), MAX_SETTINGS)}{told}"
         case LooksRetaken():
             return (
-                f"looks are taken anew on the stored answers, in other rounds than the {event.looks} that were taken "
-                "before: verdicts may differ from those told then"
+                f"looks are repeated on the stored answers, in other rounds than the {event.looks} before: verdicts "
+                "may differ from those reported then"
             )
         case GraderChosen():
-            return f"graded by {event.grader} from now on, which gives {event.compared} stored answers their grades"
+            return (
+                f"graded by {event.grader} from now on, which agrees with the grades of {event.compared} stored answers"
+            )
         case TrialsImported():
-            return f"begins with {several(event.trials, 'trial')} imported from {first_few(event.files, MAX_NAMES)}"
+            return f"started with {several(event.trials, 'trial')} imported from {first_few(event.files, MAX_NAMES)}"
         case GreedyBegun():
-            return f"one greedy answer of {event.models} models to each of {event.questions} questions comes first (R0)"
+            return f"asking {event.models} models for a greedy answer to each of {event.questions} questions first (R0)"
         case OpponentBegun():
             some, come, them = ("answers", "come", "them") if event.trials > 1 else ("answer", "comes", "it")
             told = f"{event.trials} {some} of {event.model} to each of {event.questions} questions {come} first"
@@ -176,7 +180,7 @@ def _run_sentence(event: Event) -> str | None:
             return f"outcomes of the run {event.run} count as R0"
         case OutcomesRecorded():
             trials = sum(map(sum, event.counts.values()))
-            return f"{event.model} is recorded: {trials} outcomes of the run {event.run} stand for it"
+            return f"{event.model} is recorded: {trials} outcomes of the run {event.run} are used"
         case ThresholdsFrozen():
             found = [f"{name} {value:.4g}" for name, value in event.values.items()]
             found += [f"the usual length of {several(len(event.medians), 'question')}"] if event.medians else []
@@ -185,15 +189,15 @@ def _run_sentence(event: Event) -> str | None:
             return f"{basis}: {', '.join(found)}" if found else basis
         case BaselineAsked(scores=[_, *_]):
             shares = ", ".join(f"{exp(score):.3g}" for score in event.scores)
-            return f"the verifier's labels A, B, C without content: {shares} of its next token"
+            return f"the verifier gives its labels A, B, C without content the probabilities {shares}"
         case RegradingBegun():
-            return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C leaves them for later"
+            return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C postpones this"
         case TrialsRegraded(so_far=int(), of=int()):
             return f"graded {event.so_far} of {event.of} stored answers again"
         case TrialsRegraded():
             return f"graded {event.trials} stored answers again"
         case AnswersKept():
-            return f"texts of answers stay in the database, and the run goes on: {first_line(event.reason)}"
+            return f"answer texts stay in the database, and the run goes on: {first_line(event.reason)}"
         case RunStopped(reason=str(reason)):
             return f"stopped by an error: {first_line(reason)}"
         case UnknownEvent():

@@ -36,22 +36,22 @@ class Advice:
 def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
     """The next steps; a command names the run as `run`."""
     if ending.gated and not ending.asked:
-        asked = "this start asked nothing, the outcome is an earlier one's: for a new build begin anew"
+        asked = "this start requested nothing, the outcome is that of an earlier one: for a new build start over"
         yield _step(ending, asked, fresh=True)
     models, reason = () if ending.results is None else ending.results.models, ending.reason
     regrade = shlex.join(["adaptive-eval", "regrade", run, *_grader_arguments(ending)])
     if ending.fatal_error is not None and ending.fatal_error.exit_code is ExitCode.SPENT:  # an alarm
-        yield _step(ending, "after a change of prompt, model or server begin anew", fresh=True)
+        yield _step(ending, "after a change of prompt, model or server start over", fresh=True)
         yield Advice("after one of grader or answer keys:", regrade)
     elif ending.fatal_error is not None:
-        yield _step(ending, "mend that, then")
+        yield _step(ending, "fix that, then")
     elif ending.ungraded and any(row.signals.get("unanswered") for row in models):
-        yield _step(ending, "see to the servers that fail some requests every time, then")
-        again = "which asks those of models that were set aside again; for others begin anew"
+        yield _step(ending, "fix the servers that fail some requests every time, then")
+        again = "which asks those of models that were set aside again; for others start over"
         yield _step(ending, again, fresh=True)
     elif ending.ungraded:
-        yield _step(ending, "raise grader.timeout, or see to the server of the judge or verifier, then")
-        again = "which grades the stored answers again; where the grader itself was mended, or to do no more:"
+        yield _step(ending, "raise grader.timeout, or fix the server of the judge or verifier, then")
+        again = "which grades the stored answers again; after a change of the grader, or to do only this:"
         yield Advice(again, regrade)
     elif ExitCode.SPENT in (ending.exit_code, EXIT_CODES[reason] if reason else None):
         doubted = list(_doubtful_answers(ending, run))
@@ -59,12 +59,12 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         if reason is not Reason.SETTLED:
             yield _for_more(ending)
         elif not doubted:
-            none = "every comparison is called, and no further trial changes that: to know more begin anew"
+            none = "every comparison is called, and further trials do not change that: to know more start over"
             yield _step(ending, none, fresh=True)
     elif reason is Reason.SETTLED:
         yield Advice("check the grader on some answers:", f"adaptive-eval label {run}")
     elif reason is Reason.BLOCKED:
-        yield _step(ending, "see to what is missing, then")
+        yield _step(ending, "fix what is missing, then")
     elif ending.imported and ending.arguments is None:
         file = f"{run}/config.yaml"
         yield Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {run}")
@@ -113,8 +113,8 @@ def _doubtful_answers(ending: Ending, run: str) -> Iterator[Advice]:
             yield Advice(f"{safe_name(row.name, LONGEST_NAME)}: of {row.stored_trials:,} answers {counts}")
     if doubted:
         yield Advice("see them:", f"adaptive-eval monitor {run} --web")
-        mend = "further trials do not change what these may be worth: mend the server, its settings or the grader"
-        yield _step(ending, f"{mend}, and begin anew", fresh=True)
+        mend = "further trials do not help here: fix the server, its settings or the grader"
+        yield _step(ending, f"{mend}, and start over", fresh=True)
 
 
 def _for_more(ending: Ending) -> Advice:
@@ -122,8 +122,8 @@ def _for_more(ending: Ending) -> Advice:
     results = ending.results
     if results is not None and draws_questions(results.decisions):
         more = (
-            "raise the budget, where that has ended it; or ask more questions (questions.limit), or several trials "
-            "of each (without trials.draw), in a run of its own"
+            "raise the budget if it has ended the run; or ask more questions (questions.limit), or several trials of "
+            "each (without trials.draw), in a new run"
         )
         return _step(ending, more, fresh=True)
     if results is not None and ending.reason is Reason.BUDGET:
@@ -138,9 +138,9 @@ def _for_more(ending: Ending) -> Advice:
     wanted |= {"trials.max": larger} if larger > most else {}
     needs = [pair.trials_needed for pair in pairs]
     if recordings or (not any(needs) and any(one.kind == "horizon" for one in results.warnings)):
-        anew = "begin anew, since another raise would not decide the rest"
+        anew = "start over, since raising it again would not decide the rest"
         if recordings:
-            anew = f"begin anew with {max(recordings)}, whose own error is the limit"
+            anew = f"start over with {max(recordings)}, whose own error is the limit"
         raised = f"; set {_list_settings(wanted)}" if wanted else ""
         return _step(ending, f"{anew}{raised}", wanted, fresh=True)
     why = ENOUGH if all(needs) else "how many the rest would need is not known"

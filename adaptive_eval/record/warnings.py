@@ -38,7 +38,7 @@ DECIDING = ("stopping.", "objective.", "prior_evidence", "trials.")
 SHOWN_CHANGES = 4
 HARMLESS = ("stopping.futility", "trials.max")
 """Giving up earlier or later adds no false call, and a changed horizon has its own caution."""
-AFRESH = "a run that begins with this maximum (--fresh), or with `rule: anytime`, does not pay this"
+AFRESH = "a run that starts with this maximum (--fresh), or with `rule: anytime`, avoids this"
 
 
 def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequence[Event]) -> Iterator[Caution]:
@@ -57,17 +57,17 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
         return _price_without_error(rule)
     able = np.isfinite(extension.boundary)
     if not len(able):
-        return "nothing was open then, and every call stands"
+        return "no comparison was open then, and every call stands"
     confidence = getattr(rule, "confidence", None)
-    error = "its error" if confidence is None else f"its error ({2.0 * (1.0 - confidence):.3g}, both orders together)"
+    error = "the error" if confidence is None else f"the error ({2.0 * (1.0 - confidence):.3g}, both orders together)"
     if not able.any():
-        return f"what was open had spent all of {error}, and stays open; {AFRESH}"
+        return f"open comparisons had used up {error} and cannot be decided any more; {AFRESH}"
     number = int(able.sum())
     which = f"the {number} pairs of models that were open" if number > 1 else "the pair of models that was open"
-    spent = "" if able.all() else f", and {len(able) - able.sum()} with no error left can no longer be decided"
+    spent = "" if able.all() else f"; {len(able) - able.sum()} with no error left cannot be decided any more"
     bound, was = _format_range(extension.boundary[able]), _format_range(extension.was[able], digits=3)
     return (
-        f"{which} must reach |z| of {bound} now and not of {was}, by what is left of {error}{spent}; the promise "
+        f"{which} must now reach |z| of {bound} instead of {was}, with what is left of {error}{spent}; the promise "
         f"stands; {AFRESH}"
     )
 
@@ -78,10 +78,10 @@ def _price_without_error(rule: Rule) -> str:
         return "the rule needs no horizon, and its promise stands"
     if isinstance(rule, Correctable):
         return (
-            "the rule does not say what becomes of it (`extended`) and goes on as it was: whether its promise about "
-            "repeated looks still holds is not known"
+            "the rule has no method `extended`, so that nobody knows whether its promise about repeated looks still "
+            "holds"
         )
-    return "the rule promises nothing about repeated looks that this could break"
+    return "the rule makes no promise about repeated looks"
 
 
 def _format_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], digits: int = 2) -> str:
@@ -101,8 +101,8 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
             yield Caution(
                 REDECIDED,
                 None,
-                f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(told)}; all looks were taken anew "
-                "by these settings, and no promise covers a choice that was made by what earlier looks showed",
+                f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(told)}; all looks were "
+                "repeated with these settings. The promise does not cover settings chosen after seeing results",
             )
 
 
@@ -113,8 +113,8 @@ def uncounted_caution(stored: int, kept: int, events: Sequence[Event]) -> Iterat
         yield Caution(
             "uncounted",
             None,
-            f"{kept:,} of {stored:,} stored trials are in no score: they were asked for under settings "
-            "that have changed since, and by those of now no look has come to them; they count once one does",
+            f"{kept:,} of {stored:,} stored trials are in no score yet: they were requested under earlier settings, "
+            "and count once a look under the new ones includes them",
         )
 
 
@@ -127,17 +127,17 @@ MIN_REPORTED_SHARE = 0.02
 
 _MEANING = {
     "truncated": (
-        "ended at a limit (max_tokens, the context of their server, or one of their task) and were graded as they "
-        "stand; raise that if they were cut off"
+        "ended at a limit (max_tokens, the server's context, or a limit of the task) and were graded as they stand; "
+        "raise the limit if they were cut off"
     ),
     "empty": "are empty",
     "reasoning_only": (
-        "have no text but reasoning that ended by itself, so that what they answer may stand there, and they were "
-        "graded as empty; look at the reasoning parser of its server"
+        "have reasoning and no other text, and were graded as empty; if the answer is in the reasoning, check the "
+        "reasoning parser of the server"
     ),
     "refusal": "are refusals",
     "content_filter": "were withheld by a content filter",
-    "context_length": "were not given because prompt and max_tokens exceed the context",
+    "context_length": "were not generated because prompt and max_tokens exceed the context",
 }
 
 
@@ -161,8 +161,8 @@ def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[
         yield Caution(
             "recorded_logs",
             None,
-            f"the recorded outcomes of {', '.join(logged)} were graded by the logs that they were imported from: the "
-            "ranking holds if this run's grader gives the same grades",
+            f"the recorded outcomes of {', '.join(logged)} have the grades of the logs they came from: the ranking "
+            "holds only if this run's grader gives the same grades",
         )
 
 
@@ -189,14 +189,13 @@ def prior_caution(
         told = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
         if taken.greedy:
             text = (
-                f"one greedy answer to each question counts in the scores (R0), as so many trials (D): {told}; a model "
-                "that is better or worse at temperature 0 than as it is ranked is pulled there."
+                f"one greedy answer to each question counts in the scores (R0), as much as D trials: {told}. A model "
+                "that is better or worse at temperature 0 is pulled towards that score."
             )
         else:
             text = (
-                "outcomes of an earlier run count as trials of this one (R0), so many a question (D, at most the "
-                f"trials of the first look): {told}; where a model has changed since, they pull its score to what it "
-                "was."
+                "outcomes of an earlier run count in the scores (R0), as much as D trials a question, at most those of "
+                f"the first look: {told}. If a model has changed since, they pull its score towards the earlier one."
             )
         changes = f" {sampling_sentence(taken)}." if taken.sampled_otherwise else ""
         yield Caution("prior", None, f"{text}{changes} {_order_alone(found)}")
@@ -205,7 +204,7 @@ def prior_caution(
 def sampling_sentence(taken: PriorTaken) -> str:
     """Say that the answers of R0 were drawn with other sampling settings than this run's."""
     told = first_few(taken.sampled_otherwise, SHOWN_CHANGES)
-    return f"These outcomes were drawn with other sampling settings than those of this run ({told})"
+    return f"They were sampled with other settings than those of this run ({told})"
 
 
 def _order_alone(found: Sequence[ModelRow]) -> str:
@@ -243,18 +242,18 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         gpu_hours = math.fsum(one.gpu_seconds for one in losses) / 3600.0
         counted = [f"{tokens:,} tokens"] * (tokens > 0) + [f"{usd:.4g} USD"] * (usd > 0.0)
         counted += [f"{gpu_hours:.2g} GPU hours"] * (gpu_hours > 0.0 and model not in launched)
-        flying = f" ({killed} were in flight when an earlier start ended)" if killed else ""
-        told = f"{' and '.join(of)} asked for, but never came{flying}"
+        flying = f" ({killed} were in flight when the run was killed)" if killed else ""
+        told = f"{' and '.join(of)} requested, but never received{flying}"
         if counted:
-            told += f": the caps count {' and '.join(counted)}, besides what the answers that came have used"
+            told += f"; the caps count {' and '.join(counted)} for them"
         yield Caution("lost", model, told)
 
 
 def repeats_warning(number: int) -> str:
     """Say that an import has left out so many repeated answers."""
     return (
-        f"{number} answers of its logs are identical to another one to the same question, as from a server that "
-        "ignores the seed or serves a cache, and were not counted; `import --repeats-are-samples` counts each of them"
+        f"{number} answers in its logs are identical to another one to the same question, as from a server that "
+        "ignores the seed or uses a cache, and were not counted; `import --repeats-are-samples` counts each of them"
     )
 
 
@@ -264,16 +263,16 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         for model, reasons in event.missing.items():
             worst = max(reasons, key=lambda why: reasons[why])
             text = (
-                f"{sum(reasons.values())} records of its logs are no trials ({worst}); if it was the longest answers "
-                "that failed, its score is that of its quick ones, which are more often right"
+                f"{sum(reasons.values())} records in its logs are not trials ({worst}); if long answers failed, its "
+                "score may be too high, since quick answers are more often right"
             )
             yield Caution("missing", model, text)
         if event.repeats_count:
             yield Caution(
                 "repeats_count",
                 None,
-                "identical answers of the logs were counted each, because of `import --repeats-are-samples`; of a "
-                "model whose answers agree more often than independent samples would, a warning says so all the same",
+                "identical answers in the logs were each counted (`import --repeats-are-samples`); another warning "
+                "names models whose answers agree more often than independent samples would",
             )
         for model, number in event.repeated.items():
             yield Caution("repeats", model, repeats_warning(number))
@@ -284,7 +283,9 @@ def alarm_cautions(names: Sequence[str], usages: Sequence[TrialUsage], events: S
     examples = {(one.model, one.fault): one.example for one in events_of_kind(events, AlarmRaised)}
     faults = [usage.answers.fault for usage in usages]
     if len(names) > 1 and None not in faults:
-        yield Caution("alarm", None, "of every model all answers are empty, alike, unread or wrong: look at the setup")
+        yield Caution(
+            "alarm", None, "all answers of every model are empty, identical, unreadable or wrong: check the setup"
+        )
     for name, usage, fault in zip(names, usages, faults, strict=True):
         if fault is not None:
             example = examples.get((name, fault))
@@ -302,7 +303,9 @@ def is_alarmed(decisions: Mapping[str, object], cautions: Iterable[Caution]) -> 
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:
     """Warn of calls that stand although the scores have changed places since."""
     for better, worse in pairs:
-        yield Caution("reversal", better, f"is ahead of {worse or 'the reference'}, which was called better before")
+        yield Caution(
+            "reversal", better, f"is ahead of {worse or 'the reference'}, which an earlier look called better"
+        )
 
 
 def unknown_cautions(
@@ -313,17 +316,17 @@ def unknown_cautions(
         usage = usages[row.model]
         late, failed = usage.signals["timed_out"], usage.signals["unanswered"]
         ungraded = usage.ungraded - failed
-        told = [f"{late} ran out of time at every attempt"] if late else []
-        told += [f"{failed} never came, since its server failed these requests every time"] if failed else []
+        told = [f"{late} timed out at every attempt"] if late else []
+        told += [f"{failed} never came because the server fails these requests every time"] if failed else []
         told += [f"{ungraded} could not be graded"] if ungraded else []
         if not told:
             continue
-        moved = ", and are not part of any score"
+        moved = ", and count in no score"
         if row.highest > row.lowest:
             ends = scale.width(row.lowest), scale.width(row.highest)
-            moved = f"; its score is {ends[0]} if all of them had been wrong, {ends[1]} if right"
-        mend = ". Nothing is called that a grade could undo" if usage.ungraded else ""
-        mend += ", and `adaptive-eval regrade` tries again to grade them" if ungraded else ""
+            moved = f"; the score would be {ends[0]} if all of them were wrong, {ends[1]} if right"
+        mend = ". No comparison is called that their grades could reverse" if usage.ungraded else ""
+        mend += ". `adaptive-eval regrade` tries to grade them again" if ungraded else ""
         yield Caution("unknown", names[row.model], f"of {usage.trials} answers {' and '.join(told)}{moved}{mend}")
 
 

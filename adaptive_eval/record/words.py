@@ -122,7 +122,7 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
         return None
     beside = "" if (judge := judged_by(decisions)) is None else f"; errors of the {judge} come on top"
     if rule is None:
-        return f"that of a plug-in, none of adaptive-eval's own{beside}"
+        return f"that of a plug-in; adaptive-eval itself makes none{beside}"
     if str(_setting(decisions, "objective", "kind", "ranking")) not in OBJECTIVES:
         beside = f", unless the plug-in that is the objective brings a rule of its own{beside}"
     if rule.in_short:
@@ -276,7 +276,7 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     if entry is WEIGHTED and trials.draw is not None:
         entry = UNRESOLVED_PAIRS  # a question has one trial
     if entry is None:
-        said = f"Trials are given out by the plug-in {policy}"
+        said = f"Trials are allocated by the plug-in {policy}"
     else:
         said = entry.says.format(**_option_texts(entry, trials.options))
     if trials.draw is not None:
@@ -306,7 +306,7 @@ def pace_in_words(config: RunConfig) -> str:
     chosen = choose_favour(config.asked, config.trials)
     why = f", since {chosen.why}" if chosen.favour == config.trials.favour else ""
     if config.trials.favour == "time":
-        return f"time{why}: servers are kept busy with answers that are asked ahead"
+        return f"time{why}: servers are kept busy with answers requested ahead"
     return f"answers{why}"
 
 
@@ -314,12 +314,12 @@ def _prior(config: RunConfig) -> str:
     scale = "The score is the average over questions of each question's average; Bayes@N (uniform prior) beside it."
     if config.trials.draw is not None:
         return (
-            "Questions were drawn at random, and scores are those of all questions: two models are compared by their "
-            "differences on the questions that both were asked, whose variance is that between questions; who was "
-            "asked fewer than others has a score by how those did on the others."
+            "Questions were drawn at random, and scores estimate those on all questions. Two models are compared by "
+            "their differences on the questions that both were asked, with the variance between questions. The score "
+            "of a model that was asked fewer questions is adjusted by how the other models did on the rest."
         )
     if compares_bayes(config.stated()):
-        return f"{scale} What is compared, and put in order, is Bayes@N: one imagined answer in each category."
+        return f"{scale} Models are compared and ranked by Bayes@N: one imagined answer in each category."
     if config.stopping.prior == "uniform":
         return f"{scale} Variances are those of the uniform prior: one count in each category."
     return f"{scale} Variances come from a prior centred on each model's own shares of the categories."
@@ -349,15 +349,15 @@ def _seeds(config: RunConfig) -> str:
     if config.trials.seeds == "coupled":
         return (
             f"Trial i of a question has seed h(run seed {config.seed}, question) + i, the same for every model. Models "
-            "whose answers to the same trials go together, as those of near copies do on servers that draw by the "
-            "seed, are compared trial by trial from the first look on; all others as independent models are."
+            "whose answers to the same trials are correlated, as of near copies on servers that sample by the seed, "
+            "are compared trial by trial from the first look on; all others as independent models."
         )
     return f"Trial i has seed h(run seed {config.seed}, model, question) + i, whatever else is asked."
 
 
 def _imported_seeds(config: RunConfig) -> str:
-    told = "Imported trials have the seeds of where they were sampled, which are not known here."
-    return f"{told} Of others: {_seeds(config)}"
+    told = "Imported trials keep the seeds they were sampled with, which are unknown here."
+    return f"{told} For others: {_seeds(config)}"
 
 
 def _percent(share: float | None) -> str:
@@ -370,7 +370,7 @@ def cost_to_go_on(results: Results) -> str | None:
     if results.run.status == "finished":
         return None
     if more < 0.5:  # open pairs are past their estimate, and how long they stay open is chance
-        return "going on asks for another round of answers at least"
+        return "going on takes another round of answers at least"
     known = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}
     each = [said.format(used / cost.trials * more) for used, said in known.values() if used and cost.trials]
-    return f"going on asks for about {several(round(more), 'more answer')}" + (f" ({', '.join(each)})" if each else "")
+    return f"going on takes about {several(round(more), 'more answer')}" + (f" ({', '.join(each)})" if each else "")

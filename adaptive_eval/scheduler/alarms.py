@@ -137,7 +137,7 @@ class Alarms:
             [
                 f"the answers of {whom} cannot be what was asked for, as the first look shows",
                 *lines,
-                "Every answer is stored. After a change of prompt, model or server begin anew (--fresh). After one of "
+                "Every answer is stored. After a change of prompt, model or server start over (--fresh). After one of "
                 "grader or answer keys `adaptive-eval regrade RUN --config CONFIG` grades them anew, and the run goes "
                 "on; if all is as it should be, go on with --set stopping.on_alarm=never",
             ]

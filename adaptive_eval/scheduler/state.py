@@ -42,7 +42,7 @@ from adaptive_eval.supply.types import Lane
 
 BEYOND = (
     "an answer used {} tokens with its prompt, and at most {} were reserved for it (prompt and max_tokens): its server "
-    "does not keep to max_tokens, and no cap can hold; mend it and begin anew, or remove the caps"
+    "does not keep to max_tokens, and no cap can hold; mend it and start over, or remove the caps"
 )
 
 

@@ -230,7 +230,7 @@ def lost(directory: Path) -> StoreError:
     return StoreError(
         f"{directory / DATABASE_FILE} was removed or replaced while the run went on. Every trial that this start has "
         "committed, and those before it, are lost unless there is a copy: put the copy back and run the same command "
-        "to go on from it, or run the same command with --fresh to begin anew"
+        "to go on from it, or run the same command with --fresh to start over"
     )
 
 
@@ -264,7 +264,7 @@ def _require_intact_log(directory: Path) -> None:
     if path.is_file() and (lost := lost_commits(path)) > 1:
         raise StoreError(
             f"{path}-wal is damaged: the last {lost} commits in it cannot be read, and whoever opens it with SQLite "
-            "loses them. Restore a copy of the whole directory, or begin anew with --fresh"
+            "loses them. Restore a copy of the whole directory, or start over with --fresh"
         )
 
 
@@ -286,7 +286,7 @@ def _explanation(error: sqlite3.Error, directory: Path, verify: str) -> StoreErr
         return lost(directory)
     if code in _DAMAGED or str(error).startswith(_BAD_TEXT + _CHANGED_SCHEMA):
         what = f"{path} is damaged or is no SQLite database ({error})"
-        return StoreError(f"{what}{verify.format(directory)}; restore a copy of it, or begin anew with --fresh")
+        return StoreError(f"{what}{verify.format(directory)}; restore a copy of it, or start over with --fresh")
     return StoreError(f"{path}: {error}. What was committed is intact: mend the cause and run the same command")
 
 

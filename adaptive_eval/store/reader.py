@@ -313,7 +313,7 @@ class RunReader:
             return [parse_event(kind, json_object(body, f"an event of the kind {kind}"), at) for kind, body, at in rows]
         except StoreError as error:
             raise StoreError(
-                f"{self.directory}: {error}. Restore a copy of the run, or begin anew with --fresh"
+                f"{self.directory}: {error}. Restore a copy of the run, or start over with --fresh"
             ) from error
 
     def ids(self, table: Literal["models", "questions"], column: Literal["name", "key"]) -> dict[str, int]:

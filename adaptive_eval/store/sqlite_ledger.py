@@ -135,5 +135,5 @@ def damaged(directory: Path, where: str, what: str) -> StoreError:
     """The error of a damaged ledger."""
     return StoreError(
         f"{where} is damaged: {what}. `adaptive-eval verify {directory}` lists all that is; restore a copy of it, or "
-        "begin anew with --fresh"
+        "start over with --fresh"
     )

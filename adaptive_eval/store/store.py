@@ -394,7 +394,7 @@ def _require_nothing_lost(directory: Path) -> None:
     if others := _other_files(directory, but=database.DATABASE_FILE):
         raise StoreError(
             f"{directory / database.DATABASE_FILE} is empty, but a run was begun here and has left {others}: what it "
-            "had stored is lost. Restore a copy of it, or begin anew with --fresh"
+            "had stored is lost. Restore a copy of it, or start over with --fresh"
         )
 
 

@@ -9,5 +9,5 @@ def test_gpu_time_is_told_where_caps_count_it_by_requests_and_not_where_servers_
     lost.append(AnswersLost("cyd", 2, 0, 0.0, 1800.0))
     told = {one.model: one.text for one in loss_cautions([*lost, ServerLaunched("bob"), ServerLaunched("cyd")])}
     assert "7,816 tokens and 0.5 GPU hours" in told["ada"]
-    assert "7,816 tokens, besides" in told["bob"] and "GPU" not in told["bob"]
-    assert told["cyd"] == "2 answers asked for, but never came"
+    assert "7,816 tokens for them" in told["bob"] and "GPU" not in told["bob"]
+    assert told["cyd"] == "2 answers requested, but never received"

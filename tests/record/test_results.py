@@ -257,13 +257,13 @@ def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do(
         (
             [("q1", "timed_out", None), ("q1", "timed_out truncated", None), ("q2", "", None)],
             (0.25, 0.35),
-            "of 3 answers 2 ran out of time at every attempt; its score is 25.00% if all of them had been wrong, "
+            "of 3 answers 2 timed out at every attempt; the score would be 25.00% if all of them were wrong, "
             "35.00% if right",
         ),
         (
             [("q1", "timed_out", None)],
             (math.nan, math.nan),
-            "of 1 answers 1 ran out of time at every attempt, and are not part of any score",
+            "of 1 answers 1 timed out at every attempt, and count in no score",
         ),
         ([("q1", "", None)], (0.3, 0.3), None),
     ],
@@ -280,7 +280,7 @@ def test_time_outs_and_ungraded_answers_are_told_together() -> None:
     usage.trials, usage.ungraded = 40, 2
     (found,) = unknown_cautions(["m"], [usage], [row_between(0.25, 0.35)], Scale(0.0, 1.0))
     assert found.kind == "unknown" and found.model == "m"
-    assert "of 40 answers 1 ran out of time at every attempt and 2 could not be graded; its score is" in found.text
+    assert "of 40 answers 1 timed out at every attempt and 2 could not be graded; the score would be" in found.text
     assert "`adaptive-eval regrade`" in found.text
 
 

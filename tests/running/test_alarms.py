@@ -112,7 +112,7 @@ def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(pl
     assert "hold nothing that the grader takes for an answer" in report.stdout
     # no ranking, and no result, is made of such answers; the same command would end as this one has
     assert "No ranking: of every model all answers are empty, alike, unread or wrong." in report.stdout
-    assert "begin anew:\n" in report.stdout and " --fresh\n" in report.stdout and "same command" not in report.stdout
+    assert "start over:\n" in report.stdout and " --fresh\n" in report.stdout and "same command" not in report.stdout
     told = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md", "-o", "-"]).stdout
     assert not re.search("equal to|better than|worse than|[1-9] of \\d comparisons", report.stdout + told)
 
@@ -169,7 +169,7 @@ def test_a_gate_does_not_call_a_model_worse_that_only_gave_empty_answers(place: 
     assert "called FAIL, which answers of bob that timed out, are empty or" in ended.stdout
     assert "worse than ada" not in ended.stdout
     told = re.search(r"to do     bob: of (\d+) answers (\d+) are empty\n", ended.stdout)
-    assert told is not None and told[1] == told[2] and "begin anew" in ended.stdout
+    assert told is not None and told[1] == told[2] and "start over" in ended.stdout
     assert "trials.max" not in ended.stdout, "further trials change nothing"
 
 

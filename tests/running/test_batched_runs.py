@@ -211,7 +211,7 @@ def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
         process = site.start(config, "--run-dir", str(site.directory()))
         assert process.stdout is not None
         for _ in MODELS:
-            while "is with its service" not in process.stdout.readline():
+            while "submitted a batch" not in process.stdout.readline():
                 assert process.poll() is None
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=HANGS)

@@ -119,7 +119,7 @@ def test_what_a_change_leaves_out_of_the_scores_is_told(site: Site) -> None:
         stored = sum(1 for _ in reader.trials())
     assert counted < stored
     (said,) = [one["text"] for one in after["warnings"] if one["kind"] == "uncounted"]
-    assert said.startswith(f"{stored - counted} of {stored} stored trials are in no score")
+    assert said.startswith(f"{stored - counted} of {stored} stored trials are in no score yet")
 
 
 def test_what_decides_and_is_chosen_after_looks_is_named(site: Site) -> None:

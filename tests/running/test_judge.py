@@ -323,7 +323,7 @@ def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(site: Site, fair_ur
     assert all(1000 * one.verdicts < one.tokens < 10_000 * one.verdicts and one.answers == 0 for one in losses)
     assert judge.counts["answered"] == len(stored(site)) and all(one.category is not None for one in stored(site))
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
-    assert "of its judge asked for, but never came" in report
+    assert "of its judge requested, but never received" in report
     results = read_results(site.directory())
     assert results is not None and {row.what for row in results.cost.beside} == {"lost_verdicts"}
     assert "verdicts on answers of" in report

@@ -153,7 +153,7 @@ def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, e
     settings = {"trials": AHEAD, "servers": {"pool": {"places": [0, "1"]}}}
     config = site.write(models=launched(site, exclusive=None), **settings)
     process = site.start(config, "--run-dir", str(site.directory()))
-    printed(process, "cyd: its server is started on")  # which may be before the slower one of the others is ready
+    printed(process, "cyd: starting its server on")  # which may be before the slower one of the others is ready
     kill(process)
     assert none_left(site)
     ended = site.run(config)
@@ -238,7 +238,7 @@ def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Si
 def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, elsewhere: Found) -> None:
     ended = site.run(site.write(trials=AHEAD, models=launched(site, "crash")))
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    told = r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); it is started again \(1 of 3\)"
+    told = r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); restarting it \(1 of 3\)"
     assert re.search(told, ended.stdout)
     assert Found.of(site.directory()) == elsewhere
     (died,) = events(site.directory(), ServerDied)
@@ -269,7 +269,7 @@ def test_interrupted_while_a_server_is_started_the_run_stops(site: Site) -> None
     }
     models = [{"name": name, "launch": {**section, "exclusive": "gpu0"}} for name in MODELS]
     process = site.start(site.write(models=models))
-    printed(process, "ada: its server is started on gpu0")
+    printed(process, "ada: starting its server on gpu0")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.STOPPED, err
@@ -324,7 +324,7 @@ def test_a_run_waits_for_a_place_that_another_one_has(site: Site) -> None:
     printed(second, "waiting for gpu0, which")
     first.send_signal(signal.SIGKILL)
     first.communicate()
-    assert re.search(r"on gpu0 after \d+s of waiting", printed(second, "ada: its server is started"))
+    assert re.search(r"on gpu0 after \d+s of waiting", printed(second, "ada: starting its server"))
     second.communicate(timeout=HANGS)
     assert second.returncode == ExitCode.SPENT
 

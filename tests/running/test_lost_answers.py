@@ -142,7 +142,7 @@ def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, met
     assert meter.generated <= tokens + sum(one.tokens for one in lost) <= CAP
     for name, said in told(site.directory()).items():
         mine = [one for one in lost if one.model == name]
-        assert said.startswith(f"{several(sum(one.answers for one in mine), 'answer')} asked for, but never came")
+        assert said.startswith(f"{several(sum(one.answers for one in mine), 'answer')} requested, but never received")
         assert f"{sum(one.tokens for one in mine):,} tokens" in said
 
 

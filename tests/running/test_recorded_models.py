@@ -202,7 +202,7 @@ def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_
     if most == recorded:
         assert pair.z and pair.boundary and need.trials == pytest.approx(4 * (pair.boundary / pair.z) ** 2, abs=1)
     assert f"would need a recording of bob with about {need.trials} trials a question, in place of 4." in told
-    assert "raise trials.max" not in step.says and "begin anew with a recording of bob with about " in step.says
+    assert "raise trials.max" not in step.says and "start over with a recording of bob with about " in step.says
     more = f"--fresh --set trials.max={need.trials}" if need.trials > most else "--set trials.max=4 --fresh"
     assert step.command == f"adaptive-eval run x.yaml {more}"
 

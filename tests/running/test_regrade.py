@@ -169,16 +169,16 @@ def test_what_a_rule_asked_for_that_saw_other_grades_stays_in_the_scores(site: S
     for row in after.models:
         assert row.score is not None and row.score != by_name[row.name]
         assert f"{100 * (by_name[row.name] or 0.0):.1f}%" in done.stdout and f"{100 * row.score:.1f}%" in done.stdout
-    assert after.run.status == "stopped" and "going on asks for about" in done.stdout
+    assert after.run.status == "stopped" and "going on takes about" in done.stdout
     CliRunner().invoke(app, ["report", str(site.directory()), "--format", "summary"])
     told = " ".join((site.directory() / "report.txt").read_text().split())
     assert "Regraded: the run was finished, and by the new grades a comparison is open." in told, told
     another = replace(after, trials_to_go=0.0)
-    assert cost_to_go_on(another) == "going on asks for another round of answers at least", "a pair is open"
+    assert cost_to_go_on(another) == "going on takes another round of answers at least", "a pair is open"
 
     resumed = site.run(coin)
     assert resumed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), resumed.stderr
-    assert "Grades have changed since this run was last started: going on asks for about" in resumed.stdout
+    assert "Grades have changed since this run was last started: going on takes about" in resumed.stdout
     ends = read_results(site.directory())
     assert ends is not None and ends.run.status == "finished"
     assert sum(row.trials for row in ends.models) == len(Found.of(site.directory()).outcomes)

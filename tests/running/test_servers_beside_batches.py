@@ -124,7 +124,7 @@ def test_a_run_that_waits_for_a_batch_is_stopped_taken_up_killed_and_taken_up(si
 
         service.over = lambda: not servers(site)
         process = site.start(config, "--run-dir", str(site.directory()))
-        printed(process, f"{OWN[0]}: its server is started")
+        printed(process, f"{OWN[0]}: starting its server")
         kill(process)
         assert none_left(site)
 

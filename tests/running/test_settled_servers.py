@@ -31,7 +31,7 @@ def test_the_server_of_a_settled_model_goes_while_others_go_on_over_a_kill_and_a
     """It is settled after 80 of its answers; the others need many more, and give a hundred before the kill."""
     config = site.write(**IN_STEP, models=launched(site, "held=100", exclusive=None), concurrency=64)
     process = site.start(config, "--run-dir", str(site.directory()))
-    printed(process, f"{LAST} is done: nothing more is asked of it. Its server is stopped.")
+    printed(process, f"{LAST} is done: no more requests. Its server is stopped.")
     wait_until(lambda: events(site.directory(), ServerReleased), process)
     assert len(servers(site)) == 4, "two servers and their keepers go on"
     kill(process)

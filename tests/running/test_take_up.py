@@ -85,8 +85,8 @@ async def test_looks_on_other_rounds_than_before_are_told_once(tmp_path: Path) -
     (told,) = (event for event in bed.observer.events if isinstance(event, LooksRetaken))
     assert told.looks == len(before) and bed.looks() != before
     assert event_sentence(told) == (
-        f"looks are taken anew on the stored answers, in other rounds than the {len(before)} that were taken before: "
-        "verdicts may differ from those told then"
+        f"looks are repeated on the stored answers, in other rounds than the {len(before)} before: verdicts "
+        "may differ from those reported then"
     )
     await bed.start()
     assert sum(isinstance(event, LooksRetaken) for event in bed.observer.events) == 1, "what is stored is of today"

@@ -63,7 +63,7 @@ def test_a_request_that_always_fails_costs_one_answer_and_no_model(tmp_path: Pat
         f"no grade on question q2: its server fails this request every time, and answers others: HTTP 500: {WORDS}"
         in (told)
     )
-    assert "of 24 answers 1 never came, since its server failed these requests every time; its score is" in told
+    assert "of 24 answers 1 never came because the server fails these requests every time; the score would be" in told
 
 
 def test_what_the_model_answered_at_an_earlier_start_counts_where_nothing_else_is_open(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_model_that_lacks_too_many_answers_is_asked_again_when_its_server_is_m
         assert code == ExitCode.REACHED, told  # bob has 25% at most
         aside = rows(tmp_path)["bob"]["set_aside"]
         assert "6 of its 24 trials have no grade, more than 5%" in aside and "; on question q" in told and WORDS in told
-        assert "see to the servers that fail some requests every time" in told
+        assert "fix the servers that fail some requests every time" in told
         server.script = lambda asked: None
         code, told = run(config)
         assert code == ExitCode.REACHED, told

@@ -73,7 +73,7 @@ def test_a_grader_that_fails_now_and_then_sets_nobody_aside(
         assert row["ungraded"] == failed
         assert (row["lowest"] < row["highest"]) == (failed > 0)  # type: ignore[operator]
         assert row["lowest"] <= row["score"] <= row["highest"]  # type: ignore[operator]
-    assert "could not be graded; its score is" in ended.stdout
+    assert "could not be graded; the score would be" in ended.stdout
     again = site.run(patchy)
     assert again.exit_code == ended.exit_code
     assert Found.of(site.directory()) == found, "a resume buys and changes nothing"

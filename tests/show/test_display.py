@@ -369,7 +369,7 @@ def test_an_interval_does_not_leave_the_scale() -> None:
     ("reason", "last"),
     [
         (None, "to do     go on:"),
-        (Reason.BLOCKED, "to do     see to what is missing, then:"),
+        (Reason.BLOCKED, "to do     fix what is missing, then:"),
         (Reason.BUDGET, "to do     raise the budget, then:"),
     ],
 )
@@ -526,11 +526,11 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
         (ReplicaBack(model="m", replica="http://a/v1"), "m: http://a/v1 is back"),
         (
             OnlyFailures(model="m", seconds=31, errors={"server_error": 4}),
-            "m: no answer for 31 s, its requests are repeated (errors so far: server error 4)",
+            "m: no answer for 31 s, requests are being retried (errors so far: server error 4)",
         ),
         (
             OnlyFailures(model="m", seconds=31, errors={"server_error": 4, "reset": 1}, last="HTTP 500: on fire\nno"),
-            "m: no answer for 31 s, its requests are repeated "
+            "m: no answer for 31 s, requests are being retried "
             "(errors so far: server error 4, reset 1; the last one: HTTP 500: on fire)",
         ),
         (
@@ -541,7 +541,7 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
         (TrialsRegraded(trials=2), "graded 2 stored answers again"),
         (
             TrialsImported(trials=9, files=("a.eval", "b", "c", "d\x1b")),
-            "begins with 9 trials imported from a.eval, b, c and 1 more",
+            "started with 9 trials imported from a.eval, b, c and 1 more",
         ),
         (PriorTaken(run="old", outcomes={}), "outcomes of the run old count as R0"),
         (
@@ -559,20 +559,20 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
         ),
         (
             BaselineAsked(scores=(-0.6931471805599453, -1.3862943611198906, -2.772588722239781)),
-            "the verifier's labels A, B, C without content: 0.5, 0.25, 0.0625 of its next token",
+            "the verifier gives its labels A, B, C without content the probabilities 0.5, 0.25, 0.0625",
         ),
         (
             ServerRests("ada"),
-            "ada: nothing is asked of it now; its server is stopped, and started again if need be",
+            "ada: no requests for now; its server is stopped, and restarted if needed",
         ),
         (
             ServerRests("ada", ("bob",)),
-            "ada: nothing to ask it before the batch of bob is back; its server is stopped, or asleep, until then",
+            "ada: no requests before the batch of bob is back; its server is stopped or asleep until then",
         ),
         (
             ServerRests("ada", ("bob", "cyd", "dan", "eve")),
-            "ada: nothing to ask it before the batches of bob, cyd, dan and 1 more are back; its server is stopped, "
-            "or asleep, until then",
+            "ada: no requests before the batches of bob, cyd, dan and 1 more are back; its server is stopped or asleep "
+            "until then",
         ),
         (ThresholdsFrozen(run="old", models={"ada": 12}), "thresholds frozen, from 12 trials of the run old"),
         (

@@ -233,8 +233,8 @@ def test_every_format_is_written_whole_and_where_it_should_be(run: Path) -> None
     ("event", "told"),
     [
         (BatchPlanned("ada", "key", ("a", "b"), 1.0), None),
-        (BatchTaken("ada", "key", "batch 7", 2, 1.0), "ada: a batch of 2 requests is with its service (batch 7)"),
-        (BatchEnded("ada", "key", "completed", 2), "ada: a batch is over (completed): 2 answers"),
+        (BatchTaken("ada", "key", "batch 7", 2, 1.0), "ada: submitted a batch of 2 requests (batch 7)"),
+        (BatchEnded("ada", "key", "completed", 2), "ada: a batch has ended (completed): 2 answers"),
         (
             ThresholdsFrozen(medians={"q1": 9.0}, models={"ada": 5}),
             ", from 5 trials of the opening: the usual length of",
@@ -352,7 +352,7 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     assert counted_sentence(killed) == left
     kills = replace(killed, run=replace(finished, kills=2))
     assert counted_sentence(kills) == left.replace("incomplete", "incomplete, since the run was killed 2 times")
-    changed = replace(killed, warnings=(Caution("uncounted", None, "1 of 9 stored trials are in no score"),))
+    changed = replace(killed, warnings=(Caution("uncounted", None, "1 of 9 stored trials are in no score yet"),))
     assert counted_sentence(changed) == left.replace("incomplete", "incomplete, or asked under earlier settings")
     assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) is None
     in_pairs = {**killed.decisions, "trials": {"favour": "time", "seeds": "coupled"}}

@@ -92,7 +92,7 @@ def test_a_start_that_died_before_its_first_commit_begins_anew(directory: Path, 
 
 
 def test_an_emptied_database_is_not_begun_over(directory: Path, open_store: OpenStore) -> None:
-    """As a power failure may leave it: to begin anew would ask, and pay, for everything once more without a word."""
+    """As a power failure may leave it: to start over would ask, and pay, for everything once more without a word."""
     open_store().close()
     (directory / DATABASE_FILE).write_bytes(b"")
     (directory / "results.json").write_text("{}", encoding="utf-8")
