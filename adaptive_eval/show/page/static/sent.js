@@ -35,7 +35,6 @@
  * @property {OrderEffect | null} orders
  * @property {LabelledRun | null} labelled
  * @property {OtherCostRow[]} besides
- * @property {Pairing[]} pairings
  * @property {string[]} by_trial
  * @property {string[]} finding
  * @property {string | null} counted
@@ -46,16 +45,6 @@
  * @typedef {object} Advice
  * @property {string} says
  * @property {string | null} command
- */
-
-/**
- * @typedef {object} Pairing
- * @property {string} better
- * @property {string} worse
- * @property {number} trials
- * @property {number} variance
- * @property {number} sigma
- * @property {boolean} by_trial
  */
 
 /**
