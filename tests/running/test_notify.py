@@ -135,7 +135,6 @@ NOTHING = Status(
     new_tokens=0,
     elapsed=0.0,
     trials_to_go=None,
-    detail=None,
 )
 
 
