@@ -168,7 +168,7 @@
  * @property {([string, string | null])[]} reversals
  * @property {((number | null)[])[]} adjusted_p
  * @property {LookRow[]} looks
- * @property {QuestionRow[]} questions
+ * @property {never[]} questions
  * @property {Caution[]} warnings
  * @property {RunCost} cost
  * @property {number} trials_to_go
@@ -305,17 +305,6 @@
  * @property {number} open
  * @property {number} out_of_reach
  * @property {number} blocked
- */
-
-/**
- * @typedef {object} QuestionRow
- * @property {string} id
- * @property {number[]} trials
- * @property {number[]} mean
- * @property {number[]} lo
- * @property {number[]} hi
- * @property {number[][]} counts
- * @property {number[]} not_judged
  */
 
 /**
