@@ -28,7 +28,7 @@ from adaptive_eval.record.finding import counted_sentence, finding, model_verdic
 from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.next_steps import Advice, next_steps, without_folders
-from adaptive_eval.record.orders import OrderEffect, order_effect
+from adaptive_eval.record.orders import order_sentence
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.pairing import pairing_sentences
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
@@ -181,8 +181,9 @@ class RunView:
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
     judge: JudgeUse | None = None
     """Usage of a judge; None without one, and while the run goes on."""
-    orders: OrderEffect | None = None
-    """Effect of the order in which a judge saw two answers; None without comparisons, and while the run goes on."""
+    orders: str | None = None
+    """How often a judge went by the order of two answers, in a sentence; None without comparisons, and while the run
+    goes on."""
     labelled: LabelledRun | None = None
     """Effect of labels on grades and scores; None without labels, and while the run goes on."""
     besides: tuple[OtherCostRow, ...] = ()
@@ -235,7 +236,7 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
         if results is None:
             return view
         judge, labels = stored.reader.judge_use(), reported_labels(stored)
-        orders = order_effect(stored.reader, stored.setup.config, results.models)
+        orders = order_sentence(stored.reader, stored.setup.config)
         latest = [
             stored.reader.latest_from(one.model, one.replica)
             for one in view.traffic

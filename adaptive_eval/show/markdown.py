@@ -367,16 +367,7 @@ def _warnings(results: Results) -> Iterator[str]:
 def _graders(view: RunView) -> Iterator[str]:
     if view.orders is not None:
         yield "## Order of the two answers"
-        yield view.orders.said
-        scale = Scale.of(view.weights)
-        if view.orders.models:
-            yield markdown_table(
-                ["model", "corrected", "95% interval"],
-                (
-                    [markdown_cell(one.name), scale.score(one.score), scale.interval(one.lo, one.hi)]
-                    for one in view.orders.models
-                ),
-            )
+        yield view.orders
     if view.labelled is not None:
         yield "## Beside labels"
         yield from label_sections(view.labelled)

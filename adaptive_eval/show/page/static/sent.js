@@ -32,7 +32,7 @@
  * @property {SiteView[]} sites
  * @property {Relabelling | null} relabelled
  * @property {JudgeUse | null} judge
- * @property {OrderEffect | null} orders
+ * @property {string | null} orders
  * @property {LabelledRun | null} labelled
  * @property {OtherCostRow[]} besides
  * @property {string[]} by_trial
@@ -92,20 +92,6 @@
  * @property {number} gpu_seconds
  * @property {number} seconds
  * @property {(number | null)[]} agreements
- */
-
-/**
- * @typedef {object} OrderEffect
- * @property {string} said
- * @property {ScoreByMeaning[]} models
- */
-
-/**
- * @typedef {object} ScoreByMeaning
- * @property {string} name
- * @property {number} score
- * @property {number} lo
- * @property {number} hi
  */
 
 /**
