@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from same_trials import Values, compared, told
 from tables import Check, arguments, conclude, markdown
 
 HERE = Path(__file__).parent
@@ -22,8 +23,6 @@ sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent / "tests" / "engines
 from engine_runs import Finished, Workplace, read  # noqa: E402
 from engine_servers import VLLM_ENVIRONMENT, VLLM_PYTHON, require  # noqa: E402
 from llama import read_safetensors, write_safetensors  # noqa: E402
-
-from adaptive_eval.record.pairing import ModelValues, Pairing, pairing  # noqa: E402
 
 ORIGINAL, EARLIER = "counting", "counting-before"
 BITS = (8, 6, 4)
@@ -46,8 +45,8 @@ the model, whose answers have as many steps as the question asks for. In plain a
 wordy ones each comma is followed by no, one or two dots by chance.
 
 Each model is a server of its own, started by a run that asks all of them the same number of trials with the same seeds
-(`seeds: consecutive`). Variances are those that a report states (`adaptive_eval.record.pairing`), by questions of
-one kind; for own seeds each trial of one model is set beside the next trial of the other.
+(`seeds: consecutive`). Variances are those of `scorio.sinf.coupling`, by questions of one kind; for own seeds each
+trial of one model is set beside the next trial of the other.
 
 "Same answers" is the share of trials whose text is the same to the last letter; a variance is that of the difference of
 the two models, over that of independent ones: the trials that it takes, over those without shared seeds."""
@@ -133,32 +132,24 @@ def answers(run: Finished, asked: Mapping[str, tuple[Group, str]]) -> dict[Group
     return found
 
 
-def values(found: Answers, later: int = 0) -> ModelValues:
-    """As the record keeps them; trials may count as later ones."""
-    kept = ModelValues()
-    for (question, trial), one in found.items():
-        kept.add(question, trial + later, one.right)
-    return kept
-
-
-def told(found: Pairing | None) -> str:
-    """A variance with its standard error; nothing where no answer was wrong."""
-    return "" if found is None else f"{found.variance:.2f} +- {found.sigma:.2f}"
+def values(found: Answers, later: int = 0) -> Values:
+    """Whether each answer was right; trials may count as later ones."""
+    return {(question, trial + later): one.right for (question, trial), one in found.items()}
 
 
 def longest(copy: str, of: Mapping[Group, Mapping[str, Answers]], steps: int) -> Iterator[Check]:
     """What is left for a copy where answers are longest."""
     for kind in KINDS:
         answers = of[kind, steps]
-        same = pairing(ORIGINAL, copy, values(answers[ORIGINAL]), values(answers[copy]))
-        value = "" if same is None else round(same.variance, 2)
+        same = compared(values(answers[ORIGINAL]), values(answers[copy]))
+        value = round(same.variance, 2) if np.isfinite(same.variance) else ""
         yield Check(f"{copy}, {kind} answers of {steps} steps: variance over independent models", value, "", None)
 
 
 def row(group: Group, copy: str, mine: Answers, other: Answers) -> tuple[object, ...]:
     """A copy beside the original, on the questions of one group."""
-    same = pairing(ORIGINAL, copy, values(mine), values(other))
-    own = pairing(ORIGINAL, copy, values(mine), values(other, later=1))
+    same = compared(values(mine), values(other))
+    own = compared(values(mine), values(other, later=1))
     alike = np.mean([mine[key].text == other[key].text for key in mine])
     scores = [np.mean([one.right for one in found.values()]) for found in (mine, other)]
     tokens = round(float(np.mean([one.tokens for one in mine.values()])))

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from same_trials import Values, compared, told
 from tables import Check, arguments, conclude, markdown
 
-from adaptive_eval.record.pairing import ModelValues, Pairing, pairing
 from scorio.moments import FloatArray, IntArray
 
 Model = Mapping[str, FloatArray]
@@ -31,7 +31,7 @@ TOKENS = {**{str(digit): 18 + digit for digit in range(10)}, "+": 13, "-": 15, "
 GOAL = 0.2
 HEADER = ("models", "scores", "same seeds", "own seeds", "trials over those without")
 EXPLAINED = """\
-"Same seeds" is the variance of the difference of two models in that of independent ones, as a report states it, with
+"Same seeds" is the variance of the difference of two models in that of independent ones (`scorio.sinf.coupling`), with
 its standard error were they independent: the trials that the difference needs, over those without shared seeds. "Own
 seeds" is the same where each model has seeds of its own. Decisions do not use it."""
 
@@ -135,18 +135,9 @@ def score(found: Mapping[str, Mapping[int, float]]) -> float:
     return float(np.mean([list(one.values()) for one in found.values()]))
 
 
-def values(found: Mapping[str, Mapping[int, float]]) -> ModelValues:
-    """The same as the record keeps it."""
-    kept = ModelValues()
-    for question, row in enumerate(found.values()):
-        for trial, value in row.items():
-            kept.add(question, trial, value)
-    return kept
-
-
-def told(found: Pairing) -> str:
-    """A variance with its standard error."""
-    return f"{found.variance:.2f} +- {found.sigma:.2f}"
+def values(found: Mapping[str, Mapping[int, float]]) -> Values:
+    """The same by the number of each question."""
+    return {(at, trial): value for at, row in enumerate(found.values()) for trial, value in row.items()}
 
 
 def main() -> None:
@@ -167,8 +158,7 @@ def main() -> None:
         for name, copy in copies.items():
             found = outcomes(copy, trials, 0, temperature)
             other = outcomes(copy, trials, 10**6, temperature)
-            same, apart = (pairing("a", "b", values(base), values(one)) for one in (found, other))
-            assert same is not None and apart is not None
+            same, apart = (compared(values(base), values(one)) for one in (found, other))
             label = f"calc-1000, {name}, temperature {temperature}"
             rows.append((label, f"{score(base):.3f}, {score(found):.3f}", told(same), told(apart), same.variance))
             print(*rows[-1], flush=True)

@@ -66,7 +66,7 @@ def worked_example() -> str:
         sigma_a=[points(pair.sigma) for pair in a.pairs],
         certifiable_b=points(b.pairs[4].certifiable_delta),
         gap_b=[points(pair.difference) for pair in b.pairs],
-        horizon=round(a.cost.fixed_trials / len(a.models) / len(a.questions)),
+        horizon=round(a.cost.fixed_trials / len(a.models) / len(world.questions)),
         looks_a=len(a.looks),
         truth=[truth[model.name] for model in a.models],
         said_a=said(report_a),

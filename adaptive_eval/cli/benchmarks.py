@@ -3,29 +3,28 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import fill, shorten
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.config.named_benchmarks import PACKAGES, named_benchmarks
-from adaptive_eval.errors import AdaptiveEvalError, ConfigError
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.benchmark import NamedBenchmark, near_names
 from adaptive_eval.record.lines import safe_line, several
 
 Word = Annotated[str | None, typer.Argument(help="Only those with this word in their name or description.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything that is known, as a JSON list.")]
-Runs = Annotated[Path, typer.Option(help="Runs from which tokens per trial are taken.", metavar="FOLDER")]
 MAX_LISTED = 500
 """Most benchmarks of a source that are listed; more are only counted."""
 MAX_WIDTH = 100
 
 
-def benchmarks(word: Word = None, as_json: AsJson = False, runs: Runs = Path("runs")) -> None:
+def benchmarks(word: Word = None, as_json: AsJson = False) -> None:
     """List the benchmarks that can be run by name, in installed packages and in this folder.
 
     The names are for `adaptive-eval init --benchmark NAME`. No code of a package is run, so only facts in its files
@@ -38,10 +37,8 @@ def benchmarks(word: Word = None, as_json: AsJson = False, runs: Runs = Path("ru
         if word is not None and not found:
             near = near_names(word, [one.name for one in known])
             raise ConfigError(f"no benchmark here has {word!r} in its name or description{near}")
-        tokens = _tokens_of_trials(runs)
         if as_json:
-            rows = [{**asdict(one), "tokens_per_trial": tokens.get(one.name)} for one in found]
-            typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+            typer.echo(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
             return
         width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
         sizes = Counter(one.source for one in found)
@@ -51,7 +48,7 @@ def benchmarks(word: Word = None, as_json: AsJson = False, runs: Runs = Path("ru
                 typer.echo("  too many to list: give a word, as in `adaptive-eval benchmarks math`")
             for one in found if size <= MAX_LISTED else ():
                 if one.source == source:
-                    typer.echo(_describe(one, tokens.get(one.name), width, whole=len(found) == 1))
+                    typer.echo(_describe(one, width, whole=len(found) == 1))
             typer.echo()
         missing = [how for package, how in PACKAGES.items() if not any(one.name.startswith(package) for one in known)]
         for how in missing if word is None else ():
@@ -63,7 +60,7 @@ def _licence(found: Iterable[NamedBenchmark], source: str) -> str:
     return "" if licence is None else f"; licence of the package {licence}, its data may have another"
 
 
-def _describe(one: NamedBenchmark, tokens: float | None, width: int, *, whole: bool) -> str:
+def _describe(one: NamedBenchmark, width: int, *, whole: bool) -> str:
     """Name and facts, and below them a summary, or the `whole` description."""
     facts = [
         *([] if one.questions is None else [several(one.questions, "question")]),
@@ -71,45 +68,9 @@ def _describe(one: NamedBenchmark, tokens: float | None, width: int, *, whole: b
         *([] if not one.sandbox else ["no sandbox" if one.sandbox == "no" else f"sandbox for {one.sandbox}"]),
     ]
     facts += ["data from the Hugging Face hub"] if one.needs_hub and whole else []
-    facts += [] if tokens is None else [f"{tokens:,.0f} tokens a trial"]
     about, more = one.about.removesuffix("."), one.description if whole else ""
     about = more if more.startswith(about) else f"{about}. {more}" if more else one.about
     line = fill(safe_line(": ".join(filter(None, [one.name, ", ".join(facts)])), 1000), width, subsequent_indent="    ")
     wide = width - 4
     told = fill(safe_line(about, 4000), wide) if whole else shorten(safe_line(about, 1000), wide, placeholder=" ...")
     return "\n".join([line, *(f"    {part}" for part in told.split("\n"))])
-
-
-# -- usage of earlier runs -------------------------------------------------------------------------------------------
-
-
-def _tokens_of_trials(folder: Path) -> Mapping[str, float]:
-    """Mean tokens per trial by benchmark, over the stored runs in a folder."""
-    from adaptive_eval.record.results_file import read_results
-    from adaptive_eval.store import RunReader
-    from adaptive_eval.store.whereabouts import runs_in
-
-    tokens: Counter[str] = Counter()
-    trials: Counter[str] = Counter()
-    for run in runs_in(folder).values():
-        try:
-            with RunReader.intact(run) as reader:
-                name = _benchmark_name(reader.header().configuration)
-            results = read_results(run, rows=False)
-        except AdaptiveEvalError:
-            continue
-        if name is not None and results is not None:
-            tokens[name] += results.cost.tokens
-            trials[name] += results.cost.trials
-    return {name: tokens[name] / trials[name] for name in trials if trials[name]}
-
-
-def _benchmark_name(configuration: Mapping[str, Any]) -> str | None:
-    """Listed name of a stored run's benchmark; None if it has none."""
-    from adaptive_eval.config.normalise import LM_EVAL
-
-    questions = configuration.get("questions") or {}
-    if str(questions.get("function", "")).startswith(LM_EVAL):
-        return f"lm_eval/{questions['options']['task']}"
-    task = (configuration.get("benchmark") or {}).get("inspect")
-    return None if task is None else Path(task).name if "@" in task else str(task)

@@ -39,10 +39,7 @@ def monitor(
     wait: Annotated[
         bool, typer.Option("--wait", help="If there is no RUN yet, wait half a minute for it to begin.")
     ] = False,
-    display: Annotated[
-        DisplayKind | None,
-        typer.Option(help="Default: rich on a terminal, else plain; questions: rich, with the least known questions."),
-    ] = None,
+    display: Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")] = None,
     web: Annotated[bool, typer.Option("--web", help="Serve a page on this machine, until Ctrl-C.")] = False,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="With --web; default: any free one.")] = None,
     host: Annotated[

@@ -32,14 +32,6 @@ def report(
             "pairs, and store it in results.json.",
         ),
     ] = False,
-    whole: Annotated[
-        bool,
-        typer.Option(
-            "--whole",
-            help="Read every answer of a large run for what its report else leaves out: other rubrics, and the "
-            "dependence between models with the same seeds.",
-        ),
-    ] = False,
 ) -> None:
     """Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.
 
@@ -52,7 +44,7 @@ def report(
             from adaptive_eval.study.beside_fixed import store_beside_fixed  # simulations take a while to load
 
             store_beside_fixed(run)
-        view = read_report(run, rows=kind == "json", whole=whole)
+        view = read_report(run, rows=kind == "json")
         text = _render(view, kind)
         drawn = [] if plots is None else _draw(view, plots)
         if output == Path("-"):

@@ -37,10 +37,7 @@ DryRun = Annotated[
     ),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over beside the existing run; nothing is deleted.")]
-Shown = Annotated[
-    DisplayKind | None,
-    typer.Option(help="Default: rich on a terminal, else plain; questions: rich, with the least known questions."),
-]
+Shown = Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")]
 Metrics = Annotated[
     str | None,
     typer.Option(

@@ -28,6 +28,7 @@ from adaptive_eval.endpoints.secrets import (
     looks_secret,
     path_looks_secret,
     secret_given,
+    urls_in,
 )
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import RubricConfig
@@ -59,7 +60,7 @@ def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
             elif "launch" in inner:
                 mend = INHERITED
             elif "notify" in inner:
-                mend = "name the variable that holds the URL as notify.webhook_env; a command reads its own files"
+                mend = "a command reads its own files: `curl --config FILE` has its URL and headers in one"
             document.refuse(inner, rule, mend)
             value[key] = BLANK
 
@@ -80,7 +81,7 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
         return "holds a secret, which must not stand in the file"
     if "command" in path and {"launch", "notify"} & set(path) and (given := secret_given(str(value))):
         return f"holds a secret ({given}), which would be stored"
-    if path[0] == "notify" and path[-1] == "webhook" and path_looks_secret(str(value)):
+    if path[0] == "notify" and any(map(path_looks_secret, urls_in(str(value)))):
         return "holds what looks like a key, which would be stored"
     if "base_url" in path and variables and path_looks_secret(str(value)):
         return "takes in what looks like a key, which would be stored with the results"

@@ -41,6 +41,7 @@ PRESET: Mapping[KeyPath, object] = {
 """The settings of `preset: published`."""
 DONE_IS_TOLD = "`notify` with `on: [done]` runs a command when a model is done"
 TRACKED = "`adaptive-eval track RUN` beside the run follows it while it goes on"
+POSTED = "a command such as curl posts what it is given"
 LABELS_BY_HAND = "`adaptive-eval label RUN --from FILE` takes labels from a file"
 WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     ("labels",): LABELS_BY_HAND,
@@ -48,6 +49,9 @@ WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     **{(section, name): TRACKED for section in ("tracking", "report") for name in ("wandb", "mlflow")},
     ("on_settled",): DONE_IS_TOLD,
     ("servers", "on_done"): DONE_IS_TOLD,
+    ("notify", "webhook"): POSTED,
+    ("notify", "webhook_env"): POSTED,
+    ("notify", "stalled_after"): "an alarm tells of a model that gives nothing but failures",
     ("trials", "hour_is_worth"): "auto goes by what you pay for",
     ("stopping", "futility"): "every rule gives up what would hardly be settled",
     ("allocation", "growth"): "a round has one trial a question",
@@ -140,6 +144,8 @@ def in_new_names(sections: Mapping[str, Any], questions: int) -> Mapping[str, An
         for name, section in sections.items()
         if name != "preset" and not (name in GONE_SECTIONS and section in (None, {}))
     }
+    if isinstance(sections.get("notify"), dict):
+        sections["notify"] = _told_by_command(sections["notify"])
     trials = sections.get("trials")
     if not is_given(sections, AGE) or not isinstance(trials, dict):
         return sections
@@ -152,3 +158,10 @@ def in_new_names(sections: Mapping[str, Any], questions: int) -> Mapping[str, An
     elif was in OLD_PACES:
         trials["favour"] = OLD_PACES[was]
     return {**sections, "trials": trials}
+
+
+def _told_by_command(notify: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The section of a stored run without the events and receivers of earlier versions; None if nothing is left."""
+    on = notify.get("on")
+    on = [event for event in on if event != "stall"] if isinstance(on, list) else on
+    return None if notify.get("command") is None or not on else {**notify, "on": on}

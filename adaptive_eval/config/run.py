@@ -243,28 +243,14 @@ class PriorEvidenceConfig(Section):
 
 
 class NotifyConfig(Section):
-    """Who is told of what happens to a run, and how: the same JSON by each way that is given."""
+    """Which command is told of what happens to a run, by a small JSON."""
 
-    command: tuple[str, ...] | None = Field(None, min_length=1)
+    command: tuple[str, ...] = Field(min_length=1)
     """A program with its arguments, run in the folder of the configuration without any key; the JSON is its input."""
-    webhook: str | None = Field(None, pattern=r"^https?://", max_length=2000)
-    """A URL that the JSON is posted to; no redirect is followed."""
-    webhook_env: str | None = Field(None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """The environment variable that holds the URL, where it is a secret."""
-    on: tuple[Literal["end", "stall", "alarm", "done"], ...] = Field(("end", "stall", "alarm"), min_length=1)
-    """end: the run is finished or stopped; stall: no answer has come for a while; alarm: all answers of a model are
-    wrong, empty or alike, it was set aside, or its servers do what they should not; done: nothing more is asked of a
-    model whose server the run has not started, which can be stopped."""
-    stalled_after: Seconds = Field(1800.0, gt=0)
-    """How long nothing comes before that is a stall."""
-
-    @model_validator(mode="after")
-    def _check_receiver(self) -> "NotifyConfig":
-        if self.webhook is not None and self.webhook_env is not None:
-            raise refuse("has both webhook and webhook_env, which are the same thing", "remove one of them")
-        if self.command is None and self.webhook is None and self.webhook_env is None:
-            raise refuse("must say how to tell: by a command, a webhook or a webhook_env", "give one of them")
-        return self
+    on: tuple[Literal["end", "alarm", "done"], ...] = Field(("end", "alarm"), min_length=1)
+    """end: the run is finished or stopped; alarm: all answers of a model are wrong, empty or alike, it was set aside,
+    or its servers do what they should not; done: nothing more is asked of a model whose server the run has not
+    started, which can be stopped."""
 
 
 class RunConfig(Decisions):

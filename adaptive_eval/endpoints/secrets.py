@@ -37,6 +37,9 @@ SECRET_VARIABLE = re.compile(r"(?i)(?:^|_)(?:api)?(?:key|token|secret|password|p
 GIVEN = re.compile(r"""(?:^|[\s"';])(?:-+([\w.-]+)|([\w.-]+)(?=[=:]))""")
 """How a command line passes a value: `--api-key X`, `API_KEY=X`, `Authorization: X`."""
 
+URL = re.compile(r"https?://[^\s\"']+|[\w-]+(?:\.[\w-]+)+(?::\d+)?/[^\s\"']+")
+"""A URL in a command line; such programs as curl take one without its scheme, too."""
+
 INHERITED = "leave it out: a server inherits the environment, and can read the variable itself"
 """How a server started by the run gets a key."""
 
@@ -74,6 +77,12 @@ def keyless(environment: Mapping[str, str], names: Collection[str] = ()) -> dict
 def looks_secret(value: str) -> bool:
     """Whether a value has the form of a secret."""
     return SECRET.search(value) is not None
+
+
+def urls_in(command: str) -> tuple[str, ...]:
+    """The URLs in an argument of a command, with a scheme or `//` before them."""
+    found = (match[0] for match in URL.finditer(command))
+    return tuple(one if "://" in one else f"//{one}" for one in found)
 
 
 def path_looks_secret(url: str) -> bool:

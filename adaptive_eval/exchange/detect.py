@@ -52,7 +52,7 @@ LOGS = ", ".join(
 """Names of the formats that are read besides plain tables, for messages."""
 KNOWN = (
     f"those that can be read are {LOGS}, and CSV, JSONL or Parquet with one row a trial and columns model, question, "
-    "and one of category, score, correct and text; votes between two models are ranked by `adaptive-eval preferences`"
+    "and one of category, score, correct and text"
 )
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 

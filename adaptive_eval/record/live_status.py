@@ -17,13 +17,12 @@ from adaptive_eval.record.status import (
     ModelTraffic,
     SiteTraffic,
     Status,
-    closest_comparison,
     standings,
     used_caps,
 )
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.store import Event, Roster
+from adaptive_eval.store import Event
 
 
 class StatusTaker:
@@ -40,7 +39,6 @@ class StatusTaker:
     ) -> None:
         """`beside` gives spending besides the stored answers; `events` gives all events so far."""
         self._subject, self._beside = subject, beside
-        self._roster = Roster.of(subject.models, subject.questions)
         self._controller = controller
         self._scheduler = scheduler
         self._endpoints = endpoints
@@ -72,7 +70,6 @@ class StatusTaker:
             new_tokens=tokens - scheduler.taken_up[1],
             elapsed=elapsed,
             trials_to_go=self._found.trials_to_go,
-            detail=closest_comparison(self._found, self._roster, controller.counts_with_kept, plan.bench.weights),
             promise=promise_in_short(decisions),
             batches=batch_rows(scheduler.supply.pending),
             beside=beside,

@@ -1,27 +1,26 @@
 """Rows of results.json on questions, made lazily, a few at a time.
 
 Each question's row has an entry for every model: 200 models and 10,000 questions make 2 million entries, each of some
-800 bytes as objects and 70 as text. So only their source is kept, counts or the text of a file, and rows are iterated
-one after the other.
+800 bytes as objects and 70 as text. So only their source is kept, counts or the text of a file, and their JSON is made
+or checked a few rows at a time.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import overload
+from typing import Annotated
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
+from pydantic import PlainValidator, TypeAdapter
 from scipy.special import betaincinv
 
 from scorio.moments import FloatArray, question_moments
 
 TAIL = 0.025
 PART_SIZE = 64
-"""Rows made or read at a time."""
+"""Rows made or checked at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,42 +40,7 @@ class QuestionRow:
     """Trials in an incomplete round, which no look has used yet."""
 
 
-class QuestionRows(Sequence[QuestionRow], ABC):
-    """Rows of all questions; equal to any other sequence of the same rows."""
-
-    @abstractmethod
-    def part(self, number: int) -> bytes:
-        """JSON of up to `PART_SIZE` rows from row `PART_SIZE * number`, separated by commas, without brackets."""
-
-    def parts(self) -> Iterator[bytes]:
-        """JSON of all rows, part by part."""
-        return map(self.part, range(-(-len(self) // PART_SIZE)))
-
-    def __iter__(self) -> Iterator[QuestionRow]:
-        for part in self.parts():
-            yield from parse_rows(part)
-
-    @overload
-    def __getitem__(self, index: int) -> QuestionRow: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[QuestionRow, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> QuestionRow | tuple[QuestionRow, ...]:
-        if isinstance(index, slice):
-            return tuple(self[at] for at in range(*index.indices(len(self))))
-        number, place = divmod(range(len(self))[index], PART_SIZE)
-        return parse_rows(self.part(number))[place]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence) or len(other) != len(self):
-            return NotImplemented
-        return all(one == another for one, another in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-class CountedRows(QuestionRows):
+class CountedRows:
     """Rows computed from counts."""
 
     def __init__(
@@ -85,11 +49,11 @@ class CountedRows(QuestionRows):
         """`counts` (L, M, K) are all outcomes; `waiting` (L, M) of them wait for a look."""
         self._ids, self._counts, self._waiting, self._weights = ids, counts, waiting, weights
 
-    def __len__(self) -> int:
-        return len(self._ids)
+    def parts(self) -> Iterator[bytes]:
+        """JSON of all rows, up to `PART_SIZE` in a part, separated by commas, without brackets."""
+        return (self._part(slice(first, first + PART_SIZE)) for first in range(0, len(self._ids), PART_SIZE))
 
-    def part(self, number: int) -> bytes:
-        some = slice(number * PART_SIZE, (number + 1) * PART_SIZE)
+    def _part(self, some: slice) -> bytes:
         counts = np.ascontiguousarray(self._counts[:, some].swapaxes(0, 1))
         columns = {
             "trials": counts.sum(axis=-1),
@@ -104,42 +68,45 @@ class CountedRows(QuestionRows):
         return orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
 
 
-class WrittenRows(QuestionRows):
-    """Rows read from a file."""
+class WrittenRows:
+    """Rows of a file, as the JSON that it has."""
 
-    def __init__(self, file: bytes, starts: Sequence[int]) -> None:
-        """`starts` has the offset of each row in the file, and of one that would follow the last."""
-        self._file, self._starts = file, starts
+    def __init__(self, text: bytes) -> None:
+        """`text` is without brackets."""
+        self._text = text
 
-    @classmethod
-    def within(cls, data: bytes, begin: int, end: int) -> "WrittenRows | None":
-        """Find and check the rows in a text; None if they are not in the format of `as_json`."""
-        starts, at = [begin], data.find(_NEXT, begin, end)
-        while at >= 0:
-            starts.append(at + 2)
-            at = data.find(_NEXT, at + 1, end)
-        found = cls(data, [*starts, end + 1])
-        try:
-            sizes = [len(parse_rows(part)) for part in found.parts()]
-        except ValueError:
-            return None
-        return found if sizes == [min(PART_SIZE, len(found) - at) for at in range(0, len(found), PART_SIZE)] else None
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WrittenRows) and self._text == other._text
 
-    def __len__(self) -> int:
-        return len(self._starts) - 1
+    def __hash__(self) -> int:
+        return hash(self._text)
 
-    def part(self, number: int) -> bytes:
-        first, after = number * PART_SIZE, min((number + 1) * PART_SIZE, len(self))
-        return self._file[self._starts[first] : self._starts[after] - 1]
+    def parts(self) -> Iterator[bytes]:
+        """All rows in one part, as those of `CountedRows`."""
+        if self._text:
+            yield self._text
 
 
 _NEXT = b'},{"id":'
 """Bytes between two rows. They occur nowhere else, since quotes within JSON strings are escaped."""
 
 
-def parse_rows(part: bytes) -> tuple[QuestionRow, ...]:
-    """Parse the JSON of a part; raises `ValueError` if it is invalid."""
-    return _reader().validate_json(b"[%b]" % part)
+def rows_within(data: bytes, begin: int, end: int) -> WrittenRows | None:
+    """Find and check the rows in a text; None if they are not in the format of `CountedRows`."""
+    starts, at = [begin], data.find(_NEXT, begin, end)
+    while at >= 0:
+        starts.append(at + 2)
+        at = data.find(_NEXT, at + 1, end)
+    starts.append(end + 1)
+    for first in range(0, len(starts) - 1, PART_SIZE):
+        after = min(first + PART_SIZE, len(starts) - 1)
+        try:
+            rows = _reader().validate_json(b"[%b]" % data[starts[first] : starts[after] - 1])
+        except ValueError:
+            return None
+        if len(rows) != after - first:
+            return None
+    return WrittenRows(data[begin:end])
 
 
 @cache
@@ -147,9 +114,20 @@ def _reader() -> TypeAdapter[tuple[QuestionRow, ...]]:
     return TypeAdapter(tuple[QuestionRow, ...])
 
 
+def _rewritten(rows: object) -> WrittenRows:
+    """Check the rows of a file that another program has written, and write them anew."""
+    return WrittenRows(orjson.dumps(_reader().validate_python(rows))[1:-1])
+
+
+QuestionRows = Annotated[
+    CountedRows | WrittenRows | tuple[()], PlainValidator(_rewritten, json_schema_input_type=tuple[QuestionRow, ...])
+]
+"""Rows of all questions; () where they are left out."""
+
+
 def as_json(value: object) -> orjson.Fragment:
     """Serialize rows, as orjson's `default`."""
-    if isinstance(value, QuestionRows):
+    if isinstance(value, CountedRows | WrittenRows):
         return orjson.Fragment(b"[%b]" % b",".join(value.parts()))
     raise TypeError(f"{type(value).__name__} is no JSON")
 

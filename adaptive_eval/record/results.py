@@ -7,10 +7,10 @@ has a version: a field may be added under the same version; any other change nee
 Before the first look there is no ranking, and the file has another format, `Unjudged`: the counts of each question.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from adaptive_eval.record.question_rows import QuestionRow
+from adaptive_eval.record.question_rows import QuestionRows
 
 FORMAT = "adaptive-eval.results/2"
 FROM_0_FORMAT = "adaptive-eval.results/1"
@@ -397,7 +397,7 @@ class Results:
     adjusted_p: tuple[tuple[float | None, ...], ...]
     """At (i, j): Holm-adjusted p-value over all pairs against "model i is not better than model j"."""
     looks: tuple[LookRow, ...]
-    questions: Sequence[QuestionRow]
+    questions: QuestionRows
     warnings: tuple[Caution, ...]
     cost: RunCost
     trials_to_go: float
@@ -442,6 +442,6 @@ class Unjudged:
     weights: tuple[float, ...]
     models: tuple[str, ...]
     """In the order of the configuration."""
-    questions: Sequence[QuestionRow]
+    questions: QuestionRows
     why: str | None = None
     """Why the run has ended without a look, and what to do; None while it goes on."""

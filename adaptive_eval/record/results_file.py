@@ -15,7 +15,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.files import read_whole, write_whole
-from adaptive_eval.record.question_rows import QuestionRows, WrittenRows
+from adaptive_eval.record.question_rows import CountedRows, WrittenRows, rows_within
 from adaptive_eval.record.results import FORMAT, FROM_0_FORMAT, UNJUDGED_FORMAT, Results, Unjudged
 
 RESULTS_FILE = "results.json"
@@ -42,11 +42,11 @@ plug-in may have the first one as JSON, but they stand before the rows."""
 
 
 def _parse_file(data: bytes, rows: bool) -> Results:
-    """Parse the file; rows of questions are parsed lazily if they are in the format written here."""
+    """Parse the file; rows of questions stay text if they are in the format written here."""
     before = data.rfind(_BEFORE_ROWS)
     begin, end = before + _BEFORE_ROWS.index(b"{"), data.find(_AFTER_ROWS, max(before, 0)) + 1
     if before >= 0 and end > 0:
-        written = WrittenRows.within(data, begin, end) if rows else ()
+        written = rows_within(data, begin, end) if rows else ()
         if written is not None:
             return replace(_parse_results(data[:begin] + data[end:]), questions=written)
     found = _parse_results(data)
@@ -79,10 +79,11 @@ def _json_parts(results: Results | Unjudged) -> Iterator[bytes]:
     for number, field in enumerate(fields(results)):
         value = getattr(results, field.name)
         yield b'%b"%b":' % (b"," if number else b"{", field.name.encode())
-        if isinstance(value, QuestionRows):
+        if isinstance(value, CountedRows | WrittenRows):
+            yield b"["
             for place, part in enumerate(value.parts()):
-                yield (b"," if place else b"[") + part
-            yield b"]" if value else b"[]"
+                yield b"," + part if place else part
+            yield b"]"
         else:
             yield orjson.dumps(value)
 

@@ -28,9 +28,9 @@ from adaptive_eval.record.finding import counted_sentence, finding, model_verdic
 from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.next_steps import Advice, next_steps, without_folders
-from adaptive_eval.record.orders import OrderEffect, order_effect
+from adaptive_eval.record.orders import order_sentence
 from adaptive_eval.record.other_costs import summarize_other_costs
-from adaptive_eval.record.pairing import Pairing, pairing_sentences, pairings
+from adaptive_eval.record.pairing import pairing_sentences
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import StoredRun, open_run
@@ -181,14 +181,13 @@ class RunView:
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
     judge: JudgeUse | None = None
     """Usage of a judge; None without one, and while the run goes on."""
-    orders: OrderEffect | None = None
-    """Effect of the order in which a judge saw two answers; None without comparisons, and while the run goes on."""
+    orders: str | None = None
+    """How often a judge went by the order of two answers, in a sentence; None without comparisons, and while the run
+    goes on."""
     labelled: LabelledRun | None = None
     """Effect of labels on grades and scores; None without labels, and while the run goes on."""
     besides: tuple[OtherCostRow, ...] = ()
     """Spending that caps count besides the stored answers of the current models."""
-    pairings: tuple[Pairing, ...] = ()
-    """Compared models that were asked with the same seeds; empty while the run goes on."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
     finding: tuple[str, ...] = ()
@@ -210,7 +209,7 @@ LARGE = Caution(
     "large",
     None,
     "the run is large, so that this report leaves out what every single answer would have to be read for: how it "
-    "stands under other rubrics, and how far models with the same seeds go together (`report --whole` reads them all)",
+    "stands under other rubrics (`adaptive-eval relabel` reads them all)",
 )
 
 
@@ -225,20 +224,19 @@ def read_view(directory: Path) -> RunView:
         return _build_view(stored, stored.results(running=running), running=running)
 
 
-def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> RunView:
+def read_report(directory: Path, *, rows: bool = True) -> RunView:
     """Read the view of a run for a report, which also has the run under other rubrics.
 
-    For a large run, everything that would require reading all trials is left out with a warning, unless `whole` is set.
-    `rows` as in a `Feed`.
+    For a large run, everything that would require reading all trials is left out with a warning. `rows` as in a `Feed`.
     """
     running = is_held(directory)
-    with open_run(directory, summed=whole) as stored:
-        results = stored.results(running=running) if whole else stored.brief_results(running=running, rows=rows)
+    with open_run(directory, summed=False) as stored:
+        results = stored.brief_results(running=running, rows=rows)
         view = _build_view(stored, results, running=running)
         if results is None:
             return view
         judge, labels = stored.reader.judge_use(), reported_labels(stored)
-        orders = order_effect(stored.reader, stored.setup.config, results.models)
+        orders = order_sentence(stored.reader, stored.setup.config)
         latest = [
             stored.reader.latest_from(one.model, one.replica)
             for one in view.traffic
@@ -246,9 +244,9 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
         ]
         ends = tuple(transcript_ends(directory, latest)) if latest else ()
         view = replace(view, judge=judge, orders=orders, labelled=labels, transcripts=ends)
-        if stored.is_large and not whole:
+        if stored.is_large:
             return replace(view, results=replace(results, warnings=(*results.warnings, LARGE)))
-        return replace(view, relabelled=relabelled(stored), pairings=pairings(stored, results.pairs))
+        return replace(view, relabelled=relabelled(stored))
 
 
 def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:

@@ -1,26 +1,22 @@
-"""Telling somebody of what has happened to a run: by a command, or by a POST to a webhook.
+"""Telling somebody, by a command, of what has happened to a run.
 
-Both get the same small JSON, the command on standard input. They are sent by a thread of their own, one after another,
-so that the run never waits for them but a little while at its end; and one that fails is a warning, nothing else.
+The command gets a small JSON on its standard input. It is run by a thread of its own, one time after another, so that
+the run never waits for it but a little while at its end; and one that fails is a warning, nothing else.
 """
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
 from threading import Thread
 from typing import Literal
 
-import httpx2
-
-from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import NotifyConfig, RunConfig
 from adaptive_eval.endpoints.secrets import keyless
-from adaptive_eval.errors import AdaptiveEvalError, ConfigError, first_line
+from adaptive_eval.errors import AdaptiveEvalError, first_line
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Standing, Status
 from adaptive_eval.running.watching import IdleWatcher
@@ -36,32 +32,26 @@ from adaptive_eval.store import (
 )
 
 Body = Mapping[str, object]
-When = Literal["end", "stall", "alarm", "done"]
+When = Literal["end", "alarm", "done"]
 
-WEBHOOK_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
 AT_THE_END = 45.0
 """Seconds that a run that has ended waits for what is being sent."""
-LONGEST_BETWEEN = 60.0
-"""Seconds between two questions whether anything has come."""
 
 
 def open_notifier(config: RunConfig) -> "Notifier | None":
-    """Open the notifier of a run if its configuration asks for one; raises `ConfigError` if its address is not set."""
-    if config.notify is None:
-        return None
-    environment = read_environment(config.folder)
-    return Notifier(config.name, config.notify, Sender(config, config.notify, environment))
+    """Open the notifier of a run if its configuration asks for one."""
+    return None if config.notify is None else Notifier(config.name, config.notify, Sender(config, config.notify))
 
 
 class Sender:
-    """Sends what it is given, in a thread of its own."""
+    """Gives the command what it is given, in a thread of its own."""
 
-    def __init__(self, config: RunConfig, notify: NotifyConfig, environment: Mapping[str, str]) -> None:
-        self._url, self._command, self._folder = _address(notify, environment), notify.command, config.folder
-        self._environment = keyless(os.environ, config.keys | {notify.webhook_env or ""})
+    def __init__(self, config: RunConfig, notify: NotifyConfig) -> None:
+        self._command, self._folder = notify.command, config.folder
+        self._environment = keyless(os.environ, config.keys)
         self._queue: SimpleQueue[Body | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name="notify", daemon=True)  # a webhook that hangs holds nothing up
+        self._thread = Thread(target=self._work, name="notify", daemon=True)  # a command that hangs holds nothing up
         self._thread.start()
 
     def send(self, body: Body) -> None:
@@ -75,13 +65,11 @@ class Sender:
 
     def _work(self) -> None:
         while (body := self._queue.get()) is not None:
-            data = json.dumps(body).encode()
-            for problem in (*self._run(data), *self._post(data)):
+            if (problem := self._run(json.dumps(body).encode())) is not None:
                 print(f"warning: notify: {problem}; the run goes on without it", file=sys.stderr, flush=True)
 
-    def _run(self, data: bytes) -> Iterator[str]:
-        if self._command is None:
-            return
+    def _run(self, data: bytes) -> str | None:
+        """Run the command, and say what was wrong with it; the text of an error may have its arguments."""
         nothing = subprocess.DEVNULL
         try:
             done = subprocess.run(
@@ -96,39 +84,8 @@ class Sender:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            yield f"the command could not be run to its end ({type(error).__name__})"
-            return
-        if done.returncode:
-            yield f"the command has ended with exit code {done.returncode}"
-
-    def _post(self, data: bytes) -> Iterator[str]:
-        if self._url is None:
-            return
-        headers = {"Content-Type": "application/json"}
-        try:
-            with (
-                httpx2.Client(follow_redirects=False, timeout=WEBHOOK_SECONDS) as client,
-                client.stream("POST", self._url, content=data, headers=headers) as response,
-            ):
-                code = response.status_code
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:  # whose text may have the address
-            yield f"the webhook could not be reached ({type(error).__name__})"
-            return
-        if not 200 <= code < 300:
-            yield f"the webhook has answered with status {code}" + (
-                ", and no redirect is followed" * (code // 100 == 3)
-            )
-
-
-def _address(notify: NotifyConfig, environment: Mapping[str, str]) -> str | None:
-    if notify.webhook_env is None:
-        return notify.webhook
-    if url := environment.get(notify.webhook_env, "").strip():
-        return url
-    raise ConfigError(
-        f"notify.webhook_env names the environment variable {notify.webhook_env}, which is not set; set it to the URL, "
-        "or leave notify out"
-    )
+            return f"the command could not be run to its end ({type(error).__name__})"
+        return f"the command has ended with exit code {done.returncode}" if done.returncode else None
 
 
 class Notifier(IdleWatcher):
@@ -136,18 +93,11 @@ class Notifier(IdleWatcher):
 
     def __init__(self, name: str, notify: NotifyConfig, sender: Sender) -> None:
         self._name, self._on, self._sender = name, notify.on, sender
-        self._patience = notify.stalled_after
         self._status: Status | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._raised: set[tuple[str, str]] = set()
-        self._stalled = False
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         self._take = take
-        self._loop = asyncio.get_running_loop()
-        self._since, self._trials = self._loop.time(), take().trials
-        if "stall" in self._on:
-            self._later()
 
     def happened(self, event: Event) -> None:
         told = _alarm(event)
@@ -159,8 +109,6 @@ class Notifier(IdleWatcher):
             self._tell("done", "running", reason, self._take(), event.model)
 
     def closed(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         self._status = self._take()
 
     def ended(self, ended: Ended) -> None:
@@ -178,19 +126,6 @@ class Notifier(IdleWatcher):
     def close(self) -> None:
         """Wait for what is being sent."""
         self._sender.close()
-
-    def _later(self) -> None:
-        self._timer = self._loop.call_later(min(self._patience / 4.0, LONGEST_BETWEEN), self._look_after)
-
-    def _look_after(self) -> None:
-        """Whether anything has come since."""
-        status, now = self._take(), self._loop.time()
-        if status.trials != self._trials or status.batches:  # a batch may take its day
-            self._trials, self._since, self._stalled = status.trials, now, False
-        elif not self._stalled and now - self._since >= self._patience:
-            self._stalled = True
-            self._tell("stall", "running", f"no answer has come for {now - self._since:.0f} s", status)
-        self._later()
 
     def _tell(self, event: When, status: str, reason: str, seen: Status | None, model: str | None = None) -> None:
         if event not in self._on:

@@ -56,8 +56,7 @@ def _redirect_to_null(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-DisplayKind = Literal["rich", "questions", "plain", "json", "none"]
-"""`questions`: the live view with a table of the least known questions."""
+DisplayKind = Literal["rich", "plain", "json", "none"]
 
 
 def open_display(kind: DisplayKind | None, weights: Sequence[float]) -> Display:
@@ -69,8 +68,8 @@ def open_display(kind: DisplayKind | None, weights: Sequence[float]) -> Display:
 
 def _make_display(kind: DisplayKind, weights: Sequence[float]) -> Display:
     match kind:
-        case "rich" | "questions":
-            return LiveDisplay(Scale.of(weights), questions=kind == "questions")
+        case "rich":
+            return LiveDisplay(Scale.of(weights))
         case "plain":
             return PlainDisplay()
         case "json":

@@ -18,9 +18,9 @@ from rich.text import Text
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.lines import duration, safe_line, safe_name
+from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.status import Cap, Detail, Standing, Status
+from adaptive_eval.record.status import Cap, Standing, Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.ranking import ranking_text
 from adaptive_eval.show.sites import SiteRates, counted_sites, has_open_site, sites_table
@@ -49,8 +49,8 @@ CAP_NAMES = {"trials": "trials", "tokens": "tokens", "usd": "USD", "gpu_seconds"
 class LiveDisplay(IdleWatcher):
     """Draws the status until the run ends, then prints the summary."""
 
-    def __init__(self, scale: Scale, console: Console | None = None, *, questions: bool = False) -> None:
-        self._scale, self._questions = scale, questions
+    def __init__(self, scale: Scale, console: Console | None = None) -> None:
+        self._scale = scale
         self._console = console or Console(highlight=False, markup=False)
         self._rates, self._site_rates = Rates(), SiteRates()
         self._events: deque[str] = deque(maxlen=SHOWN_EVENTS)
@@ -100,18 +100,13 @@ class LiveDisplay(IdleWatcher):
         above = [Text(line) for line in status.finding[:SHOWN_FINDINGS] if status.standings]
         height = sum(len(self._console.render_lines(part)) for part in (*above, *below))
         rows = max(self._console.height - OTHER_LINES - height, MIN_ROWS)
-        parts: list[RenderableType] = [
+        return Group(
             title_line(self._name, status, self._rates.eta(status.trials_to_go)),
             *above,
             ranking(status.standings, self._scale, self._console.width, rows, gated=bool(status.gate)),
             Text(status.states),
             *below,
-        ]
-        left = rows - max(len(status.standings), 1)
-        if self._questions and status.detail is not None:
-            shown = max(left, MIN_ROWS)
-            parts.append(detail(status.detail, self._scale, looked=status.looks > 0, shown=shown))
-        return Group(*parts)
+        )
 
     def _lines_below(self, status: Status) -> Iterator[RenderableType | None]:
         """Lines below the ranking, which have priority over its rows."""
@@ -174,21 +169,3 @@ def traffic(status: Status, rates: Rates) -> Text:
         line.append(f" · {told}")
         line.append(f" · {count(now.waiting)} requests wait for a site" if now.waiting else "")
     return line
-
-
-def detail(known: Detail, scale: Scale, *, looked: bool, shown: int) -> RenderableType:
-    """Least known questions of two models, with the number of trials that no look has used."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    whose = "closest open comparison, its least known questions" if looked else "questions so far"
-    waiting = f"{count(known.not_judged)} trials " if looked else ""
-    title = whose + (f"; {waiting}not judged yet" if known.not_judged else "")
-    table.add_column("question", no_wrap=True, max_width=24)
-    for name in (known.first, known.second):
-        table.add_column(Text(safe_name(name, 28)), justify="right", no_wrap=True)
-    for one in known.questions[:shown]:
-        cells = []
-        for (mean, lo, hi), counts in ((one.first, one.first_counts), (one.second, one.second_counts)):
-            right = f"{counts[known.best]} of {sum(counts)}" if len(counts) == 2 else f"{sum(counts)} trials"
-            cells.append(Text(f"{right}  {scale.score(mean)}  {scale.interval(lo, hi)}"))
-        table.add_row(Text(safe_line(one.question, 24)), *cells)
-    return Group(Text(title, style="dim", no_wrap=True, overflow="ellipsis"), table)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +28,6 @@ from adaptive_eval.record.finding import (
 from adaptive_eval.record.gate import gate_terms
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.next_steps import Advice
-from adaptive_eval.record.pairing import Pairing, pairing_in_words
 from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
@@ -176,7 +174,6 @@ def _findings(view: RunView) -> Iterator[str]:
     yield from _groups(results)
     yield from _metrics(results)
     yield from _comparisons(results)
-    yield from _pairings(view.pairings)
 
 
 def _verdicts(results: Results) -> Iterator[str]:
@@ -306,45 +303,6 @@ def _group_cell(row: GroupRow, scale: Scale) -> str:
     return "-" if row.score is None else f"{scale.score(row.score)} ({scale.interval(row.lo, row.hi)}){gate}"
 
 
-def _pairings(pairings: Sequence[Pairing]) -> Iterator[str]:
-    if not pairings:
-        return
-    yield "## The same seeds"
-    rows = (
-        [
-            markdown_cell(one.better),
-            markdown_cell(one.worse),
-            count(one.trials),
-            f"{one.variance:.2f} +- {one.sigma:.2f}",
-            _pairing_meaning(one),
-        ]
-        for one in pairings
-    )
-    yield markdown_table(["model", "compared with", "trials of both", "variance", "what it means"], rows, left=2)
-    yield (
-        "Trial i of both models had the same seed. variance: that of the difference of their averages on these trials, "
-        "in that of independent models, with its standard error were they independent. " + _pairing_basis(pairings)
-    )
-
-
-def _pairing_basis(pairings: Sequence[Pairing]) -> str:
-    by_trial = sum(one.by_trial for one in pairings)
-    if not by_trial:
-        return "Decisions, z and sigma take them for independent."
-    each = "It was" if by_trial == len(pairings) == 1 else f"{by_trial} of {len(pairings)} were"
-    return f"{each} compared trial by trial: decisions, z and sigma are made of the differences of the same trials."
-
-
-def _pairing_meaning(one: Pairing) -> str:
-    if one.by_trial:
-        return pairing_in_words(one.variance)
-    if not one.is_shown:
-        return "not shown to depend on each other"
-    if one.variance > 1.0:
-        return f"they go against each other: z is {math.sqrt(one.variance):.2f} times what it should be"
-    return f"they go together: the difference is known as after {1.0 / max(one.variance, 0.01):.1f} times the trials"
-
-
 def _comparisons(results: Results) -> Iterator[str]:
     if not results.pairs:
         return
@@ -409,16 +367,7 @@ def _warnings(results: Results) -> Iterator[str]:
 def _graders(view: RunView) -> Iterator[str]:
     if view.orders is not None:
         yield "## Order of the two answers"
-        yield view.orders.said
-        scale = Scale.of(view.weights)
-        if view.orders.models:
-            yield markdown_table(
-                ["model", "corrected", "95% interval"],
-                (
-                    [markdown_cell(one.name), scale.score(one.score), scale.interval(one.lo, one.hi)]
-                    for one in view.orders.models
-                ),
-            )
+        yield view.orders
     if view.labelled is not None:
         yield "## Beside labels"
         yield from label_sections(view.labelled)
@@ -431,6 +380,7 @@ def _how(view: RunView) -> Iterator[str]:
     words = view.words
     yield "## How"
     said = [words.objective, words.rule, words.promise, words.allocation, words.prior, words.seeds, _prior_depth(view)]
+    said += [markdown_cell(sentence, 1000) for sentence in view.by_trial]
     if view.thresholds is not None:
         said.append(markdown_cell(view.thresholds))
     yield "\n".join(f"- {sentence}" for sentence in said)

@@ -71,8 +71,6 @@ class Dialect:
     """Gives the SQL for a numeric signal of a grader, by its name."""
     said: Callable[[str], str]
     """Gives the SQL for whether that signal exists."""
-    is_tie: str
-    """The condition that the verdict of a comparison is a tie."""
     total: str
     """The sum of {0}, 0 without rows."""
     whole: str
@@ -170,9 +168,8 @@ def queries_in(sql: Dialect, *, beside: str = "", tokens: bool = False) -> Queri
             f"WHERE {sql.said('judge_prompt_tokens')}"
         ),
         comparisons=(
-            f"SELECT {sql.number('order_dependent')}, {sql.number('prefers_first')}, NOT {sql.is_tie}, "
-            f"{sql.number('judge_seconds')} > 0, count(*) FROM trials WHERE {sql.said('prefers_first')} "
-            "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
+            f"SELECT {sql.number('order_dependent')}, {sql.number('prefers_first')}, count(*) FROM trials "
+            f"WHERE {sql.said('prefers_first')} GROUP BY 1, 2 ORDER BY 1, 2"
         ),
         grading_uses=(
             f"SELECT name, count(*), {prompt} + {completion}, {usd}, {gpu_seconds} {by_name} "
@@ -207,7 +204,6 @@ _SQLITE = Dialect(
     | {"size": _SIZES, "correct": _FLAG.format("is_correct"), "found": _FLAG.format("has_answer")},
     number="json_extract(signals, '$.{}')".format,
     said="json_type(signals, '$.{}') IS NOT NULL".format,
-    is_tie="(json_extract(signals, '$.verdict') = 'tie')",
     total="total({0})",
     whole="sum({0})",
     cell=("model", "question"),

@@ -197,7 +197,7 @@ class RunReader:
     def comparisons(self) -> list[ComparisonCount]:
         """Counts of a judge's comparisons of two answers, by their result."""
         rows = self._rows(self._queries.comparisons)
-        return [ComparisonCount(float(a), float(b), bool(c), bool(d), int(n)) for a, b, c, d, n in rows]
+        return [ComparisonCount(float(dependent), float(first), int(count)) for dependent, first, count in rows]
 
     def grading_uses(self) -> dict[str, GradingUse]:
         """Usage of a judge or a verifier, by model."""

@@ -315,10 +315,6 @@ class ComparisonCount(NamedTuple):
     """Share of the votes that changed when the order of the answers was swapped."""
     prefers_first: float
     """How much more often the first answer was preferred, from -1 to 1."""
-    decided: bool
-    """Not a tie."""
-    asked: bool
-    """Whether a judge was asked; none is asked about two identical answers."""
     trials: int
 
 

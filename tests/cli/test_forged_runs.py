@@ -124,7 +124,7 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
     match name:
         case "servers":
             panel = [{"server": judge["server"] | {"model": f"judge {at}"}} for at in (2, 3)]
-            changes = {"grader": judge | {"panel": panel}, "notify": {"webhook": url}}
+            changes = {"grader": judge | {"panel": panel}, "notify": {"command": ["curl", "--fail", url]}}
             return changes, [served, served | {"client": "openai"}, served | {"ca_file": f"{canary}/ca.pem"}]
         case "code":
             rules = {"stopping": {"rule": f"{CANARY}:Rule"}, "objective": {"kind": f"{CANARY}:Objective"}}

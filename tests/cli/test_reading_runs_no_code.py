@@ -94,11 +94,10 @@ CASES: dict[str, Sequence[str] | None] = {
     "plan": ("plan PLAIN.yaml --pilot RUN --worlds 10", "plan PLAIN.yaml --worlds 10"),
     "study": ("study convergence RUN --replicates 5",),
     "validate": ("validate NEW.yaml",),
-    "benchmarks": ("benchmarks --json --runs RUN",),
+    "benchmarks": None,  # reads packages, and files of tasks
     "init": None,  # writes a configuration
     "schema": None,  # prints what configurations may have
     "import": ("import RUN/report.csv --to IMPORTED", "import RUN --to IMPORTED"),
-    "preferences": None,  # reads a table of votes
     "export": tuple(f"export RUN --format {form} --output OUT" for form in ("npz", "csv", "jsonl", "inspect")),
     "demo": None,  # writes a page
     "simulate": None,  # serves a world

@@ -35,7 +35,7 @@ def as_csv(rows: list[dict[str, object]]) -> str:
 
 def test_csv_and_json_lines(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
-    table.write_text(as_csv(ROWS))
+    table.write_text("\ufeff" + as_csv(ROWS))  # as spreadsheets write it
     for number, path in enumerate([table, lines(tmp_path / "t.jsonl", ROWS)]):
         run = tmp_path / str(number)
         done = imported(path, "--to", run)

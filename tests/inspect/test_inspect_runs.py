@@ -664,7 +664,7 @@ def test_one_command_ranks_models_on_a_task(site: Site, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_a_task_of_an_installed_package_is_found_by_name_written_run_and_listed_with_its_tokens(
+def test_a_task_of_an_installed_package_is_found_by_name_written_and_run(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = site.folder / "site-packages"
@@ -687,9 +687,8 @@ def test_a_task_of_an_installed_package_is_found_by_name_written_run_and_listed_
     assert validated.exit_code == 0 and "2 models, 2 questions" in validated.output, validated.output
     ended = invoke(app, ["run", "own.yaml", "--set", "trials.max=6", "--set", "stopping.on_alarm=never"])
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    rows = {row["name"]: row for row in json.loads(invoke(app, ["benchmarks", "--json", "own_evals"]).output)}
-    assert rows["own_evals/exactly"]["tokens_per_trial"] == 10.0
-    assert rows["own_evals/judged"]["tokens_per_trial"] is None
+    listed = json.loads(invoke(app, ["benchmarks", "--json", "own_evals"]).output)
+    assert {"own_evals/exactly", "own_evals/judged"} <= {row["name"] for row in listed}
     misspelt = invoke(app, ["run", "own_evals/exactely", "--model", "scripted/p1", "--model", "scripted/p2"])
     assert misspelt.exit_code == ExitCode.CONFIGURATION
     assert "did you mean own_evals/exactly?" in misspelt.output, misspelt.output

@@ -8,6 +8,7 @@ import pytest
 from gated import GatedServer
 from live_runs import MODELS, EndedRuns, Site, kill, small_world, wait_until
 from played import Played, prepared
+from result_rows import rows_of
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.question_rows import as_json
@@ -58,7 +59,7 @@ def test_what_is_known_of_each_question_is_what_the_run_has_published(site: Site
     view = read_view(ended_runs.copy(site))
     assert view.results is not None
     ranked = [view.models.index(model.name) for model in view.results.models]
-    for at, question in enumerate(view.results.questions):
+    for at, question in enumerate(rows_of(view.results)):
         known = [view.posteriors[view.posterior_of[model][at]] for model in ranked]
         assert tuple(sum(one.counts) for one in known) == question.trials
         for name in ("mean", "lo", "hi"):

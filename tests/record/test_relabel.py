@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 import yaml
 from live_runs import MODELS, EndedRuns, Site, without_checksums
+from played import Played, prepared
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.relabel import OWN_RUBRIC, RelabelledRubric, RubricUnavailable, relabel
 from adaptive_eval.record.results_file import read_results
+from adaptive_eval.record.view import read_report
 from adaptive_eval.show.relabelled import rubric_sections
-from adaptive_eval.store import RunReader
+from adaptive_eval.store import RunReader, summing
+from adaptive_eval.store import store as storing
 from adaptive_eval.store.database import DATABASE_FILE
 
 LOGGED = {"grader": "math", "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}}
@@ -131,6 +134,21 @@ def test_the_markdown_report_leaves_it_to_the_command_which_has_a_figure_too(run
     assert drawn.exit_code == 0
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"rubrics.svg", "rubrics.png"}
     assert "efficiency" in (tmp_path / "figures" / "rubrics.svg").read_text()
+
+
+def test_the_report_of_a_large_run_names_the_command_which_reads_every_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (storing, summing):
+        monkeypatch.setattr(module, "SUMMED_EVERY", 50)
+    Played(tmp_path / "run", prepared(tmp_path)).finish()
+    report = read_report(tmp_path / "run")
+    assert report.results is not None and "`adaptive-eval relabel` reads them all" in report.results.warnings[-1].text
+    assert report.relabelled is None
+    (rubric, *others) = relabel(tmp_path / "run").rubrics
+    assert others and [(one.name, one.rank) for one in rubric.models] == [
+        (one.name, one.rank) for one in report.results.models
+    ]
 
 
 def test_a_terminal_shows_no_markup_and_a_file_has_it(run: Path, tmp_path: Path) -> None:

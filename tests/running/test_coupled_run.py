@@ -70,7 +70,6 @@ def test_a_copy_passes_its_gate_for_a_fraction_of_the_trials(coupled: Site) -> N
         assert seed == (hashed_base(0, SHARED, question) + trial) % 2**31
     report = CliRunner().invoke(app, ["report", str(paired), "--format", "md", "--output", "-"]).output
     assert "compared trial by trial, which takes" in report
-    assert "It was compared trial by trial" in report
     (told,) = read_view(paired).by_trial
     assert told.startswith("int8 and original are compared trial by trial, which takes 0.")
     assert told[len("int8 and original are ") : -1] in report

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from gated import GatedServer
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials, wait_until
+from result_rows import rows_of
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -58,7 +59,7 @@ def test_answers_are_judged_or_read_as_their_benchmark_wants_it(site: Site, fair
         assert ("verdict" in trial.signals) == trial.question.startswith("open/")
     results = read_results(site.directory())
     assert results is not None and results.cost.grading is not None
-    judged = sum(sum(row.trials) for row in results.questions if row.id.startswith("open/"))
+    judged = sum(sum(row.trials) for row in rows_of(results) if row.id.startswith("open/"))
     assert results.cost.grading.answers == judged > 0
     assert "judged" in {one.kind for one in results.warnings}
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"])

@@ -1,22 +1,19 @@
-"""Who is told of a run, and how: a real command, a real webhook, and what fails about either."""
+"""Who is told of a run, and how: by a real command, and what fails about it."""
 
 import asyncio
 import json
 import sys
-import threading
+import warnings
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from queue import Queue
+from pathlib import Path
 from typing import Any
 
 import pytest
 from live_runs import Site
-from patient_time import HANGS
 
 from adaptive_eval.config.load import load_config
+from adaptive_eval.config.old_names import in_new_names
 from adaptive_eval.config.run import NotifyConfig
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.results_file import RESULTS_FILE
@@ -26,50 +23,6 @@ from adaptive_eval.store import AlarmRaised, ModelSetAside, ModelSettled, Replic
 
 Json = dict[str, Any]
 
-
-@dataclass
-class Hook:
-    """A webhook on the loopback: what it was sent, and what it answers."""
-
-    posted: "Queue[Json]" = field(default_factory=Queue)
-    paths: list[str] = field(default_factory=list)
-    status: int = 200
-    url: str = ""
-
-
-@pytest.fixture
-def hook() -> Iterator[Hook]:
-    made = Hook()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            assert self.headers["Content-Type"] == "application/json"
-            made.paths.append(self.path)
-            made.posted.put(json.loads(body))  # before the answer: who has been answered has been heard
-            self.send_response(made.status)
-            self.send_header("Location", f"{made.url}-elsewhere")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        do_GET = do_POST
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        made.url = f"http://127.0.0.1:{server.server_port}/hook"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield made
-        server.shutdown()
-        thread.join()
-
-
-def posted(hook: Hook) -> Json:
-    return hook.posted.get(timeout=HANGS)
-
-
 COMMAND = """#!{python}
 import json, os, sys
 with open("told.json", "a") as file:
@@ -77,50 +30,57 @@ with open("told.json", "a") as file:
 """
 
 
-def test_a_run_that_ends_tells_a_webhook_and_a_command_without_keys(
-    site: Site, hook: Hook, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def program(site: Site) -> list[str]:
+    """A command that keeps what it is told."""
+    path = site.folder / "tell"
+    path.write_text(COMMAND.format(python=sys.executable))
+    path.chmod(0o700)
+    return ["./tell"]
+
+
+def told(folder: Path) -> list[Json]:
+    path = folder / "told.json"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def bodies(folder: Path) -> list[Json]:
+    return [one["body"] for one in told(folder)]
+
+
+def test_a_run_that_ends_tells_a_command_without_keys(
+    site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = site.folder / "tell"
-    program.write_text(COMMAND.format(python=sys.executable))
-    program.chmod(0o700)
-    monkeypatch.setenv("HOOK_URL", hook.url)
     monkeypatch.setenv("SOME_API_KEY", "one-that-nobody-else-may-see")
-    notify = {"command": ["./tell"], "webhook_env": "HOOK_URL"}
     ahead = {"favour": "time"}  # answers that no look has judged are in the scores
-    assert site.run(site.write(notify=notify, trials=ahead)).exit_code == ExitCode.REACHED
-    body = posted(hook)
+    assert site.run(site.write(notify={"command": program}, trials=ahead)).exit_code == ExitCode.REACHED
+    (found,) = told(site.folder)
+    body = found["body"]
     assert body["name"] == "run" and body["event"] == "end" and body["status"] == "finished"
     assert body["reason"].startswith("Finished") and body["leaders"][0]["name"] == "ada"
     first = json.loads((site.directory() / RESULTS_FILE).read_text())["models"][0]
     assert body["leaders"][0] == {key: first[key] for key in ("name", "score", "lo", "hi")} and body["trials"] > 0
-    told = json.loads((site.folder / "told.json").read_text())
-    assert told["body"] == body and not {"HOOK_URL", "SOME_API_KEY"} & set(told["names"])
-    with closing(RunReader.open(site.directory())) as reader:
-        assert hook.url not in str(reader.configurations())
+    assert "PATH" in found["names"] and "SOME_API_KEY" not in found["names"]
 
 
-def test_an_error_that_ends_a_run_is_told(site: Site, hook: Hook) -> None:
+def test_an_error_that_ends_a_run_is_told(site: Site, program: list[str]) -> None:
     models = [{"name": name, "model": f"no-{name}", "base_url": site.base_url} for name in ("ada", "bob")]
-    assert site.run(site.write(models=models, notify={"webhook": hook.url})).exit_code == ExitCode.ENDPOINTS
-    body = posted(hook)
+    assert site.run(site.write(models=models, notify={"command": program})).exit_code == ExitCode.ENDPOINTS
+    (body,) = bodies(site.folder)
     assert body["event"] == "end" and body["status"] == "stopped" and body["reason"].startswith("Stopped by an error")
 
 
 @pytest.mark.parametrize(
-    ("status", "notify", "said"),
+    ("command", "said"),
     [
-        (500, {}, "status 500"),
-        (302, {}, "no redirect is followed"),
-        (200, {"command": ["no-such-program"]}, "could not be run"),
-        (200, {"command": [sys.executable, "-c", "raise SystemExit(3)"]}, "exit code 3"),
-        (200, {"webhook": "http://127.0.0.1:9/hook"}, "could not be reached"),
+        (["no-such-program", "https://example.org/hook"], "could not be run"),
+        ([sys.executable, "-c", "raise SystemExit(3)", "https://example.org/hook"], "exit code 3"),
     ],
 )
-def test_a_notification_that_fails_is_a_warning(site: Site, hook: Hook, status: int, notify: Json, said: str) -> None:
-    hook.status = status
-    result = site.run(site.write(notify={"webhook": hook.url} | notify, trials={"min": 2, "max": 2}))
+def test_a_notification_that_fails_is_a_warning(site: Site, command: list[str], said: str) -> None:
+    result = site.run(site.write(notify={"command": command}, trials={"min": 2, "max": 2}))
     assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "warning: notify: " in result.stderr
-    assert said in result.stderr and "127.0.0.1" not in result.stderr and hook.paths in ([], ["/hook"])
+    assert said in result.stderr and "example.org" not in result.stderr
 
 
 NOTHING = Status(
@@ -135,32 +95,19 @@ NOTHING = Status(
     new_tokens=0,
     elapsed=0.0,
     trials_to_go=None,
-    detail=None,
 )
 
 
-def opened(site: Site, status: list[Status], **notify: object) -> Notifier:
-    """A notifier of a run that has begun, whose status is the last of the list."""
+def opened(site: Site, **notify: object) -> Notifier:
+    """A notifier of a run that has begun."""
     notifier = open_notifier(load_config(site.write(notify=notify)))
     assert notifier is not None
-    notifier.opened("run", ("ada",), lambda: status[-1])
+    notifier.opened("run", ("ada",), lambda: NOTHING)
     return notifier
 
 
-async def test_a_stall_is_told_once_and_again_when_something_has_come_meanwhile(site: Site, hook: Hook) -> None:
-    status = [NOTHING]
-    notifier = opened(site, status, webhook=hook.url, stalled_after=0.02, on=["stall"])
-    first = await asyncio.to_thread(posted, hook)
-    assert first["event"] == "stall" and first["status"] == "running" and "no answer has come" in first["reason"]
-    status.append(replace(NOTHING, trials=1))
-    assert (await asyncio.to_thread(posted, hook))["trials"] == 1
-    notifier.closed()
-    await asyncio.to_thread(notifier.close)
-    assert hook.posted.empty()
-
-
-async def test_an_alarm_is_told_once_a_model(site: Site, hook: Hook) -> None:
-    notifier = opened(site, [NOTHING], webhook=hook.url, on=["alarm"])
+async def test_an_alarm_is_told_once_a_model(site: Site, program: list[str]) -> None:
+    notifier = opened(site, command=program, on=["alarm"])
     for event in (
         ServersNoticed("ada", "seed", "answers are alike"),
         ServersNoticed("ada", "seed", "answers are alike"),
@@ -171,48 +118,86 @@ async def test_an_alarm_is_told_once_a_model(site: Site, hook: Hook) -> None:
         notifier.happened(event)
     notifier.closed()
     await asyncio.to_thread(notifier.close)
-    bodies = [hook.posted.get_nowait() for _ in range(hook.posted.qsize())]
-    assert [body["reason"] for body in bodies] == [
+    assert [body["reason"] for body in bodies(site.folder)] == [
         "ada: answers are alike",
         "cyd: all answers are wrong",
         "bob: set aside: it answers no more",
     ]
 
 
-async def test_who_serves_a_model_is_told_that_its_server_can_be_stopped(site: Site, hook: Hook) -> None:
-    notifier = opened(site, [NOTHING], webhook=hook.url, on=["done"])
+async def test_who_serves_a_model_is_told_that_its_server_can_be_stopped(site: Site, program: list[str]) -> None:
+    notifier = opened(site, command=program, on=["done"])
     notifier.happened(ModelSettled("ada", launched=False))
     notifier.happened(ModelSettled("bob", launched=True))  # the run stops that one itself
     notifier.closed()
     await asyncio.to_thread(notifier.close)
-    (body,) = [hook.posted.get_nowait() for _ in range(hook.posted.qsize())]
+    (body,) = bodies(site.folder)
     assert body["event"] == "done" and body["model"] == "ada" and body["text"] == f"run: {body['reason']}."
+
+
+KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
 
 
 @pytest.mark.parametrize(
     ("notify", "said"),
     [
-        ({}, "must say how to tell"),
-        ({"on": ["end"]}, "must say how to tell"),
-        ({"webhook": "https://a/b", "webhook_env": "A"}, "both webhook and webhook_env"),
-        ({"webhook": "ftp://a"}, "webhook"),
-        ({"webhook": "https://hooks.a.com/services/T0/Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"}, "notify.webhook_env"),
+        ({}, "notify.command must be given"),
+        ({"on": ["end"]}, "notify.command must be given"),
+        ({"command": []}, "notify.command must not be empty"),
         ({"command": ["curl", "--token=abc"]}, "holds a secret"),
-        ({"command": ["a"], "on": ["never"]}, "on"),
+        ({"command": ["curl", "-H", "Authorization: Bearer abc"]}, "holds a secret"),
+        ({"command": ["curl", "https://me:word@a.com/b"]}, "holds a secret"),
+        ({"command": ["curl", f"https://hooks.a.com/services/T0/{KEY}"]}, "has its URL and headers in one"),
+        ({"command": ["curl", f"hooks.a.com/services/T0/{KEY}"]}, "holds what looks like a key"),
+        ({"command": ["sh", "-c", f"curl -d @- 'https://a.com/{KEY}' > said"]}, "holds what looks like a key"),
+        ({"command": ["curl", "${A_HOOK}"]}, "holds what looks like a key"),
+        ({"command": ["a"], "on": ["never"]}, "must be one of end, alarm, done"),
     ],
 )
-def test_a_section_that_cannot_work_is_refused(site: Site, notify: Json, said: str) -> None:
+def test_a_section_that_cannot_work_or_would_store_a_secret_is_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch, notify: Json, said: str
+) -> None:
+    monkeypatch.setenv("A_HOOK", f"https://a.com/{KEY}")
     with pytest.raises(ConfigError) as refused:
         load_config(site.write(notify=notify))
-    assert said in str(refused.value)
+    assert said in str(refused.value) and KEY not in str(refused.value) and "word" not in str(refused.value)
 
 
-def test_an_address_that_is_not_there_is_said_before_anything_is_asked(site: Site) -> None:
-    result = site.run(site.write(notify={"webhook_env": "NOWHERE_URL"}))
-    assert result.exit_code == ExitCode.CONFIGURATION and "NOWHERE_URL, which is not set" in result.stderr
-    assert not site.directory().exists()
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["curl", "-sS", "--fail", "-H", "Content-Type: application/json", "--data-binary", "@-", "https://a.com/hook"],
+        ["curl", "--config", "hook.curl"],
+        ["/opt/Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8/tell", "run"],
+    ],
+)
+def test_a_command_without_a_secret_is_taken_as_it_is(site: Site, command: list[str]) -> None:
+    config = load_config(site.write(notify={"command": command}))
+    assert config.notify is not None and config.notify.command == tuple(command)
+
+
+def test_nothing_of_a_file_that_the_command_reads_is_stored(site: Site, program: list[str]) -> None:
+    (site.folder / "hook.curl").write_text(f'url = "https://a.com/{KEY}"\n')
+    notify = {"command": [*program, "--config", "hook.curl"]}
+    assert site.run(site.write(notify=notify, trials={"min": 2, "max": 2})).exit_code in ExitCode
+    with closing(RunReader.open(site.directory())) as reader:
+        stored = str(reader.configurations())
+    assert "hook.curl" in stored and KEY not in stored and bodies(site.folder)
+
+
+def test_a_webhook_of_earlier_versions_is_told_and_a_run_that_has_one_is_read(site: Site) -> None:
+    path = site.write(notify={"webhook": "https://a.com/b"})
+    with pytest.warns(FutureWarning, match="notify.webhook has no effect any more"), pytest.raises(ConfigError) as no:
+        load_config(path)
+    assert "notify.command must be given" in str(no.value)
+    both = {"command": ["a"], "webhook": None, "webhook_env": "A", "on": ["end", "stall"], "stalled_after": 9.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert in_new_names({"notify": both}, 3) == {"notify": {"command": ["a"], "on": ["end"]}}
+    assert in_new_names({"notify": {**both, "command": None}}, 3) == {"notify": None}
+    assert in_new_names({"notify": {**both, "on": ["stall"]}}, 3) == {"notify": None}
 
 
 def test_who_has_asked_for_nothing_has_no_notifier(site: Site) -> None:
     assert open_notifier(load_config(site.write())) is None
-    assert NotifyConfig(webhook="https://a").on == ("end", "stall", "alarm")
+    assert NotifyConfig(command=("a",)).on == ("end", "alarm")

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from live_runs import Site, small_world
+from result_rows import rows_of
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -82,7 +83,7 @@ def test_the_score_is_the_weighted_mean_of_the_benchmarks(ended: Path) -> None:
 
 def test_questions_are_known_by_their_benchmark_and_asked_by_their_weight(ended: Path) -> None:
     results = found(ended)
-    trials = {row.id: sum(row.trials) for row in results.questions}
+    trials = {row.id: sum(row.trials) for row in rows_of(results)}
     assert {key.partition("/")[0] for key in trials} == {"easy", "hard"}
     open_longest = [row for row in results.models if row.trials > 8 * 6]
     assert open_longest, "some model is asked beyond the opening"

@@ -88,11 +88,11 @@ async def test_the_live_view_is_that_of_run_but_for_what_only_run_knows(
     monkeypatch.setattr(live, "REFRESH_SECONDS", 0.01)
     run = play(budget={"trials": 500})
     console = Console(file=io.StringIO(), force_terminal=True, width=110, height=40, record=True)
-    display, seen = LiveDisplay(Scale(0.0, 1.0), console=console, questions=True), []
+    display, seen = LiveDisplay(Scale(0.0, 1.0), console=console), []
 
     async def look_at_it() -> None:
         """Before it is over."""
-        while not (seen and "closest open comparison" in seen[-1]):
+        while not (seen and "95% interval" in seen[-1]):
             probe = Console(file=io.StringIO(), width=110, height=40)
             probe.print(display._draw())
             seen.append(probe.file.getvalue())  # type: ignore[attr-defined]
@@ -102,7 +102,7 @@ async def test_the_live_view_is_that_of_run_but_for_what_only_run_knows(
     while len(run.controller.looks) < 2:
         run.step(20)
     await asyncio.gather(attach(opened(run), display), look_at_it())
-    for word in ("ada", "95% interval", "verdict", "trials/s", "of 500", "retries", "least known questions"):
+    for word in ("ada", "95% interval", "verdict", "trials/s", "of 500", "retries"):
         assert word in seen[-1]
     assert "in flight" not in seen[-1] and "errors" not in seen[-1]
     assert "tier  model" in console.export_text()

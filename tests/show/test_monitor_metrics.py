@@ -99,7 +99,6 @@ STATUS = Status(
     new_tokens=900,
     elapsed=31.5,
     trials_to_go=None,
-    detail=None,
 )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from browsing import Tabs, unfold
 from page_views import simulated, world
+from result_rows import rows_of
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.record.finding import finding, model_verdicts
@@ -324,9 +325,8 @@ def test_questions_are_sorted_and_filtered(tabs: Tabs) -> None:
     shown = "[...document.querySelectorAll('.posteriors tbody th')].map((one) => one.textContent)"
     assert page.evaluate(shown) == [one.id for one in run.questions]
     page.click(f"[data-sort='model:{MODELS[1]}']")
-    order = sorted(
-        run.results.questions, key=lambda one: -one.mean[[row.name for row in run.results.models].index(MODELS[1])]
-    )  # type: ignore[union-attr]
+    place = [row.name for row in run.results.models].index(MODELS[1])
+    order = sorted(rows_of(run.results), key=lambda one: -one.mean[place])
     assert page.evaluate(shown) == [one.id for one in order]
     page.fill("[data-filter]", "what is Q7")
     assert page.evaluate(shown) == ["q7"]

@@ -8,6 +8,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from adaptive_eval.record.glossary import GLOSSARY, Term
+from adaptive_eval.record.question_rows import CountedRows, WrittenRows
 from adaptive_eval.record.transcripts import TranscriptEnd
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.serve.folder import RunBrief
@@ -15,6 +16,8 @@ from adaptive_eval.show.serve.page_state import AnswersPage, ProgressMessage
 from adaptive_eval.store.events import CLASSES
 
 SENT = (RunView, ProgressMessage, RunBrief, AnswersPage, TranscriptEnd, Term)
+NO_ROWS = (CountedRows, WrittenRows, tuple[()])
+"""Rows of questions, which no page is sent."""
 PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", object: "any", NoneType: "null"}
 
 
@@ -23,6 +26,8 @@ def written(kind: Any) -> str:
     origin, inner = get_origin(kind), get_args(kind)
     if kind in PLAIN:
         return PLAIN[kind]
+    if kind in NO_ROWS:
+        return "never[]"
     if is_dataclass(kind):
         return kind.__name__  # type: ignore[union-attr]
     if origin in (Union, UnionType):

@@ -16,7 +16,7 @@ Rows are read one by one, each with its place for messages.
 import csv
 import io
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any, TypeVar
 
@@ -54,13 +54,6 @@ def first_bytes(file: LogFile) -> bytes:
     """The beginning of a file without byte order mark and white space, by which its reader is chosen."""
     with open_log(file) as handle:
         return handle.read(HEAD).removeprefix(BOM).lstrip()
-
-
-def table_rows(file: LogFile) -> Generator[tuple[str, Row]]:
-    """Read the rows of a table in any of the three formats."""
-    head = first_bytes(file)
-    read = parquet_rows if head.startswith(PARQUET_MAGIC) else json_rows if head.startswith(b"{") else csv_rows
-    yield from read(file)
 
 
 def json_rows(file: LogFile) -> Rows:

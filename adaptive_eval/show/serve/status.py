@@ -1,14 +1,11 @@
 """Status of a stored run for displays, with the same values that the run itself would show."""
 
-import numpy as np
-
 from adaptive_eval.config.planning import budget_of
-from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.ending import Ended, build_ended
 from adaptive_eval.record.finding import NOTHING_FOUND, Findings, finding
 from adaptive_eval.record.sites import answers_by_site, site_rows
 from adaptive_eval.record.snapshot import batch_rows
-from adaptive_eval.record.status import CurrentTraffic, SiteTraffic, Status, closest_comparison, standings, used_caps
+from adaptive_eval.record.status import CurrentTraffic, SiteTraffic, Status, standings, used_caps
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import ReplicaBack, ReplicaLost, Spending, events_since_start
@@ -36,7 +33,6 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     """Status as of the feed's latest poll; trials and tokens beyond `before` (default: now) count as new."""
     stored, results, spent = feed.stored, feed.results, _current_spending(feed)
     before = spent if before is None else before
-    weights = np.array(open_rubric(stored.config.rubric).weights, dtype=float)
     budget = budget_of(stored.config.budget, stored.config.models, stored.config.serving_groups)
     found = NOTHING_FOUND if results is None else Findings.of(results)
     elapsed, beside, decisions = feed.sums.elapsed, feed.beside, stored.config.stated()
@@ -53,7 +49,6 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         new_tokens=spent.tokens - before.tokens,
         elapsed=elapsed,
         trials_to_go=found.trials_to_go,
-        detail=closest_comparison(found, stored.roster, feed.sums.counts, weights),
         promise=promise_in_short(decisions),
         batches=batch_rows(pending_batches(feed.sums.events)),
         beside=beside,

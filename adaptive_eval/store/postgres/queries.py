@@ -30,7 +30,6 @@ _POSTGRES = Dialect(
     },
     number=_numeric_signal,
     said=lambda name: f"strpos(signals, '\"{name}\":') > 0",
-    is_tie='(strpos(signals, \'"verdict":"tie"\') > 0)',
     total="coalesce(sum({0}), 0.0)",
     whole="sum({0})::bigint",
     cell=("models.id", "questions.id"),

@@ -153,6 +153,22 @@ def test_coupling_is_what_the_difference_varies_by() -> None:
     assert abs(np.mean(z)) < 0.2 and np.std(z) == pytest.approx(1.0, abs=0.2)
 
 
+def test_coupling_is_the_formula_question_by_question() -> None:
+    rng = np.random.default_rng(4)
+    both, numbers = rng.normal(size=(2, 9, 5)), rng.integers(0, 6, 9)
+    together = apart = noise = 0.0
+    for question, n in enumerate(numbers.tolist()):
+        if n > 1:
+            x, y = both[:, question, :n]
+            together += np.var(x - y, ddof=1) / n
+            apart += (np.var(x, ddof=1) + np.var(y, ddof=1)) / n
+            noise += np.var(x, ddof=1) * np.var(y, ddof=1) / (n * n * (n - 1))
+    there = np.arange(5) < numbers[:, np.newaxis]
+    found = coupling(np.nonzero(there)[0], both[0][there], both[1][there])
+    assert found.trials == numbers[numbers > 1].sum()
+    assert (found.variance, found.sigma) == pytest.approx((together / apart, 2.0 * np.sqrt(noise) / apart))
+
+
 def test_coupling_of_trials_that_are_all_alike_is_not_known() -> None:
     assert np.isnan(coupled(np.ones((QUESTIONS, 4)), np.ones((QUESTIONS, 4))).variance)
 

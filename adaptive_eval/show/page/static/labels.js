@@ -6,7 +6,7 @@ import { nothing, region, table } from "./parts.js";
 import { count, name, number, plain, plural } from "./text.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Section } from "./parts.js" */
-/** @import { LabelledModel, LabelledRun, OrderEffect } from "./sent.js" */
+/** @import { LabelledModel, LabelledRun } from "./sent.js" */
 
 const NORMAL = 1.959964;
 
@@ -16,7 +16,7 @@ export const labels = {
   title: "Beside labels",
   render({ view, facts }) {
     const found = view.labelled;
-    const orders = view.orders ? byPlace(facts, view.orders) : [];
+    const orders = view.orders === null ? [] : [h("p", { class: "quiet" }, plain(view.orders, 500))];
     if (!found)
       return [
         ...orders,
@@ -27,16 +27,6 @@ export const labels = {
     return [...orders, ...said(found), corrected(facts, found), confusions(found)];
   },
 };
-
-/** How far the judge goes by the place of two answers, and scores without that. @param {Facts} facts @param {OrderEffect} one */
-function byPlace(facts, one) {
-  const caption = "Scores corrected for the order of the two answers";
-  const rows = one.models.map((row) => [name(row.name), score(facts, row.score), interval(facts, row.lo, row.hi)]);
-  return [
-    h("p", { class: "quiet" }, one.said),
-    rows.length ? region(caption, "", table({ caption, head: ["Model", "Corrected", "95% interval"], rows })) : null,
-  ];
-}
 
 /** @param {LabelledRun} found */
 function said(found) {

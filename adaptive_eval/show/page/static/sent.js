@@ -32,10 +32,9 @@
  * @property {SiteView[]} sites
  * @property {Relabelling | null} relabelled
  * @property {JudgeUse | null} judge
- * @property {OrderEffect | null} orders
+ * @property {string | null} orders
  * @property {LabelledRun | null} labelled
  * @property {OtherCostRow[]} besides
- * @property {Pairing[]} pairings
  * @property {string[]} by_trial
  * @property {string[]} finding
  * @property {string | null} counted
@@ -46,16 +45,6 @@
  * @typedef {object} Advice
  * @property {string} says
  * @property {string | null} command
- */
-
-/**
- * @typedef {object} Pairing
- * @property {string} better
- * @property {string} worse
- * @property {number} trials
- * @property {number} variance
- * @property {number} sigma
- * @property {boolean} by_trial
  */
 
 /**
@@ -103,20 +92,6 @@
  * @property {number} gpu_seconds
  * @property {number} seconds
  * @property {(number | null)[]} agreements
- */
-
-/**
- * @typedef {object} OrderEffect
- * @property {string} said
- * @property {ScoreByMeaning[]} models
- */
-
-/**
- * @typedef {object} ScoreByMeaning
- * @property {string} name
- * @property {number} score
- * @property {number} lo
- * @property {number} hi
  */
 
 /**
@@ -179,7 +154,7 @@
  * @property {([string, string | null])[]} reversals
  * @property {((number | null)[])[]} adjusted_p
  * @property {LookRow[]} looks
- * @property {QuestionRow[]} questions
+ * @property {never[]} questions
  * @property {Caution[]} warnings
  * @property {RunCost} cost
  * @property {number} trials_to_go
@@ -316,17 +291,6 @@
  * @property {number} open
  * @property {number} out_of_reach
  * @property {number} blocked
- */
-
-/**
- * @typedef {object} QuestionRow
- * @property {string} id
- * @property {number[]} trials
- * @property {number[]} mean
- * @property {number[]} lo
- * @property {number[]} hi
- * @property {number[][]} counts
- * @property {number[]} not_judged
  */
 
 /**
