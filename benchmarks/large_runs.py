@@ -179,7 +179,7 @@ def trial_rows(
             drawn = zip(questions.items(), right.tolist(), digests.tolist(), strict=True)
             for (key, question), correct, digest in drawn:
                 _, _, _, number, _, category, signals, _, *rest = like[correct]
-                rest[2], rest[4] = f"{digest:x}: {filler}", digest
+                rest[2], rest[-2] = digest, f"{digest:x}: {filler}"
                 yield model, question, trial, number, trial, category, signals, known[key], *rest
 
 

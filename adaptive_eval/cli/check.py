@@ -40,12 +40,12 @@ CUT_OFF_SHARE = 0.9
 
 
 def rehearse(
-    prepared: PreparedRun, directory: Path, command: str, forecast: str | None, elsewhere: Mapping[str, Health] | None
+    prepared: PreparedRun, directory: Path, command: str, forecast: str | None, *, on_cluster: bool
 ) -> ExitCode:
     """Check the start of the run and the endpoints, and print what would run and its maximum cost.
 
-    `command` begins the run, and the command `forecast` estimates its cost; `elsewhere` has the health of servers that
-    would be started on other machines.
+    `command` begins the run, and the command `forecast` estimates its cost; with `on_cluster` its servers would be
+    started on the nodes of a cluster.
 
     Raises `ConfigError` or `StoreError` if the run could not begin or go on.
     """
@@ -53,7 +53,7 @@ def rehearse(
     there = stored_trial_count(prepared, directory, grader_chosen=chosen)
     prepared, prior, *_ = load_starting_point(prepared, directory)
     keys = asyncio.run(check_keys(prepared))
-    found = asyncio.run(check_without_starting(with_opponent_among(prepared.config), elsewhere))
+    found = asyncio.run(check_without_starting(with_opponent_among(prepared.config), on_cluster=on_cluster))
     healthy = show_health(found | asyncio.run(check_graders(prepared.config)))
     up = {model.name for model in prepared.config.asked if model.launch is None and found[model.name].ok}
     healthy &= show_answers(asyncio.run(try_answers(prepared, up)), prepared)

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,6 @@ from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, repo
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.endpoints.types import Health
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.words import cost_to_go_on
@@ -33,7 +32,7 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Check everything, show two graded answers of each model, and say what would run; with --ray, where.",
+        help="Check everything, show two graded answers of each model, and say what would run.",
     ),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over beside the existing run; nothing is deleted.")]
@@ -96,9 +95,13 @@ def run(
             # imported here: only a dry run needs it
             from adaptive_eval.cli.check import rehearse
 
+            if ray is not None:
+                from adaptive_eval.sites.opening import require_sites  # one that nobody else pays for
+
+                require_sites(prepared.config)
             forecast = None if options.typed else typed_command("plan", config, overrides)
-            places = _find_places(ray, prepared.config)
-            raise typer.Exit(rehearse(prepared, directory, f"{command}{' --fresh' * fresh}", forecast, places))
+            command += " --fresh" * fresh
+            raise typer.Exit(rehearse(prepared, directory, command, forecast, on_cluster=ray is not None))
         print_damage_notes(directory)
         _announce_regraded(directory)
         _warn_of_caps(prepared, directory)
@@ -132,20 +135,6 @@ def _announce_regraded(directory: Path) -> None:
     typer.echo(f"Grades have changed since this run was last started: {going_on}.")
     if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Go on?"):
         raise typer.Exit(ExitCode.STOPPED)
-
-
-def _find_places(address: str | None, config: RunConfig) -> Mapping[str, Health] | None:
-    """Find places for the models on a cluster, if there is an address."""
-    if address is None:
-        return None
-    # imported here: it needs an extra, and nobody else pays for it
-    from adaptive_eval.sites.nodes import join_cluster
-    from adaptive_eval.sites.opening import require_sites
-    from adaptive_eval.sites.rehearsing import find_places
-
-    require_sites(config)
-    with join_cluster(address) as nodes:
-        return find_places(config, nodes)
 
 
 @contextmanager

@@ -318,20 +318,6 @@ class ReplicaStats:
 
 
 @dataclass(frozen=True, slots=True)
-class SiteStats:
-    """The current state of a site on a cluster."""
-
-    site: str
-    """The run's name for it."""
-    in_flight: int
-    """Requests at the site."""
-    queued: int
-    """Requests at the site that its server does not have or has already answered."""
-    answers: int
-    """Answers from it since this start of the run."""
-
-
-@dataclass(frozen=True, slots=True)
 class EndpointStats:
     """One model's traffic so far."""
 
@@ -352,10 +338,6 @@ class EndpointStats:
     completion_tokens: int = 0
     replicas: tuple[ReplicaStats, ...] = ()
     notices: tuple[Notice, ...] = ()
-    sites: tuple[SiteStats, ...] = ()
-    """The sites of servers on a cluster, once there was one for the model."""
-    waiting: int = 0
-    """Requests that are not at any site yet."""
 
 
 def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:

@@ -22,8 +22,7 @@ class ServerGone(Exception):
 class ServedPlace:
     """A place where a model's server comes and goes, with its state and its requests."""
 
-    def __init__(self, name: str = "") -> None:
-        self.name = name
+    def __init__(self) -> None:
         self.changed: Callable[[], None] = lambda: None
         """Called when a server is up, and when it is certain that none will be."""
         self.has_answered: Callable[[], bool] = lambda: False
@@ -36,11 +35,7 @@ class ServedPlace:
         """Whether a server is up, or will come up again by itself."""
         self.retired = False
         """Whether new requests should go to another server of the model; requests in flight are still answered."""
-        self.begun = False
-        """Whether a server was ever up here."""
         self.in_flight = 0
-        self.answers = 0
-        """Number of answers that came from here."""
         self.silence: asyncio.Future[str]
         """Done, with the reason, when the current server hangs."""
         self._ended: asyncio.Event
@@ -54,7 +49,7 @@ class ServedPlace:
         """Register a server that is up."""
         if self.gone is not None:  # else it was restarted and finishes its requests
             self.retired = False
-        self.endpoint, self.gone, self.expected, self.begun = endpoint, None, True, True
+        self.endpoint, self.gone, self.expected = endpoint, None, True
         self.silence = asyncio.get_running_loop().create_future()
         self._ended = asyncio.Event()
         self.changed()
@@ -101,9 +96,7 @@ class ServedPlace:
         assert endpoint is not None
         self.in_flight += 1
         try:
-            answers = await self._sample_while_up(endpoint, prompt, seeds, again)
-            self.answers += len(answers)
-            return answers
+            return await self._sample_while_up(endpoint, prompt, seeds, again)
         except Unavailable as error:
             if not silence.done():
                 silence.set_result(str(error))
@@ -145,8 +138,6 @@ class ServedEndpoint:
         self._changed = asyncio.Event()
         self._lost = 0
         """Answers that were in flight when a server ended."""
-        self.waiting = 0
-        """Requests that wait for a server."""
         for place in places:
             self.add(place)
 
@@ -203,15 +194,11 @@ class ServedEndpoint:
 
     async def _least_busy(self) -> ServedPlace:
         """Wait for a server, and return the place with fewest requests; raises `LaunchFailed` if none will be up."""
-        self.waiting += 1
-        try:
-            while not self._up:
-                gone = next((place.gone for place in self.places if place.gone is not None), None)
-                if gone is not None and not any(place.expected for place in self.places):
-                    raise LaunchFailed(gone)
-                await self._changed.wait()
-        finally:
-            self.waiting -= 1
+        while not self._up:
+            gone = next((place.gone for place in self.places if place.gone is not None), None)
+            if gone is not None and not any(place.expected for place in self.places):
+                raise LaunchFailed(gone)
+            await self._changed.wait()
         return min(self._up, key=lambda place: (place.retired, place.in_flight))
 
     def _notify(self) -> None:

@@ -15,7 +15,6 @@ from adaptive_eval.record.snapshot import RunSubject, batch_rows, take_snapshot
 from adaptive_eval.record.status import (
     CurrentTraffic,
     ModelTraffic,
-    SiteTraffic,
     Status,
     standings,
     used_caps,
@@ -96,7 +95,6 @@ class StatusTaker:
 
     def _traffic(self) -> CurrentTraffic:
         stats = [endpoint.stats for endpoint in self._endpoints]
-        by_model = zip(self._subject.models, stats, strict=True)
         replicas = [replica for one in stats for replica in one.replicas]
         return CurrentTraffic(
             in_flight=sum(self._scheduler.requests.in_flight),
@@ -104,12 +102,6 @@ class StatusTaker:
             errors=sum(sum(one.errors.values()) for one in stats),
             healthy_replicas=sum(replica.healthy for replica in replicas),
             replicas=len(replicas),
-            sites=tuple(
-                SiteTraffic(model, site.site, site.in_flight, site.queued, site.answers)
-                for model, one in by_model
-                for site in one.sites
-            ),
-            waiting=sum(one.waiting for one in stats),
         )
 
     def _models_traffic(self) -> Iterator[ModelTraffic]:

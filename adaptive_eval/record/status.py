@@ -43,19 +43,6 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True)
-class SiteTraffic:
-    """Requests at a site of a cluster; None: known to the run's process alone."""
-
-    model: str
-    site: str
-    in_flight: int | None
-    queued: int | None
-    """Requests in flight that its server does not have yet, or has already answered."""
-    answers: int
-    """Answers from the site since an arbitrary time: only differences count."""
-
-
-@dataclass(frozen=True, slots=True)
 class CurrentTraffic:
     """Requests at all servers; None: known to the run's process alone."""
 
@@ -64,9 +51,6 @@ class CurrentTraffic:
     errors: int | None
     healthy_replicas: int
     replicas: int
-    sites: tuple[SiteTraffic, ...] = ()
-    waiting: int | None = None
-    """Requests that wait for a site of their model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -338,7 +338,7 @@ def repeat_cautions(
     for name, one in zip(names, found, strict=True):
         if one is not None:
             kind = "repeats_unclear" if one.chance is None else AnswerFault.REPEATED
-            yield Caution(kind, name, repeats_sentence(one, names))
+            yield Caution(kind, name, repeats_sentence(one))
 
 
 def signal_cautions(names: Sequence[str], usages: Sequence[TrialUsage]) -> Iterator[Caution]:

@@ -4,7 +4,6 @@ import asyncio
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from adaptive_eval.config.document import read_environment
@@ -19,6 +18,7 @@ from adaptive_eval.launch.command import command_of
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import Host, find_holder
 from adaptive_eval.launch.types import LaunchConfig
+from adaptive_eval.record.lines import several
 from adaptive_eval.running.launched import require_no_cluster
 from adaptive_eval.running.serving import Serving, opened_endpoints
 
@@ -61,17 +61,25 @@ async def check_graders(config: RunConfig) -> dict[str, Health]:
     return dict(zip(seats, found, strict=True))
 
 
-async def check_without_starting(config: RunConfig, elsewhere: Mapping[str, Health] | None = None) -> dict[str, Health]:
+async def check_without_starting(config: RunConfig, *, on_cluster: bool = False) -> dict[str, Health]:
     """The health of servers that are up; of one that the run starts, what would be started, and whether its program is
-    there.
-
-    `elsewhere` says it of those that would be started on other machines.
-    """
-    launched = _local_launch_health(config) if elsewhere is None else elsewhere
+    there: that of one on a cluster is looked for only when it is started."""
+    launched = _cluster_launch_health(config) if on_cluster else _local_launch_health(config)
     others = tuple(model for model in config.asked if model.name not in launched)
     found = await check_endpoints(config.model_copy(update={"models": others}))
     found |= launched
     return {model.name: found[model.name] for model in config.asked}
+
+
+def _cluster_launch_health(config: RunConfig) -> dict[str, Health]:
+    found = {}
+    for group in config.serving_groups:
+        for number in group.models:
+            model, launch = config.models[number], config.launched[number]
+            place = "a shared site" if group.places else several(launch.sites, "site")
+            detail = f"would be started on the cluster: {shlex.join(command_of(launch, model.model))}"
+            found[model.name] = Health((ReplicaHealth(place, True, detail),))
+    return found
 
 
 def _local_launch_health(config: RunConfig) -> dict[str, Health]:

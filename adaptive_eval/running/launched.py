@@ -68,7 +68,7 @@ def open_hosts(
 def require_no_cluster(config: RunConfig) -> None:
     """Raise `ConfigError` where servers are asked for that this machine alone cannot give."""
     needs = "needs a cluster: run it with --ray, or"
-    if config.servers.pool is not None and config.servers.pool.of_cluster:
+    if config.launched and config.servers.pool is not None and config.servers.pool.of_cluster:
         raise ConfigError(f"pool.places: cluster {needs} name places of this machine")
     for number, launch in config.launched.items():
         if launch.sites > 1:

@@ -125,7 +125,7 @@ class Alarms:
             if (fault := answers.fault) is not None:
                 yield AlarmRaised(name, fault, fault_sentence(fault, answers.number), shown)
             elif found is not None and found.chance is not None:
-                yield AlarmRaised(name, AnswerFault.REPEATED, repeats_sentence(found, names), shown)
+                yield AlarmRaised(name, AnswerFault.REPEATED, repeats_sentence(found), shown)
 
     def _stop_reason(self, raised: Sequence[AlarmRaised], everyone: bool) -> str:
         alike: dict[str, list[AlarmRaised]] = {}

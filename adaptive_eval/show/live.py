@@ -23,7 +23,7 @@ from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Standing, Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.ranking import ranking_text
-from adaptive_eval.show.sites import SiteRates, counted_sites, has_open_site, sites_table
+from adaptive_eval.show.sites import counted_sites, has_open_site, sites_table
 from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short
 from adaptive_eval.show.text import Rates, count, number_or_dash, stopping_line
 from adaptive_eval.store import Event
@@ -52,7 +52,7 @@ class LiveDisplay(IdleWatcher):
     def __init__(self, scale: Scale, console: Console | None = None) -> None:
         self._scale = scale
         self._console = console or Console(highlight=False, markup=False)
-        self._rates, self._site_rates = Rates(), SiteRates()
+        self._rates = Rates()
         self._events: deque[str] = deque(maxlen=SHOWN_EVENTS)
         self._status: Status | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -88,7 +88,6 @@ class LiveDisplay(IdleWatcher):
     def _tick(self) -> None:
         status = self._take()
         self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
-        self._site_rates.add(status.elapsed, status.traffic.sites)
         self._status = status
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
@@ -112,7 +111,7 @@ class LiveDisplay(IdleWatcher):
         """Lines below the ranking, which have priority over its rows."""
         yield budgets(status.caps) if status.caps else None
         yield traffic(status, self._rates)
-        yield sites_table(status, self._site_rates) if has_open_site(status) else None
+        yield sites_table(status) if has_open_site(status) else None
         yield None if status.grading is None else Text(f"grading: {grading_in_short(status.grading)}", style="dim")
         beside = other_costs_in_short(status.beside)
         yield None if beside is None else Text(f"besides: {beside}", style="dim")
@@ -167,5 +166,4 @@ def traffic(status: Status, rates: Rates) -> Text:
         line.append(f" · {down} of {now.replicas} replicas down", style="red")
     if (told := counted_sites(status.sites)) is not None:
         line.append(f" · {told}")
-        line.append(f" · {count(now.waiting)} requests wait for a site" if now.waiting else "")
     return line

@@ -1,4 +1,4 @@
-"""Sites of a run on a cluster with their speeds, for a terminal."""
+"""Sites of a run on a cluster, for a terminal."""
 
 import time
 from collections import Counter
@@ -9,29 +9,12 @@ from rich.text import Text
 
 from adaptive_eval.record.lines import duration, safe_name
 from adaptive_eval.record.sites import SiteRow, SiteState
-from adaptive_eval.record.status import SiteTraffic, Status
-from adaptive_eval.show.text import Rates, count, number_or_dash
+from adaptive_eval.record.status import Status
+from adaptive_eval.show.text import count
 
 SHOWN_SITES = 8
 MAX_WIDTH = 24
 STYLES = {SiteState.SERVING: "green", SiteState.LOST: "red", SiteState.WAITING: "yellow", SiteState.LOADING: "yellow"}
-
-
-class SiteRates:
-    """Answers per second of each site over the last half minute."""
-
-    def __init__(self) -> None:
-        self._rates: dict[tuple[str, str], Rates] = {}
-
-    def add(self, elapsed: float, sites: Sequence[SiteTraffic]) -> None:
-        """Record the number of answers of each site at this moment."""
-        for one in sites:
-            self._rates.setdefault((one.model, one.site), Rates()).add(elapsed, one.answers, 0)
-
-    def of(self, model: str, site: str) -> float:
-        """Rate of one site."""
-        rates = self._rates.get((model, site))
-        return 0.0 if rates is None else rates.trials
 
 
 def counted_sites(rows: Sequence[SiteRow]) -> str | None:
@@ -51,33 +34,24 @@ def has_open_site(status: Status) -> bool:
     return any(row.state != SiteState.ENDED for row in status.sites)
 
 
-def sites_table(status: Status, rates: SiteRates, now: float | None = None) -> Table:
+def sites_table(status: Status, now: float | None = None) -> Table:
     """Table of the sites that have not ended, those in trouble first; `now` in seconds since 1970."""
     now = time.time() if now is None else now
-    traffic = {(one.model, one.site): one for one in status.traffic.sites}
     there = [row for row in status.sites if row.state != SiteState.ENDED]
     there.sort(key=lambda row: row.state == SiteState.SERVING)
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("site", "model", "host", "GPUs", "state", "for", "in flight", "queued", "answers/s", "lost", "moved"):
+    for title in ("site", "model", "host", "GPUs", "state", "for", "lost", "moved"):
         texts = title in ("site", "model", "host", "state")
         table.add_column(title, justify="left" if texts else "right", no_wrap=True)
     for row in there[:SHOWN_SITES]:
-        own = traffic.get((row.model, row.site))
         table.add_row(
             *(Text(safe_name(text, MAX_WIDTH)) for text in (row.site, row.model, row.host or "-")),
             Text(f"{row.gpus:g}"),
             Text(row.state, style=STYLES.get(SiteState(row.state), "")),
             Text(duration(max(0.0, now - row.since))),
-            Text(_count_or_dash(None if own is None else own.in_flight)),
-            Text(_count_or_dash(None if own is None else own.queued)),
-            Text(number_or_dash(rates.of(row.model, row.site), 1)),
             Text(count(row.losses)),
             Text(count(row.moves)),
         )
     if len(there) > SHOWN_SITES:
         table.add_row(Text(f"and {len(there) - SHOWN_SITES} more", style="dim"))
     return table
-
-
-def _count_or_dash(value: int | None) -> str:
-    return "-" if value is None else count(value)

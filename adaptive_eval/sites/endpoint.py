@@ -1,10 +1,9 @@
 """A model over all its sites, each of which is a place where it is served."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from adaptive_eval.endpoints.types import EndpointStats, Prompt, SiteStats
-from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
+from adaptive_eval.endpoints.types import Prompt
+from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.seeds import SEED_SPAN
 
 
@@ -21,16 +20,3 @@ class SitesEndpoint(ServedEndpoint):
         """Numbers of the question and of the first trial of a request."""
         question = self._questions[id(prompt)]
         return question, (seeds.start - self._seed_base(question)) % SEED_SPAN
-
-    @property
-    def stats(self) -> EndpointStats:
-        """Traffic of all sites, including those that are gone."""
-        sites = tuple(_site_stats(place) for place in self.places if place.begun)
-        return replace(super().stats, sites=sites, waiting=self.waiting)
-
-
-def _site_stats(place: ServedPlace) -> SiteStats:
-    if place.endpoint is None:
-        return SiteStats(place.name, in_flight=0, queued=0, answers=place.answers)
-    asked = sum(replica.in_flight for replica in place.endpoint.stats.replicas)
-    return SiteStats(place.name, place.in_flight, max(0, place.in_flight - asked), place.answers)

@@ -12,12 +12,8 @@ from adaptive_eval.imports import load_extra
 from adaptive_eval.sites.keeper import NAMESPACE
 from adaptive_eval.sites.messages import SiteGone
 from adaptive_eval.sites.opening import resource_words
-from adaptive_eval.sites.rehearsing import ClusterRoom
 
 CONNECT_SECONDS = 10.0
-SLACK = 1e-9
-"""Ray counts resources in ten-thousandths."""
-MANY = 1024
 
 
 class RayNodes:
@@ -25,15 +21,6 @@ class RayNodes:
 
     def __init__(self, ray: Any) -> None:
         self.ray = ray
-
-    def room(self, resources: Mapping[str, float]) -> ClusterRoom:
-        """Number of sites with these resources that fit, each on one node."""
-        nodes = [node for node in self.ray.nodes() if node["Alive"]]
-        free = self.ray._private.state.available_resources_per_node()
-        return ClusterRoom(
-            now=sum(_copies(resources, free.get(node["NodeID"], {})) for node in nodes),
-            ever=sum(_copies(resources, node["Resources"]) for node in nodes),
-        )
 
     def missing(self, resources: Mapping[str, float]) -> str:
         """Why no node has these resources free now."""
@@ -52,11 +39,6 @@ class RayNodes:
         taken = "others have it now" if not any(_fits(resources, has) for has in left) else "it is being placed"
         able_to = f"{len(able)} of {len(nodes)} nodes could give it, but {taken}"
         return f"{able_to}; the most that is free on one is {resource_words(most)}"
-
-
-def _copies(asked: Mapping[str, float], has: Mapping[str, float]) -> int:
-    """How many times the resources fit; unlimited if none are asked for."""
-    return min((int(has.get(word, 0.0) / amount + SLACK) for word, amount in asked.items() if amount), default=MANY)
 
 
 def _fits(asked: Mapping[str, float], has: Mapping[str, float]) -> bool:

@@ -172,7 +172,7 @@ class SiteServices:
                 folder=config.folder.resolve(),
                 logs=self._store.directory.resolve() / LOGS,
             )
-            served = ServedPlace(place.site)
+            served = ServedPlace()
             self.endpoints[number].add(served)
             services[number] = SiteService(setup, site_secrets, material, self.endpoints[number], served)
         return services

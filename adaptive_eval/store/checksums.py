@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from adaptive_eval.store.tables import COLUMNS
+
 TABLES = """
 CREATE TABLE IF NOT EXISTS trial_checks (
     id INTEGER PRIMARY KEY,        -- of the trial
@@ -27,35 +29,6 @@ CREATE TABLE IF NOT EXISTS row_checks (
 ) WITHOUT ROWID;
 """
 
-COLUMNS = {
-    "trials": [
-        *("id", "model", "question", "trial", "round", "seed", "category", "signals", "extracted", "grader_error"),
-        *(
-            "flags",
-            "digest",
-            "finish_reason",
-            "prompt_tokens",
-            "completion_tokens",
-            "latency",
-            "ttft",
-            "replica",
-            "attempts",
-        ),
-        *("completion_bpt", "prompt_bpt", "tokens", "usd", "gpu_seconds", "at", "text", "reasoning"),
-    ],
-    "run": ["key", "value"],
-    "configurations": ["id", "at", "body"],
-    "models": ["id", "name", "meaning"],
-    "questions": ["id", "key", "body"],
-    "looks": ["configuration", "number", "at", "body"],
-    "events": ["id", "at", "kind", "body"],
-    "asked_for": ["model", "trials"],
-    "segments": ["id", "name", "place", "last", "trials", "bytes", "digest"],
-    "moved": ["id", "segment", "row", "size"],
-    "token_logprobs": ["id", "body"],
-    "summed": ["id", "last", "trials", "replicas", "spending", "models", "questions", "counts"],
-}
-"""Columns that enter a checksum, by table; their order matters."""
 KEYS = {"run": ["key"], "looks": ["configuration", "number"], "asked_for": ["model"]}
 """Key columns of the tables without an `id`."""
 OPTIONAL_TABLES = {"segments", "moved", "token_logprobs", "summed"}

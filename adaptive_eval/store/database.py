@@ -21,9 +21,8 @@ from uuid import uuid4
 from adaptive_eval.errors import RunLocked, StoreError, StoreFull
 from adaptive_eval.files import FileLock, closed_on_error, holder_of, is_locked, require_plain
 from adaptive_eval.store import checksums
-from adaptive_eval.store.kept_sums import TABLES as KEPT_SUMS
 from adaptive_eval.store.log_check import lost_commits
-from adaptive_eval.store.tables import SEGMENTS, TABLES, TOKEN_LOGPROBS
+from adaptive_eval.store.tables import SEGMENTS, SUMS, TABLES, TOKEN_LOGPROBS
 
 LOCK_FILE = "lock"
 TRIES, PAUSE = 10, 0.02
@@ -328,7 +327,7 @@ def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:
             "use the version of adaptive-eval that wrote it"
         )
     for (made,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
-        if not _PLAIN.match(made) and made.removeprefix("CREATE TRIGGER ") not in KEPT_SUMS:
+        if not _PLAIN.match(made) and made.removeprefix("CREATE TRIGGER ") not in SUMS:
             raise StoreError(
                 f"{directory / DATABASE_FILE} brings SQL of its own ({made!a:.80}), which adaptive-eval has not "
                 f"written and does not run; {ANOTHER}"

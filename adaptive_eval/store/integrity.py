@@ -13,6 +13,7 @@ from adaptive_eval.store.queries import TrialRow
 from adaptive_eval.store.rows import unpack_text
 from adaptive_eval.store.segments import TextPair
 from adaptive_eval.store.stored_texts import StoredTexts, digest_of_texts
+from adaptive_eval.store.tables import COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Integrity:
             connection.execute("BEGIN")
             structure = [f"the database: {fault}" for fault in database.structure_faults(connection)]
             damages += structure
-            for table in checksums.COLUMNS:
+            for table in COLUMNS:
                 try:
                     found[table] = checksums.check_table(connection, table)
                 except sqlite3.Error as error:

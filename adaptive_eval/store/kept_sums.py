@@ -21,28 +21,6 @@ from adaptive_eval.store.records import ReplicaSums, Spending
 LARGEST = 2**30
 """Largest size of unpacked counts, in bytes; more are taken for damage."""
 
-TABLES = """
-CREATE TABLE IF NOT EXISTS summed (    -- one row: what the trials up to one come to
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    last INTEGER NOT NULL,         -- the number of the last of these trials
-    trials INTEGER NOT NULL,       -- how many there are
-    replicas TEXT NOT NULL,        -- JSON: what came from each replica of each model
-    spending TEXT NOT NULL,        -- JSON: what had been used at some moments
-    models INTEGER NOT NULL,       -- the shape of the counts
-    questions INTEGER NOT NULL,
-    counts BLOB NOT NULL           -- zlib of 32 bits each: graded trials by model, question and category
-);
-CREATE TRIGGER IF NOT EXISTS summed_changed AFTER UPDATE OF category, tokens, usd, gpu_seconds ON trials BEGIN
-    DELETE FROM row_checks WHERE place = 'summed' AND EXISTS (SELECT 1 FROM summed WHERE last >= old.id);
-    DELETE FROM summed WHERE last >= old.id;
-END;
-CREATE TRIGGER IF NOT EXISTS summed_removed AFTER DELETE ON trials BEGIN
-    DELETE FROM row_checks WHERE place = 'summed' AND EXISTS (SELECT 1 FROM summed WHERE last >= old.id);
-    DELETE FROM summed WHERE last >= old.id;
-END;
-"""
-"""Only large runs have it; its absence does not change the version of the format."""
-
 Counts = NDArray[np.int32]
 T = TypeVar("T")
 

@@ -23,11 +23,11 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.sections import LEDGER, SEGMENTS
 from adaptive_eval.store import database
 from adaptive_eval.store.answer_places import AnswerPlace, is_given, place_at
-from adaptive_eval.store.checksums import COLUMNS
 from adaptive_eval.store.events.answers import AnswersKept
 from adaptive_eval.store.records import TrialRecord, counted_size
 from adaptive_eval.store.rows import unpack_text
 from adaptive_eval.store.segments import TEXTS, SegmentRow, encode_segment, load_parquet
+from adaptive_eval.store.tables import COLUMNS
 
 SEGMENT_CHARACTERS = 64 * 1024 * 1024
 SEGMENT_TRIALS = 8192

@@ -16,22 +16,20 @@ p_i is an upper bound from what is known of the answer:
 
 Short answers count only if they are not right (a good model may well be sure of a right answer) and if all pairs of the
 model agree: sampled answers mostly differ somewhere. Pairs of one question are not independent, since a model is sure
-of some questions and not of others. So a question with K pairs counts once, with the sharper of two bounds on the
-probability that they all agree:
+of some questions and not of others. So a question counts once, with a bound on the probability that one of its pairs
+agrees. However sure of itself a model may be that is sampled at temperature t without a cut (top_p, top_k, min_p):
 
-    another model that is sampled as coldly or colder     its share of such questions of which K pairs agree, at the
-                                                          upper limit (if a of n pairs agree: C(a, K) / C(n, K))
-    any model sampled at temperature t without a cut      (x^2 + 1) / (x + 1)^2, x = odds^(1 / t), where odds : 1 is
-    (top_p, top_k, min_p), however sure it is of itself   the choice that agrees with probability 0.9 * 2^(-bytes / 400)
+    (x^2 + 1) / (x + 1)^2, x = odds^(1 / t), where odds : 1 is the choice that agrees with probability
+    0.9 * 2^(-bytes / 400)
 
-The second bound is a choice between two answers of which pairs agree nine times out of ten at temperature 1: of all
-distributions that agree so often, it agrees most often at a lower temperature. If few different texts answer many
-questions, as the letters of a choice do, the length counts for nothing. With neither bound no conclusion is possible.
+It is a choice between two answers of which pairs agree nine times out of ten at temperature 1: of all distributions
+that agree so often, it agrees most often at a lower temperature. If few different texts answer many questions, as the
+letters of a choice do, the length counts for nothing. Where answers are cut no conclusion is possible.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -56,8 +54,6 @@ BYTES_PER_SHORT_BIT = 400.0
 FREE = 0.5
 """Different texts per question from which answers are taken for more than the letters of a choice."""
 ALARMING = 0.001
-LIMIT = 0.99
-"""Confidence level of the other model's share."""
 LEAST_PAIRS = 10
 """With fewer pairs nothing is concluded about a model."""
 MOST_EXACT = 20_000
@@ -74,8 +70,8 @@ class SamplingFreedom(NamedTuple):
     temperature: float
     undistorted: bool
     """Whether answers are drawn from the distribution that log-probabilities describe, or a flatter one."""
-    cut: str = ""
-    """Settings that may exclude some tokens; equal for two models with the same cuts."""
+    cut: bool = False
+    """Whether some tokens may be excluded."""
 
     @classmethod
     def from_sampling(cls, sampling: Sampling) -> Self | None:
@@ -84,10 +80,9 @@ class SamplingFreedom(NamedTuple):
             return None
         known = sampling.temperature is not None
         temperature = sampling.temperature if sampling.temperature is not None else UNKNOWN_TEMPERATURE
-        cuts = {"top_p": sampling.top_p, "top_k": max(sampling.top_k or 0, 0), "min_p": sampling.min_p or 0.0}
-        whole = known and cuts == {"top_p": 1.0, "top_k": 0, "min_p": 0.0} and not sampling.extra_body
-        cut = "" if whole else str(sorted({**cuts, **sampling.extra_body}.items(), key=str))
-        return cls(temperature, whole and temperature >= 1.0, cut)
+        cuts = (sampling.top_p, max(sampling.top_k or 0, 0), sampling.min_p or 0.0)
+        whole = known and cuts == (1.0, 0, 0.0) and not sampling.extra_body
+        return cls(temperature, whole and temperature >= 1.0, not whole)
 
 
 class _Kind(NamedTuple):
@@ -101,16 +96,14 @@ class _Kind(NamedTuple):
 class _Short(NamedTuple):
     """The pairs of short answers to one question."""
 
-    pairs: int = 0
-    agreed: int = 0
-    size: int = SHORTEST_REPEAT
+    size: int
     """Size of the shortest answer."""
-    right: bool = False
+    right: bool
     """Whether any of them is right."""
 
-    def and_also(self, kind: _Kind, agree: bool) -> "_Short":
+    def and_also(self, kind: _Kind) -> "_Short":
         """Add one more pair."""
-        return _Short(self.pairs + 1, self.agreed + agree, min(self.size, kind.size), self.right or kind.right)
+        return _Short(min(self.size, kind.size), self.right or kind.right)
 
 
 class _PairedAnswer(NamedTuple):
@@ -210,16 +203,18 @@ class AnswerPairs:
         else:
             self.vary = True
         if first.kind.size < SHORTEST_REPEAT:
-            self._add_short(question, first, agree)
+            self._add_short(question, first)
 
-    def _add_short(self, question: int, first: _PairedAnswer, agree: bool) -> None:
-        known, digest = self._questions.get(question) or (_Short(), first.digest)
-        if known.pairs:
-            self.short[known] -= 1
-        else:
+    def _add_short(self, question: int, first: _PairedAnswer) -> None:
+        kept = self._questions.get(question)
+        if kept is None:
+            now, digest = _Short(first.kind.size, first.kind.right), first.digest
             self._texts.add(digest)
             self.texts = len(self._texts)
-        now = known.and_also(first.kind, agree)
+        else:
+            known, digest = kept
+            self.short[known] -= 1
+            now = known.and_also(first.kind)
         self.short[now] += 1
         self._questions.keep(question, now, digest)
         self.vary = self.vary or digest != first.digest
@@ -259,47 +254,31 @@ class RepeatsFound(NamedTuple):
     agreed: int
     chance: float | None
     """Probability that so many pairs of independent samples agree; None if it cannot be told."""
-    beside: int | None = None
-    """The model with which it was compared, if any."""
     surest: bool = False
     """Whether it was judged as a model that is very sure of itself."""
 
 
-class _Bound(NamedTuple):
-    """Upper bounds on the probability that all pairs of a question with short answers agree."""
-
-    groups: list[tuple[int, float]]
-    beside: int | None = None
-    surest: bool = False
-
-
 def find_repeats(pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> list[RepeatsFound | None]:
     """The repeats of each model; None if it shows none too many, or is sampled greedily."""
-    return [_model_repeats(model, pairs, drawn) for model in range(len(pairs))]
+    return [None if how is None else _model_repeats(mine, how) for mine, how in zip(pairs, drawn, strict=True)]
 
 
-def _model_repeats(
-    model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]
-) -> RepeatsFound | None:
-    mine, how = pairs[model], drawn[model]
-    if how is None or not mine.agreed.total():
+def _model_repeats(mine: AnswerPairs, how: SamplingFreedom) -> RepeatsFound | None:
+    if not mine.agreed.total():
         return None
     groups = [(mine.there[kind], p) for kind in mine.there if (p := _repeat_chance(kind, how)) is not None]
     known = sum(number for number, _ in groups)
     agreed = sum(mine.agreed[kind] for kind in mine.there if _repeat_chance(kind, how) is not None)
-    bounds = [_Bound([]), *_bounds_of_short(model, pairs, drawn)] if not mine.vary else [_Bound([])]
-    judged = [(chance_of_agreement(groups + one.groups, agreed + _questions(one)), one) for one in bounds]
-    chance, bound = min(judged, key=lambda one: one[0])
-    if chance <= ALARMING:
-        number, alike = (mine.number, mine.agreed.total()) if bound.groups else (known, agreed)
-        return RepeatsFound(number, alike, chance, bound.beside, bound.surest)
+    chance = chance_of_agreement(groups, agreed)
+    short = [] if mine.vary else _groups_of_short(mine, how)
+    with_short = chance_of_agreement(groups + short, agreed + sum(number for number, _ in short))
+    if min(chance, with_short) <= ALARMING:
+        if with_short < chance:
+            return RepeatsFound(mine.number, mine.agreed.total(), with_short, surest=True)
+        return RepeatsFound(known, agreed, chance)
     unknown = known < mine.number
     unclear = unknown and not mine.vary and mine.number >= LEAST_PAIRS
     return RepeatsFound(mine.number, mine.number, None) if unclear else None
-
-
-def _questions(bound: _Bound) -> int:
-    return sum(number for number, _ in bound.groups)
 
 
 def _repeat_chance(kind: _Kind, how: SamplingFreedom) -> float | None:
@@ -312,31 +291,13 @@ def _repeat_chance(kind: _Kind, how: SamplingFreedom) -> float | None:
     return float(2.0 ** (-(min(how.temperature, 1.0) ** 2) * bits))
 
 
-def _bounds_of_short(
-    model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]
-) -> Iterator[_Bound]:
-    """Bounds for the short answers of a model whose pairs all agree."""
-    mine, how = pairs[model], drawn[model]
-    there = mine.short_without_right()
-    if how is None or not there or any(kind.bits is not None for kind in mine.there if how.undistorted):
-        return  # no such answers, or log-probabilities, which are better evidence
-    least = min(kind.pairs for kind, _ in there)
-    shares = [
-        (_agreeing_share(pairs[other], least), other)
-        for other, drawn_so in enumerate(drawn)
-        if other != model and drawn_so is not None and _is_as_cold(drawn_so, how)
-    ]
-    if known := [(share, other) for share, other in shares if share is not None]:
-        share, other = max(known)
-        yield _Bound([(sum(number for _, number in there), share)], beside=other)
-    if not how.cut:
-        each = [(number, sure_repeat_chance(kind.size if mine.free else 0, how.temperature)) for kind, number in there]
-        yield _Bound(each, surest=True)
-
-
-def _is_as_cold(other: SamplingFreedom, how: SamplingFreedom) -> bool:
-    """Whether the other model is sampled as coldly or colder, so that its answers repeat at least as often."""
-    return other.temperature <= how.temperature and (not how.cut or other.cut == how.cut)
+def _groups_of_short(mine: AnswerPairs, how: SamplingFreedom) -> list[tuple[int, float]]:
+    """Questions with short answers of which none is right, with the chance that pairs agree; empty if nothing is known
+    of it, or if log-probabilities, which are better evidence, are."""
+    if how.cut or any(kind.bits is not None for kind in mine.there if how.undistorted):
+        return []
+    short = mine.short_without_right()
+    return [(number, sure_repeat_chance(kind.size if mine.free else 0, how.temperature)) for kind, number in short]
 
 
 def sure_repeat_chance(size: int, temperature: float) -> float:
@@ -346,21 +307,6 @@ def sure_repeat_chance(size: int, temperature: float) -> float:
     lean = math.log(likelier / (1.0 - likelier)) / min(temperature, 1.0)
     odds = math.exp(min(lean, STEEPEST))
     return (odds**2 + 1.0) / (odds + 1.0) ** 2
-
-
-def _agreeing_share(theirs: AnswerPairs, least: int) -> float | None:
-    """Upper limit of the share of a model's questions of which `least` pairs agree; None if they are too few."""
-    enough = [(kind, number) for kind, number in theirs.short_without_right() if kind.pairs >= least]
-    there = sum(number for _, number in enough)
-    alike = sum(number * math.comb(kind.agreed, least) / math.comb(kind.pairs, least) for kind, number in enough)
-    return _upper_limit(alike, there) if there >= LEAST_PAIRS else None
-
-
-def _upper_limit(agreed: float, there: int) -> float:
-    """The upper confidence limit of a share at level LIMIT (Clopper and Pearson 1934)."""
-    from scipy.special import betaincinv  # imported here: slow to load, and most commands do not need it
-
-    return 1.0 if agreed >= there else float(betaincinv(agreed + 1, there - agreed, LIMIT))
 
 
 def chance_of_agreement(groups: Sequence[tuple[int, float]], agreed: int) -> float:
@@ -393,7 +339,7 @@ def _chernoff_bound(numbers: np.ndarray, chances: np.ndarray, agreed: int) -> fl
     return math.exp(min(0.0, float(numbers @ np.log1p(chances * math.expm1(low)) - low * agreed)))
 
 
-def repeats_sentence(found: RepeatsFound, names: Sequence[str]) -> str:
+def repeats_sentence(found: RepeatsFound) -> str:
     """The sentence that warns of repeats."""
     if found.chance is None:
         return (
@@ -403,9 +349,6 @@ def repeats_sentence(found: RepeatsFound, names: Sequence[str]) -> str:
         )
     cause = "its server ignores the seed or serves a cache, so its trials are fewer than they seem"
     by = ""
-    if found.beside is not None:
-        by = f", were it as sure of itself as {names[found.beside]}"
-        cause = f"{cause}, unless it is far surer of itself than every other model here"
     if found.surest:
         by = f" at most, were it so sure that {SUREST:.0%} of its pairs agree at temperature 1 where it is not right"
     chance = f"independent samples would with a chance of {max(found.chance, 1e-12):.1g}{by}"

@@ -19,6 +19,7 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.store.events.event import Event, Json
 from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.records import RunHeader, TrialRecord
+from adaptive_eval.store.tables import COLUMNS
 
 MOST_UNPACKED = 256 * 1024 * 1024
 """No response, so no text, is longer (`endpoints.wire.MAX_BODY`): what unpacks to more was not written here."""
@@ -153,12 +154,9 @@ def _has_surrogates(text: str) -> bool:
     return False
 
 
-TRIAL_COLUMNS = (
-    "model, question, trial, round, seed, category, signals, extracted, grader_error, flags, text, reasoning, digest, "
-    "finish_reason, prompt_tokens, completion_tokens, latency, ttft, replica, attempts, completion_bpt, prompt_bpt, "
-    "tokens, usd, gpu_seconds, at"
-)
-INSERT_TRIAL = f"INSERT INTO trials ({TRIAL_COLUMNS}) VALUES ({', '.join('?' * 26)})"
+TRIAL_COLUMNS = COLUMNS["trials"][1:]
+"""Those of a trial without its id, in the order of `trial_row`."""
+INSERT_TRIAL = f"INSERT INTO trials ({', '.join(TRIAL_COLUMNS)}) VALUES ({', '.join('?' for _ in TRIAL_COLUMNS)})"
 
 
 def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tuple[object, ...]:
@@ -175,8 +173,6 @@ def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tup
         valid_text(record.extracted),
         valid_text(record.grader_error),
         outcome.flags or None,
-        pack_text(answer.text),
-        pack_text(answer.reasoning),
         outcome.digest,
         answer.finish_reason,
         answer.prompt_tokens,
@@ -189,6 +185,8 @@ def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tup
         answer.prompt_bpt,
         *record.cost,
         now,
+        pack_text(answer.text),
+        pack_text(answer.reasoning),
     )
 
 

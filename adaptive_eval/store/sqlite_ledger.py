@@ -10,10 +10,11 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.store import checksums, database
 from adaptive_eval.store.database import RunLock
 from adaptive_eval.store.forms import MISFORMED
-from adaptive_eval.store.kept_sums import TABLES, KeptSums, read_sums
+from adaptive_eval.store.kept_sums import KeptSums, read_sums
 from adaptive_eval.store.ledgers import Row
 from adaptive_eval.store.queries import Queries, sqlite_queries
 from adaptive_eval.store.stored_texts import StoredTexts
+from adaptive_eval.store.tables import COLUMNS, SUMS
 
 
 class SqliteLedger:
@@ -79,7 +80,7 @@ class SqliteLedger:
         Tables by trial are checked only from the trial after `after` on.
         """
         with database.explained(self.directory):
-            for table in checksums.COLUMNS:
+            for table in COLUMNS:
                 for damage in checksums.check_table(self.connection, table, after).damages:
                     raise damaged(self.directory, self.where, str(damage))
             for (number,) in self.connection.execute(MISFORMED, (after,)):
@@ -95,7 +96,7 @@ class SqliteLedger:
 
     def make_room_for_sums(self) -> None:
         with database.explained(self.directory):
-            self.connection.executescript(f"BEGIN IMMEDIATE; {TABLES}; COMMIT;")
+            self.connection.executescript(f"BEGIN IMMEDIATE; {SUMS}; COMMIT;")
             checksums.keep_checksums(self.connection)
 
     @contextmanager

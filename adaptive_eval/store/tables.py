@@ -1,10 +1,12 @@
-"""The tables of `run.sqlite`, each column with a comment.
+"""The tables of `run.sqlite`, each column with a comment on a line of its own.
 
 Models and questions are small integers here; outside the tables they go by name and id. A trial is unique by (model,
 question, trial). A look belongs to the configuration under which it was taken: a resume that changes a setting takes
 its looks again on the same trials, and the earlier ones stay readable. `configurations` has one row for each distinct
 configuration with which the run was started, the newest last.
 """
+
+import re
 
 TABLES = """
 CREATE TABLE run (
@@ -109,3 +111,35 @@ CREATE TABLE IF NOT EXISTS token_logprobs (
 );
 """
 """The table of runs that store them (`sampling: {logprobs: tokens}`); segments take them along with the texts."""
+
+SUMS = """
+CREATE TABLE IF NOT EXISTS summed (    -- one row: what the trials up to one come to
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    last INTEGER NOT NULL,         -- the number of the last of these trials
+    trials INTEGER NOT NULL,       -- how many there are
+    replicas TEXT NOT NULL,        -- JSON: what came from each replica of each model
+    spending TEXT NOT NULL,        -- JSON: what had been used at some moments
+    models INTEGER NOT NULL,       -- the shape of the counts
+    questions INTEGER NOT NULL,
+    counts BLOB NOT NULL           -- zlib of 32 bits each: graded trials by model, question and category
+);
+CREATE TRIGGER IF NOT EXISTS summed_changed AFTER UPDATE OF category, tokens, usd, gpu_seconds ON trials BEGIN
+    DELETE FROM row_checks WHERE place = 'summed' AND EXISTS (SELECT 1 FROM summed WHERE last >= old.id);
+    DELETE FROM summed WHERE last >= old.id;
+END;
+CREATE TRIGGER IF NOT EXISTS summed_removed AFTER DELETE ON trials BEGIN
+    DELETE FROM row_checks WHERE place = 'summed' AND EXISTS (SELECT 1 FROM summed WHERE last >= old.id);
+    DELETE FROM summed WHERE last >= old.id;
+END;
+"""
+"""The table of large runs, see `store/kept_sums.py`; its absence does not change the version of the format."""
+
+
+def _columns(tables: str) -> dict[str, list[str]]:
+    """Names of the columns by table; what begins with a capital is a constraint."""
+    found = re.findall(r"^CREATE TABLE (?:IF NOT EXISTS )?(\w+) \((.*?)^\)", tables, re.DOTALL | re.MULTILINE)
+    return {table: re.findall(r"^    ([a-z_]+) ", body, re.MULTILINE) for table, body in found}
+
+
+COLUMNS = _columns(TABLES + SEGMENTS + TOKEN_LOGPROBS + SUMS)
+"""The columns of every table, in the order in which they enter its checksums: that order may never change."""

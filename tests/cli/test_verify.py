@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.verified import verify_run
-from adaptive_eval.store.checksums import COLUMNS
 from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.tables import COLUMNS
 
 FLIPS = [20, pytest.param(80, marks=pytest.mark.slow)]
 

@@ -37,7 +37,7 @@ def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
     bob = logs["bob.eval"]
     assert (bob.eval.model, bob.eval.task, bob.eval.dataset.sample_ids) == ("bob", "made", ["q1", "q2"])
     assert (bob.eval.config.epochs, bob.eval.model_generate_config.temperature) == (5, 0.6)
-    assert bob.samples is not None and bob.results is not None and bob.reductions is not None
+    assert bob.samples is not None and bob.results is not None
     assert [(one.id, one.epoch) for one in bob.samples] == [
         ("q1", 1),
         ("q2", 1),
@@ -46,7 +46,6 @@ def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
         ("q1", 3),
         ("q1", 4),
     ]
-    assert [one.value for one in bob.reductions[0].samples] == pytest.approx([1 / 3, 0.0])
     assert bob.stats.model_usage["bob"].output_tokens == 4 * 20 + 6 + 2 * 20 + 1
     assert (bob.results.total_samples, bob.results.completed_samples) == (10, 5)
     assert (bob.results.scores[0].scored_samples, bob.results.scores[0].unscored_samples) == (5, 1)
@@ -143,10 +142,10 @@ def test_members_are_deflated_and_the_header_is_last(tmp_path: Path) -> None:
         members = archive.infolist()
     assert {member.compress_type for member in members} == {zipfile.ZIP_DEFLATED}
     names = [member.filename for member in members]
-    assert (names[0], names[-3:]) == ("_journal/start.json", ["summaries.json", "reductions.json", "header.json"])
+    assert (names[0], names[-2:]) == ("_journal/start.json", ["summaries.json", "header.json"])
 
 
-def test_the_metrics_are_those_of_the_results_and_each_skipped_epoch_has_its_reason(site: Site) -> None:
+def test_the_metrics_are_those_of_the_results(site: Site) -> None:
     site.run(site.write())
     logs = logs_of(site.directory())
     results = json.loads((site.directory() / RESULTS_FILE).read_text())
@@ -157,17 +156,6 @@ def test_the_metrics_are_those_of_the_results_and_each_skipped_epoch_has_its_rea
         metrics = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
         assert metrics["avg"] == row["score"] and metrics["avg_sigma"] == row["sigma"]
         assert metrics["bayes"] == row["bayes"] and metrics["bayes_sigma"] == row["bayes_sigma"]
-        stops = log.results.early_stopping
-        assert stops is not None and stops.manager == "adaptive-eval"
-        assert log.samples is not None
-        epochs = log.eval.config.epochs
-        assert epochs is not None and len(stops.early_stops) + len(log.samples) == 8 * epochs
-        ran = {(one.id, one.epoch) for one in log.samples}
-        assert not ran & {(one.id, one.epoch) for one in stops.early_stops}
-        verdicts = [pair["verdict"] for pair in results["pairs"] if row["name"] in (pair["better"], pair["worse"])]
-        for stop in stops.early_stops[:1]:
-            assert stop.reason is not None and results["run"]["reason"] in stop.reason
-            assert all(verdict.replace("_", " ") in stop.reason for verdict in verdicts)
 
 
 def test_logs_that_were_imported_are_as_whole_as_they_were(tmp_path: Path) -> None:
@@ -182,16 +170,11 @@ def test_logs_that_were_imported_are_as_whole_as_they_were(tmp_path: Path) -> No
     assert done.exit_code == 0, done.output
     logs = logs_of(run)
     assert {name: log.status for name, log in logs.items()} == {"ada.eval": "success", "bob.eval": "success"}
-    assert logs["bob.eval"].results is not None and logs["bob.eval"].results.early_stopping is not None
-    (stop,) = logs["bob.eval"].results.early_stopping.early_stops
-    assert (stop.id, stop.epoch, stop.reason) == ("q2", 3, "the logs that were imported have no such trial")
 
 
 def test_a_run_before_its_first_look_has_samples_and_no_metrics(tmp_path: Path) -> None:
     (log,) = logs_of(make_run(tmp_path, [make_trial("bob", "q1", 0, 1)])).values()
     assert log.status == "cancelled" and log.results is not None and not log.results.scores[0].metrics
-    assert log.results.early_stopping is not None
-    assert {one.reason for one in log.results.early_stopping.early_stops} == {"the run has not come to its first look"}
 
 
 def test_a_model_that_has_left_the_run_is_exported_with_what_is_known_of_it(tmp_path: Path) -> None:
@@ -199,9 +182,8 @@ def test_a_model_that_has_left_the_run_is_exported_with_what_is_known_of_it(tmp_
     alone = {"objective": {"kind": "precision", "half_width": 0.1}, "trials": {"min": 1, "max": 5}}
     directory = make_run(tmp_path, [], models=[{"name": "bob", "base_url": "http://127.0.0.1:9/v1"}], **alone)
     ada = logs_of(directory)["org-ada-7b.eval"]
-    assert ada.samples is not None and ada.results is not None and ada.results.early_stopping is not None
+    assert ada.samples is not None and ada.results is not None
     assert len(ada.samples) == 5 and ada.samples[0].input == "one?"
-    assert {one.reason for one in ada.results.early_stopping.early_stops} == {"the model has left the run"}
     assert not ada.results.scores[0].metrics
 
 

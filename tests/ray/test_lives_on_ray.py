@@ -236,24 +236,6 @@ def test_a_place_that_cannot_be_had_is_told(site: Site, raylets: Raylets) -> Non
     assert "the most that one has is CPU 8, GPU 0" in told
 
 
-def test_a_rehearsal_tells_the_places_and_takes_none(site: Site, raylets: Raylets) -> None:
-    fits, large, many = models(site)
-    large["launch"] = {**fits["launch"], "resources": {"GPU": 8}}  # type: ignore[dict-item]
-    most = {"CPU": 6.0, "lasting": 1.0}
-    many["launch"] = {**fits["launch"], "sites": 3, "resources": most}  # type: ignore[dict-item]
-    with joined(raylets) as nodes:
-        while nodes.room(most).now < 2:  # until the cluster has heard that nothing of other tests is left
-            time.sleep(0.1)
-    ended = site.run(written(site, models=[fits, large, many]), "--dry-run", "--ray", raylets.address)
-    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
-    lines = {name: line for line in ended.output.splitlines() for name in MODELS if line[4:].split()[:1] == [name]}
-    assert lines["ada"].startswith("ok    ada  1 site with CPU 1  every one has a place, 1 free now; would be started")
-    assert lines["bob"].startswith("FAIL  bob  1 site with GPU 8  there is no place: none of the ")
-    room = "the cluster has room for 2, 2 free now; would be started there"
-    assert f"3 sites with CPU 6, lasting 1 each  {room}" in lines["cyd"]
-    assert not site.directory().exists() and not sites_left(raylets)
-
-
 def test_where_there_is_no_cluster_that_is_told(site: Site, raylets: Raylets) -> None:
     for address, said in (("127.0.0.1:1", "there is no Ray cluster to be joined"), ("ray://x:1", "auto or the HOST")):
         ended = site.run(written(site, models=models(site)), "--ray", address)

@@ -26,7 +26,7 @@ from adaptive_eval.store.database import (
     open_if_begun,
     open_readonly,
 )
-from adaptive_eval.store.kept_sums import TABLES as SUMS
+from adaptive_eval.store.tables import SUMS
 
 AT = Labelled("ada", "q0", 0)
 LINE = '{"model":"ada","question":"q0","trial":%s,"label":"wrong"}\n'

@@ -369,6 +369,21 @@ def test_a_dry_run_starts_nothing_and_says_what_would_be_started(site: Site) -> 
     assert not site.directory().exists()
 
 
+def test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none(site: Site) -> None:
+    launch = {"command": "no-such-server --port {port}"}
+    shared = {"pool": {"places": "cluster", "most": 3}}
+    would = "would be started on the cluster: no-such-server --port PORT"
+    for sites, servers, where in ((1, {}, "1 site"), (3, {}, "3 sites"), (1, shared, "a shared site")):
+        models = [{"name": name, "launch": launch | {"sites": sites}} for name in ("ada", "cyd")]
+        told = site.run(site.write(models=models, servers=servers), "--dry-run", "--ray", "auto")
+        assert told.exit_code == ExitCode.REACHED, told.output
+        assert all(f"ok    {name}  {where}  {would}\n" in told.stdout for name in ("ada", "cyd"))
+    here = site.write(models=models, servers={"pool": {"places": [0, 1]}})
+    refused = site.run(here, "--dry-run", "--ray", "auto")
+    assert refused.exit_code == ExitCode.CONFIGURATION and "places: cluster" in refused.output
+    assert not site.directory().exists()
+
+
 def test_check_starts_every_server_asks_it_and_stops_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
     models = launched(site)

@@ -11,11 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from adaptive_eval.record.sites import SiteRow
-from adaptive_eval.record.status import CurrentTraffic, SiteTraffic, Status
+from adaptive_eval.record.status import CurrentTraffic, Status
 from adaptive_eval.show.live import traffic
 from adaptive_eval.show.plain import pending_look
 from adaptive_eval.show.serve.metrics import Metrics
-from adaptive_eval.show.sites import SHOWN_SITES, SiteRates, counted_sites, has_open_site, sites_table
+from adaptive_eval.show.sites import SHOWN_SITES, counted_sites, has_open_site, sites_table
 from adaptive_eval.show.text import Rates
 
 LABELS = ("model", "site", "host", "node", "devices", "state")
@@ -23,52 +23,38 @@ HOSTILE = "\x1b[2J[red]gpu\u202e"
 SERVES = SiteRow("ada", "site 1", "serving", 1000.0, "gpu-07", "ab12", 8.0, "0,1,2,3,4,5,6,7", 2, 1, 1, "x", 1000.0)
 LOST = SiteRow("bob", "site 2", "lost", 1090.0, HOSTILE, "cd34", 4.0, None, 1, 0, 3, "its node died", None, 60.0)
 OVER = replace(SERVES, model="cyd", state="ended", up=None, moves=0, losses=0)
-GOES_ON = (SiteTraffic("ada", "site 1", 120, 20, 600), SiteTraffic("bob", "site 2", 0, 0, 40))
 
 
-def status(rows: Sequence[SiteRow] = (SERVES, LOST, OVER), sites: Sequence[SiteTraffic] = GOES_ON) -> Status:
-    now = CurrentTraffic(120, 0, 0, 1, 1, tuple(sites), 17)
+def status(rows: Sequence[SiteRow] = (SERVES, LOST, OVER)) -> Status:
+    now = CurrentTraffic(120, 0, 0, 1, 1)
     return Status(3, (), Counter(), (), now, (), 640, 640, 9000, 50.0, None, None, sites=tuple(rows))
 
 
-def drawn(shown: Status, rates: SiteRates) -> str:
+def drawn(shown: Status) -> str:
     console = Console(file=io.StringIO(), width=140, record=True)
-    console.print(sites_table(shown, rates, now=1100.0))
+    console.print(sites_table(shown, now=1100.0))
     return console.export_text()
 
 
 def test_the_terminal_shows_each_site_that_is_not_over_and_those_in_trouble_first() -> None:
-    rates = SiteRates()
-    for elapsed, answers in ((10.0, 200), (50.0, 600)):
-        rates.add(elapsed, [replace(GOES_ON[0], answers=answers), GOES_ON[1]])
-    header, lost, serves = drawn(status(), rates).splitlines()
+    header, lost, serves = drawn(status()).splitlines()
     assert header.split()[:4] == ["site", "model", "host", "GPUs"]
-    assert " ".join(serves.split()) == "site 1 ada gpu-07 8 serving 1m40s 120 20 0.0 1 1", "the last half minute"
+    assert " ".join(serves.split()) == "site 1 ada gpu-07 8 serving 1m40s 1 1"
     assert "site 2" in lost and " lost " in lost and " 10s " in lost and lost.split()[-2:] == ["3", "0"]
     assert "\x1b" not in lost and "\u202e" not in lost and "[red]gpu" in lost
-    rates.add(60.0, [replace(GOES_ON[0], answers=800)])
-    assert rates.of("ada", "site 1") == 20.0
-
-
-def test_what_only_the_process_of_the_run_knows_is_left_open() -> None:
-    stored = [replace(one, in_flight=None, queued=None) for one in GOES_ON]
-    line = drawn(status(sites=stored), SiteRates()).splitlines()[-1]
-    assert " ".join(line.split()) == "site 1 ada gpu-07 8 serving 1m40s - - 0.0 1 1"
 
 
 def test_many_sites_do_not_fill_the_screen() -> None:
     many = [replace(SERVES, site=f"site {number}") for number in range(512)]
-    lines = drawn(status(many), SiteRates()).splitlines()
+    lines = drawn(status(many)).splitlines()
     assert len(lines) == SHOWN_SITES + 2 and "and 504 more" in lines[-1]
 
 
 def test_a_line_counts_them() -> None:
     told = "sites: 1 serving, 1 lost, 1 ended, lost 4 times, moved 1 times"
     assert counted_sites((SERVES, LOST, OVER)) == told and counted_sites(()) is None
-    assert (
-        told in traffic(status(), Rates()).plain and "17 requests wait for a site" in traffic(status(), Rates()).plain
-    )
-    assert told in pending_look(status()) and "site" not in pending_look(status((), ()))
+    assert told in traffic(status(), Rates()).plain
+    assert told in pending_look(status()) and "site" not in pending_look(status(()))
     assert has_open_site(status()) and not has_open_site(status([OVER]))
 
 
@@ -76,7 +62,7 @@ def test_a_line_counts_them() -> None:
 async def test_prometheus_has_them(there: bool) -> None:
     metrics, registry = Metrics(), CollectorRegistry()
     registry.register(metrics)
-    metrics.opened("bench", ("ada", "bob"), lambda: status() if there else status((), ()))
+    metrics.opened("bench", ("ada", "bob"), lambda: status() if there else status(()))
     metrics.closed()
     families = text_string_to_metric_families(generate_latest(registry).decode())
     samples = [one for family in families for one in family.samples]
@@ -86,11 +72,9 @@ async def test_prometheus_has_them(there: bool) -> None:
         return
     for name, value in {
         "site_serving": 1, "site_state_since_seconds": 1000, "site_gpus": 8, "site_placements_total": 2,
-        "site_moves_total": 1, "site_losses_total": 1, "site_requests_in_flight": 120, "site_requests_queued": 20,
-        "site_answers_total": 600,
+        "site_moves_total": 1, "site_losses_total": 1,
     }.items():  # fmt: skip
         assert found[f"adaptive_eval_{name}", "ada", "site 1"] == value, name
     assert found["adaptive_eval_site_serving", "bob", "site 2"] == 0
     assert found["adaptive_eval_site_gpus", "bob", "site 2"] == 0, "a lost one has none"
-    assert found["adaptive_eval_requests_waiting_for_a_site",] == 17
     assert ("adaptive_eval_site_info", "ada", "site 1", "gpu-07", "ab12", "0,1,2,3,4,5,6,7", "serving") in found

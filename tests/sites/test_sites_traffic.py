@@ -1,11 +1,11 @@
-"""What a model's sites have to do, as it is counted on the head."""
+"""What a site is asked and what comes from it, as the head of the run knows it."""
 
 import asyncio
 from collections.abc import Callable
 
 from patient_time import HANGS
 
-from adaptive_eval.endpoints.types import Answer, EndpointStats, Message, Prompt, ReplicaStats, SiteStats
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Message, Prompt, ReplicaStats
 from adaptive_eval.launch.endpoint import ServedPlace
 from adaptive_eval.sites.endpoint import SitesEndpoint
 from adaptive_eval.sites.link import SiteLink
@@ -54,27 +54,22 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def test_requests_and_answers_are_counted_where_they_are() -> None:
+async def test_what_comes_from_a_site_is_named_by_its_place() -> None:
     endpoint = SitesEndpoint([PROMPT], lambda question: 0)
     asked = [asyncio.create_task(endpoint.sample(PROMPT, range(at, at + 1))) for at in range(3)]
-    await until(lambda: endpoint.stats.waiting == 3)
-    assert endpoint.stats.sites == ()
-
     site = PatientSite()
-    place = ServedPlace("site 1")
+    place = ServedPlace()
     endpoint.add(place)
     said = lambda event: None, lambda link, reason: None
     link = SiteLink(site, "head", endpoint.number, "site 1 on gpu-07", HANGS, *said)
     place.begin(link)
     await until(lambda: len(site.requests) == 3)
     assert site.orders == 1, "they travel together"
-    assert endpoint.stats.waiting == 0
-    assert endpoint.stats.sites == (SiteStats("site 1", in_flight=3, queued=3, answers=0),)
+    assert endpoint.stats.in_flight == 3
 
     inside = EndpointStats(replicas=(ReplicaStats("http://127.0.0.1:8000/v1", True, 2, 16),))
     site.told.put_nowait(SiteNews(stats=inside))
     await until(lambda: link.stats.replicas)
-    assert endpoint.stats.sites == (SiteStats("site 1", in_flight=3, queued=1, answers=0),)
     (replica,) = endpoint.stats.replicas
     assert replica == ReplicaStats("site 1 on gpu-07", True, 2, 16), "servers of several nodes have one address"
 
@@ -83,10 +78,10 @@ async def test_requests_and_answers_are_counted_where_they_are() -> None:
     (first,) = await asked[0]
     assert (first.text, first.replica) == ("42", "site 1 on gpu-07")
     await until(lambda: link.in_flight == 2)
-    assert endpoint.stats.sites == (SiteStats("site 1", in_flight=2, queued=0, answers=1),)
+    assert endpoint.stats.in_flight == 2
 
     place.leave(comes_back=False)
-    assert endpoint.stats.sites == (SiteStats("site 1", in_flight=0, queued=0, answers=1),), "what came has come"
+    assert endpoint.stats.in_flight == 0
     await link.close()
     for task in asked:
         task.cancel()

@@ -26,11 +26,10 @@ from adaptive_eval.store import (
     TrialKey,
     TrialRecord,
 )
-from adaptive_eval.store.checksums import COLUMNS, checksum
+from adaptive_eval.store.checksums import checksum
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.integrity import Integrity
-from adaptive_eval.store.kept_sums import TABLES as SUMMED
-from adaptive_eval.store.tables import SEGMENTS, TABLES, TOKEN_LOGPROBS
+from adaptive_eval.store.tables import COLUMNS, SEGMENTS, SUMS, TABLES, TOKEN_LOGPROBS
 
 Open = Callable[..., Store]
 
@@ -64,8 +63,8 @@ def test_every_column_has_a_part_in_the_checksum(directory: Path, open_store: Op
     store.close()
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
         for table, columns in COLUMNS.items():
-            assert {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} == set(columns)
-    assert (TABLES + SEGMENTS + TOKEN_LOGPROBS + SUMMED).count("CREATE TABLE") == len(COLUMNS)
+            assert [row[1] for row in connection.execute(f"PRAGMA table_info({table})")] == columns
+    assert (TABLES + SEGMENTS + TOKEN_LOGPROBS + SUMS).count("CREATE TABLE") == len(COLUMNS)
 
 
 @pytest.mark.parametrize("answers", ["ledger", "segments"])

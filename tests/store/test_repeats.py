@@ -122,26 +122,14 @@ def test_letters_are_judged_by_their_log_probabilities(p: float) -> None:
     assert cold is not None and cold.chance is None, "drawn more coldly than the log-probabilities say"
 
 
-def test_short_answers_that_are_not_right_are_judged_beside_the_most_certain_other_model() -> None:
-    pairs = [pairs_of(stuck), pairs_of(letters(0.6)), pairs_of(letters(0.9))]
-    found = find_repeats(pairs, [WARM] * 3)
-    assert found[1:] == [None, None]
-    assert found[0] is not None and found[0].chance is not None and found[0].chance <= ALARMING and found[0].beside == 2
-    told = repeats_sentence(found[0], ["ada", "bob", "cyd"])
-    assert "120 of 120 pairs" in told and "were it as sure of itself as cyd" in told
-
-
 @pytest.mark.parametrize(
-    ("others", "drawn"),
-    [([], []), ([stuck], [WARM]), ([letters(0.6)], [SamplingFreedom(1.0, False)]), ([letters(0.6)], [None])],
-    ids=["alone", "another that is stuck", "one that is asked more freely", "one at temperature 0"],
+    "others", [[], [stuck], [letters(0.6)]], ids=["alone", "beside its like", "beside a sampled one"]
 )
-def test_where_nothing_can_be_said_that_is_said(
-    others: Sequence[Texts], drawn: Sequence[SamplingFreedom | None]
-) -> None:
-    found = find_repeats([pairs_of(stuck), *map(pairs_of, others)], [WARM, *drawn])[0]
+def test_where_nothing_can_be_said_that_is_said(others: Sequence[Texts]) -> None:
+    how = WARM._replace(cut=True)
+    found = find_repeats([pairs_of(stuck), *map(pairs_of, others)], [how, *([how] * len(others))])[0]
     assert found == RepeatsFound(120, 120, None)
-    assert "nobody can tell" in repeats_sentence(found, ["m"])
+    assert "nobody can tell" in repeats_sentence(found)
     few = pairs_of(stuck, questions=2, trials=8)
     assert find_repeats([few], [WARM]) == [None]
 
@@ -180,26 +168,15 @@ def sampled(rng: np.random.Generator, sure: str, questions: int, temperature: fl
     return pairs_of(lambda question, trial: letters[question][trial], questions, 4, size=size)
 
 
-def share_alarmed(rng: np.random.Generator, groups: int, mixed: bool) -> float:
-    """The share of honest models that an alarm is raised of, three beside each other."""
-    alarms = 0
-    for _ in range(groups):
+@pytest.mark.parametrize("models", [120, pytest.param(6000, marks=pytest.mark.slow)])
+def test_short_answers_of_honest_servers_raise_hardly_an_alarm(models: int) -> None:
+    """At most one model in 500."""
+    rng, alarms = np.random.default_rng(5), 0
+    for _ in range(models):
         questions, temperature = int(rng.choice([15, 30, 100])), float(rng.choice([0.5, 0.6, 0.8, 1.0]))
-        sure = rng.choice(list(SURENESS), 3) if mixed else [rng.choice(list(SURENESS))] * 3
-        pairs = [sampled(rng, str(one), questions, temperature) for one in sure]
-        alarms += sum(map(alarmed, find_repeats(pairs, [SamplingFreedom(temperature, False)] * 3)))
-    return alarms / (3 * groups)
-
-
-@pytest.mark.parametrize("groups", [40, pytest.param(2000, marks=pytest.mark.slow)])
-def test_short_answers_of_honest_servers_raise_hardly_an_alarm(groups: int) -> None:
-    """At most one model in 500, where no model is far surer of itself than the others."""
-    assert share_alarmed(np.random.default_rng(5), groups, mixed=False) <= 0.002
-
-
-@pytest.mark.slow
-def test_where_one_model_is_far_surer_than_the_others_an_alarm_is_rare_and_says_so() -> None:
-    assert share_alarmed(np.random.default_rng(6), 1000, mixed=True) <= 0.02
+        pairs = sampled(rng, str(rng.choice(list(SURENESS))), questions, temperature)
+        alarms += sum(map(alarmed, find_repeats([pairs], [SamplingFreedom(temperature, False)])))
+    assert alarms <= 0.002 * models
 
 
 @pytest.mark.parametrize("sure", SURENESS)
@@ -218,14 +195,14 @@ def test_a_model_that_is_alone_is_not_taken_for_surer_than_it_may_be(sure: str, 
     [(4, 1.0, 66), (40, 1.0, 40), (120, 1.0, 23), (199, 1.0, 19), (4, 0.8, 132), (120, 0.6, 59), (199, 0.6, 40)],
 )
 def test_a_cache_is_found_by_short_answers_once_there_are_enough(size: int, temperature: float, enough: int) -> None:
-    """Answers of 1 to 50 tokens that are not right, of a model beside which there is no other."""
+    """Answers of 1 to 50 tokens that are not right."""
     how = SamplingFreedom(temperature, False)
     (found,) = find_repeats([pairs_of(stuck, enough, 4, size=size)], [how])
     assert found is not None and found.surest and found.chance is not None and found.chance <= ALARMING
-    assert "were it so sure that 90% of its pairs agree" in repeats_sentence(found, ["m"])
+    assert "were it so sure that 90% of its pairs agree" in repeats_sentence(found)
     assert not any(map(alarmed, find_repeats([pairs_of(stuck, enough - 1, 4, size=size)], [how])))
     assert not any(map(alarmed, find_repeats([pairs_of(stuck, 300, 4, size=size, right=True)], [how])))
-    cut = how._replace(cut="top_p 0.95")
+    cut = how._replace(cut=True)
     assert not any(map(alarmed, find_repeats([pairs_of(stuck, enough, 4, size=size)], [cut])))
 
 
@@ -238,39 +215,16 @@ def test_the_length_of_a_choice_says_nothing() -> None:
     assert any(map(alarmed, find_repeats([pairs_of(stuck, 40, 4, size=160)], [HOT])))
 
 
-@pytest.mark.parametrize("size", [4, 40, 199])
-def test_a_cache_beside_honest_servers_is_found(size: int) -> None:
-    rng, found = np.random.default_rng(8), 0
-    for _ in range(20):
-        honest = [sampled(rng, sure, 30, 0.6, size) for sure in ("of few", "of few")]
-        told = find_repeats([pairs_of(stuck, 30, 4, size=size), *honest], [WARM] * 3)
-        found += alarmed(told[0])
-        assert not any(map(alarmed, told[1:]))
-    assert found >= 10
-
-
 def test_questions_of_which_a_model_is_sure_count_once() -> None:
-    """Forty pairs each say no more of a model that is sure of seven questions in ten than one pair does."""
-    rng = np.random.default_rng(9)
-
-    def partly(questions: int) -> Texts:
-        sure = rng.random(questions) < 0.7
-        return lambda question, trial: 0 if sure[question] else rng.integers(2)
-
-    assert not any(map(alarmed, find_repeats([pairs_of(stuck, 12, 80), pairs_of(partly(60), 60, 80)], [WARM] * 2)))
-    assert alarmed(find_repeats([pairs_of(stuck, 60, 80), pairs_of(partly(60), 60, 80)], [WARM] * 2)[0])
+    """Forty pairs each say no more of a model that is sure of a question than one pair does."""
+    how = SamplingFreedom(1.0, False)
+    assert not any(map(alarmed, find_repeats([pairs_of(stuck, 40, 80)], [how])))
+    assert any(map(alarmed, find_repeats([pairs_of(stuck, 80, 4)], [how])))
 
 
 def test_pairs_that_differ_from_each_other_show_that_a_model_is_sampled() -> None:
     (found,) = find_repeats([pairs_of(lambda question, trial: trial // 2, 100, 4)], [SamplingFreedom(1.0, False)])
     assert found is None
-
-
-def test_another_model_is_no_measure_where_it_is_cut_otherwise() -> None:
-    pairs = [pairs_of(stuck), pairs_of(letters(0.6))]
-    mine, same, other = (WARM._replace(cut=cut) for cut in ("top_p 0.9", "top_p 0.9", "top_p 1.0"))
-    assert alarmed(find_repeats(pairs, [mine, same])[0]) and alarmed(find_repeats(pairs, [WARM, same])[0])
-    assert not alarmed(find_repeats(pairs, [mine, other])[0])
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,15 @@
-"""Writes a run as Inspect logs, one a model: samples, task, results, and why sampling stopped.
+"""Writes a run as Inspect logs, one a model: samples, task and results.
 
 Each model's trials are read once, and only their summaries are kept in memory.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
-import numpy as np
 import orjson
 
 from adaptive_eval import __version__
@@ -24,7 +23,6 @@ from adaptive_eval.store import TrialRecord, is_held
 
 VERSION = 2
 """Version of Inspect's log format."""
-MANAGER = "adaptive-eval"
 GENERATION = {"temperature", "top_p", "top_k", "max_tokens", "frequency_penalty", "presence_penalty"}
 """Sampling settings with the same name in Inspect."""
 METRICS = {
@@ -36,7 +34,6 @@ METRICS = {
     "bayes_sigma": "bayes_sigma",
 }
 """Names of metrics in the log, with those in results.json."""
-NOT_IN_LOGS = "the logs that were imported have no such trial"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,22 +69,16 @@ class LoggedModel:
 class SampleCounts:
     """Counts and sums over the written samples of a model."""
 
-    def __init__(self, questions: int) -> None:
-        self.written = 0
+    def __init__(self) -> None:
+        self.written = self.scored = 0
         self.usage = dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), 0)
-        self.totals = np.zeros(questions)
-        """Sum of scores by question."""
-        self.scored = np.zeros(questions, dtype=np.int64)
-        """Number of scores by question."""
 
-    def count(self, question: int, record: TrialRecord, weights: Sequence[float]) -> None:
+    def count(self, record: TrialRecord) -> None:
         """Add a sample."""
         self.written += 1
         for name, tokens in usage(record.answer).items():
             self.usage[name] += tokens
-        if record.category is not None:
-            self.totals[question] += weights[record.category]
-            self.scored[question] += 1
+        self.scored += record.category is not None
 
 
 def header_member(subject: LoggedModel, start: Json, samples: SampleCounts) -> Json:
@@ -113,13 +104,6 @@ def _is_whole(subject: LoggedModel) -> bool:
     results = subject.results
     finished = results is not None and results.run.status == "finished"
     return finished or is_imported_alone(subject.source.run.events)
-
-
-def reductions_member(subject: LoggedModel, samples: SampleCounts) -> list[Json]:
-    """The mean score of each question with scores."""
-    means = zip(subject.source.questions, samples.totals.tolist(), samples.scored.tolist(), strict=True)
-    scores = [{"sample_id": question.id, "value": total / count} for question, total, count in means if count]
-    return [{"scorer": subject.scale.scorer, "reducer": "mean", "samples": scores}]
 
 
 def _spec(subject: LoggedModel) -> Json:
@@ -161,21 +145,19 @@ def _plan(subject: LoggedModel) -> Json:
 
 
 def _results(subject: LoggedModel, samples: SampleCounts) -> Json:
-    scorer, scored = subject.scale.scorer, int(samples.scored.sum())
+    scorer = subject.scale.scorer
     score = {
         "name": scorer,
         "scorer": scorer,
         "reducer": "mean",
-        "scored_samples": scored,
-        "unscored_samples": samples.written - scored,
+        "scored_samples": samples.scored,
+        "unscored_samples": samples.written - samples.scored,
         "params": {},
         "metrics": {name: {"name": name, "value": value} for name, value in _metrics(subject.row)},
     }
-    stops: Json = {"manager": MANAGER, "early_stops": list(_early_stops(subject)), "metadata": {}}
     return {
         "total_samples": len(subject.source.questions) * subject.epochs,
-        "completed_samples": scored,
-        "early_stopping": stops,
+        "completed_samples": samples.scored,
         "scores": [score],
     }
 
@@ -186,17 +168,6 @@ def _metrics(row: ModelRow | None) -> Iterator[tuple[str, float]]:
         value: float | None = getattr(row, attribute, None)
         if value is not None:
             yield metric, value
-
-
-def _early_stops(subject: LoggedModel) -> Iterator[Json]:
-    """Entries for all epochs that were not asked."""
-    reason = (
-        NOT_IN_LOGS if is_imported_alone(subject.source.run.events) else _why_stopped(subject.name, subject.results)
-    )
-    extent = subject.source.extent[subject.source.roster.models.position_of(subject.name)].tolist()
-    for question, asked in zip(subject.source.questions, extent, strict=True):
-        for epoch in range(asked + 1, subject.epochs + 1):
-            yield {"id": question.id, "epoch": epoch, "reason": reason}
 
 
 def _identity(*parts: object) -> str:
@@ -222,20 +193,18 @@ def write_logs(source: ExportSource, folder: Path, on_progress: OnProgress) -> N
 
 def _write_log(archive: ZipFile, subject: LoggedModel, before: int, on_progress: OnProgress) -> int:
     """Write a log, with the header last as Inspect does; returns the samples written so far."""
-    source, samples = subject.source, SampleCounts(len(subject.source.questions))
+    source, samples = subject.source, SampleCounts()
     start: Json = {"version": VERSION, "eval": _spec(subject), "plan": _plan(subject)}
     summaries: list[Json] = []
     _put(archive, "_journal/start.json", start)
     for record in source.reader.trials_of(subject.name):
-        at = source.roster.questions.position_of(record.question)
-        question = source.questions[at]
+        question = source.questions[source.roster.questions.position_of(record.question)]
         sample = inspect_sample(record, question, source.prompt(subject.name, question), subject.scale)
         _put(archive, f"samples/{question.id}_epoch_{sample['epoch']}.json", sample)
         summaries.append(sample_summary(sample))
-        samples.count(at, record, subject.scale.weights)
+        samples.count(record)
         on_progress(before + samples.written)
     _put(archive, "summaries.json", summaries)
-    _put(archive, "reductions.json", reductions_member(subject, samples))
     _put(archive, "header.json", header_member(subject, start, samples))
     return before + samples.written
 
@@ -259,18 +228,3 @@ def _file_names(models: Iterable[str]) -> list[str]:
     """A distinct, portable file name for each model."""
     plain = (re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-") or "model" for model in models)
     return [f"{name}{ENDING}" for name in make_distinct(plain)]
-
-
-def _why_stopped(name: str, results: Results | None) -> str:
-    """Why the run ended, and the verdicts on this model."""
-    if results is None:
-        return "the run has not come to its first look"
-    row = next((row for row in results.models if row.name == name), None)
-    if row is None:
-        return "the model has left the run"
-    if row.set_aside is not None:
-        return f"the model was set aside: {row.set_aside}"
-    verdicts = [pair.verdict for pair in results.pairs if name in (pair.better, pair.worse)]
-    counted = ", ".join(f"{verdicts.count(one)} {one.replace('_', ' ')}" for one in dict.fromkeys(verdicts))
-    ended = "the run has not ended" if results.run.reason is None else f"the run ended ({results.run.reason})"
-    return f"{ended}; comparisons of this model: {counted or 'none'}"

@@ -13,7 +13,7 @@ from adaptive_eval import __version__
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.results import BatchRow
-from adaptive_eval.record.sites import SiteState
+from adaptive_eval.record.sites import SiteRow, SiteState
 from adaptive_eval.record.status import ModelTraffic, Status
 from adaptive_eval.running.watching import IdleWatcher
 
@@ -105,7 +105,7 @@ class Metrics(IdleWatcher, Collector):
         yield from _model_metrics(status.models)
         yield from _batch_metrics(status.batches)
         if status.sites:
-            yield from _site_metrics(status)
+            yield from _site_metrics(status.sites)
         for cap in status.caps:
             unit = UNITS[cap.name]
             yield GaugeMetricFamily(f"adaptive_eval_budget_used_{cap.name}", f"{unit} used of the budget.", cap.used)
@@ -169,7 +169,7 @@ def _batch_metrics(rows: Sequence[BatchRow]) -> Iterator[Metric]:
     yield from (batches, requests, since)
 
 
-def _site_metrics(status: Status) -> Iterator[Metric]:
+def _site_metrics(rows: Sequence[SiteRow]) -> Iterator[Metric]:
     where = _gauge("site_info", "Where a site is: always 1.", "site", "host", "node", "devices", "state")
     serving = _gauge("site_serving", "Whether the site serves its model: 1 or 0.", "site")
     since = _gauge("site_state_since_seconds", "Since when it does what it does, in seconds since 1970.", "site")
@@ -177,7 +177,7 @@ def _site_metrics(status: Status) -> Iterator[Metric]:
     placed = _counter("site_placements", "Places that the site was given, over all starts.", "site")
     moves = _counter("site_moves", "Places on another node than before, over all starts.", "site")
     losses = _counter("site_losses", "How often the site was lost, over all starts.", "site")
-    for row in status.sites:
+    for row in rows:
         own = [row.model, row.site]
         where.add_metric([*own, row.host or "", row.node or "", row.devices or "", row.state], 1)
         serving.add_metric(own, row.state == SiteState.SERVING)
@@ -187,17 +187,6 @@ def _site_metrics(status: Status) -> Iterator[Metric]:
         moves.add_metric(own, row.moves)
         losses.add_metric(own, row.losses)
     yield from (where, serving, since, gpus, placed, moves, losses)
-    in_flight = _gauge("site_requests_in_flight", "Requests that the site has now.", "site")
-    queued = _gauge("site_requests_queued", "Of these, what its server does not have, or has answered.", "site")
-    answers = _counter("site_answers", "Answers that came from the site since this start.", "site")
-    for one in status.traffic.sites:
-        own = [one.model, one.site]
-        in_flight.add_metric(own, one.in_flight or 0)
-        queued.add_metric(own, one.queued or 0)
-        answers.add_metric(own, one.answers)
-    yield from (in_flight, queued, answers)
-    waiting = "Requests that no site of their model has yet."
-    yield GaugeMetricFamily("adaptive_eval_requests_waiting_for_a_site", waiting, status.traffic.waiting or 0)
 
 
 def _counter(name: str, help_: str, *labels: str) -> CounterMetricFamily:

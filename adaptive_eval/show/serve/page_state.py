@@ -6,6 +6,7 @@ nothing. For use by one thread at a time.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, is_dataclass
@@ -20,11 +21,10 @@ from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.question_rows import as_json
+from adaptive_eval.record.sites import answers_by_site, site_rows
 from adaptive_eval.record.transcripts import is_from_inspect
 from adaptive_eval.record.view import PosteriorView, QuestionView, posterior_views, without_rows
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import site_traffic
-from adaptive_eval.show.sites import SiteRates
 from adaptive_eval.show.text import Rates
 from adaptive_eval.store import RunReader, Spending, TrialRecord
 from adaptive_eval.store.kept_sums import Counts
@@ -195,7 +195,8 @@ class PageState:
 
     def __init__(self, directory: Path) -> None:
         self._feed = Feed(directory, rows=False)
-        self._rates, self._site_rates = Rates(), SiteRates()
+        self._rates = Rates()
+        self._site_rates: defaultdict[tuple[str, str], Rates] = defaultdict(Rates)
         self._begun = time.time_ns()
         self._published: PublishedView | None = None
         self._told: Counts | None = None
@@ -277,9 +278,11 @@ class PageState:
         )
 
     def _site_speeds(self, elapsed: float) -> tuple[SiteSpeed, ...]:
-        found = site_traffic(self._feed)
-        self._site_rates.add(elapsed, found)
-        return tuple(SiteSpeed(one.model, one.site, self._site_rates.of(one.model, one.site)) for one in found)
+        rows, answers = site_rows(self._feed.sums.events), answers_by_site(self._feed.sums.traffic)
+        sites = [(row.model, row.site) for row in rows]
+        for site in sites:
+            self._site_rates[site].add(elapsed, answers[site], 0)
+        return tuple(SiteSpeed(*site, self._site_rates[site].trials) for site in sites)
 
     def _changed_cells(self, counts: Counts) -> list[CellUpdate]:
         told = np.zeros_like(counts) if self._told is None or self._told.shape != counts.shape else self._told

@@ -3,9 +3,9 @@
 from adaptive_eval.config.planning import budget_of
 from adaptive_eval.record.ending import Ended, build_ended
 from adaptive_eval.record.finding import NOTHING_FOUND, Findings, finding
-from adaptive_eval.record.sites import answers_by_site, site_rows
+from adaptive_eval.record.sites import site_rows
 from adaptive_eval.record.snapshot import batch_rows
-from adaptive_eval.record.status import CurrentTraffic, SiteTraffic, Status, standings, used_caps
+from adaptive_eval.record.status import CurrentTraffic, Status, standings, used_caps
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import ReplicaBack, ReplicaLost, Spending, events_since_start
@@ -79,14 +79,7 @@ def _traffic(feed: Feed) -> CurrentTraffic:
         errors=None,
         healthy_replicas=len(replicas) - len(lost & replicas),  # a site is no replica
         replicas=len(replicas),
-        sites=site_traffic(feed),
     )
-
-
-def site_traffic(feed: Feed) -> tuple[SiteTraffic, ...]:
-    """Answers from each site of a run on a cluster."""
-    rows, answers = site_rows(feed.sums.events), answers_by_site(feed.sums.traffic)
-    return tuple(SiteTraffic(one.model, one.site, None, None, answers[one.model, one.site]) for one in rows)
 
 
 def build_ended_from_feed(feed: Feed) -> Ended:

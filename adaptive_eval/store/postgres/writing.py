@@ -54,9 +54,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 NUL = "\u2400"
 """Replaces NUL, which PostgreSQL does not allow, in short texts; answers are stored as bytes."""
 
-_COLUMNS = TRIAL_COLUMNS.split(", ")
-_TEXTS = tuple(_COLUMNS.index(name) for name in ("text", "reasoning"))
-_COPY_TRIALS = f"COPY trials (id, {TRIAL_COLUMNS}) FROM STDIN".encode()
+_TEXTS = tuple(TRIAL_COLUMNS.index(name) for name in ("text", "reasoning"))
+_COPY_TRIALS = f"COPY trials (id, {', '.join(TRIAL_COLUMNS)}) FROM STDIN".encode()
 _INCREMENT_COMMITS = (
     f"UPDATE {SHARED}.runs SET commits = commits + 1, changed = %s WHERE id = %s AND writer = %s AND commits = %s"
 ).encode()
