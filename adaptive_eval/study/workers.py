@@ -19,9 +19,10 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait as wait_for_any
 from typing import NamedTuple
 
+from adaptive_eval.core import Budget
 from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.stack import MOST_CELLS
-from adaptive_eval.study.scenario import Scenario, Variant
+from adaptive_eval.study.scenario import Scenario
 from adaptive_eval.study.simulated import SimulatedRun, StackedJob, simulate_run, simulate_side_by_side
 from scorio.moments import FloatArray
 
@@ -40,7 +41,7 @@ class SimulationJob(NamedTuple):
 
     world: int
     chances: FloatArray
-    variant: Variant
+    budget: Budget
     timed: bool = True
 
 
@@ -128,13 +129,12 @@ class _Worker:
         """Numbers of the jobs, in bundles that can be simulated side by side."""
         bench = self._scenario.bench
         room = max(MOST_CELLS // (bench.models * bench.questions), 1)
-        alike: dict[Variant, list[int]] = {}
+        alike: dict[Budget, list[int]] = {}
         bundles: list[list[int]] = []
         for number, job in enumerate(jobs):
             if self._can_be_stacked(job):
                 # runs side by side may differ only in their cap on trials
-                uncapped = job.variant._replace(budget=replace(job.variant.budget, trials=None))
-                alike.setdefault(uncapped, []).append(number)
+                alike.setdefault(replace(job.budget, trials=None), []).append(number)
             else:
                 bundles.append([number])
         for numbers in alike.values():
@@ -142,21 +142,21 @@ class _Worker:
         return bundles
 
     def _can_be_stacked(self, job: SimulationJob) -> bool:
-        return can_stand_side_by_side(self._plan(job.variant)) and not self._is_timed(job)
+        return can_stand_side_by_side(self._plan(job.budget)) and not self._is_timed(job)
 
     def _is_timed(self, job: SimulationJob) -> bool:
         """Whether its answers arrive one by one: what is asked ahead depends on their times."""
-        return self._plan(job.variant).pace.held or (job.timed and self._scenario.served.usage.knows_seconds)
+        return self._plan(job.budget).pace.held or (job.timed and self._scenario.served.usage.knows_seconds)
 
     def simulate(self, jobs: Sequence[SimulationJob]) -> list[SimulatedRun]:
         """Simulate the runs of a bundle."""
-        scenario, plan = self._scenario, self._plan(jobs[0].variant)
+        scenario, plan = self._scenario, self._plan(jobs[0].budget)
         if not self._can_be_stacked(jobs[0]):
             (job,) = jobs
             seed = (scenario.seed, job.world)
             run = simulate_run(plan, job.chances, scenario.served, seed, timed=self._is_timed(job))
             return [run.after(scenario.before)]
-        caps = [scenario.left(job.variant.budget).trials for job in jobs]
+        caps = [scenario.left(job.budget).trials for job in jobs]
         stacked = [StackedJob(job.world, job.chances, cap) for job, cap in zip(jobs, caps, strict=True)]
         return [
             run.after(scenario.before) for run in simulate_side_by_side(plan, stacked, scenario.served, scenario.seed)
