@@ -68,7 +68,7 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     worlds = list(_worlds(prepared, request, pilot))
     scenario = replace(scenario, before=answers_before(beginning, scenario, worlds, pilot, begun=goes_on))
     budget, left_out = _simulable(prepared.plan.budget, usage)
-    simulations = simulate_all(scenario, worlds, budget, prepared.plan.trials.max, watch)
+    simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
         *_basis(pilot, goes_on, len(bench.recorded)),
         *guesses,

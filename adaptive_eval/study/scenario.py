@@ -78,7 +78,7 @@ NOTHING_BEFORE = AnswersBefore()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scenario:
-    """Models, decisions and servers of the simulated runs, as plain values that can be sent to other processes."""
+    """Models, decisions and servers of the simulated runs, as plain values."""
 
     bench: Bench
     decisions: Decisions

@@ -8,18 +8,21 @@ Standard errors after n runs: for a quantile of roughly normal values sqrt(p (1 
 that a few runs that all end alike do not count as certain (Agresti and Coull 1998).
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import ndtri
 
 from adaptive_eval.core import Budget
+from adaptive_eval.core.side_by_side import can_stand_side_by_side
+from adaptive_eval.core.stack import MOST_CELLS
 from adaptive_eval.study.scenario import Scenario, uncapped
-from adaptive_eval.study.simulated import SimulatedRun
+from adaptive_eval.study.simulated import SimulatedRun, StackedJob, simulate_run, simulate_side_by_side
 from adaptive_eval.study.types import range_of
-from adaptive_eval.study.workers import SimulationJob, SimulationWorkers
 from scorio.moments import FloatArray
 
 END = 0.1
@@ -59,9 +62,6 @@ class OnForecastProgress(Protocol):
     def __call__(self, done: float, state: str, *, at_once: bool = False) -> None: ...
 
 
-Runs = dict[Budget, list[SimulatedRun]]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulations:
     """Runs by budget, in the order of the worlds."""
@@ -83,47 +83,78 @@ class Simulations:
 
 
 def simulate_all(
-    scenario: Scenario, worlds: Sequence[FloatArray], budget: Budget, most: int, watch: OnForecastProgress
+    scenario: Scenario, worlds: Sequence[FloatArray], budget: Budget, watch: OnForecastProgress
 ) -> Simulations:
-    """The runs of the forecast in as many of the worlds as needed.
-
-    `budget` is the run's own, and `most` its maximum of trials a question.
-    """
+    """The runs of the forecast, with the run's own budget and without, in as many of the worlds as needed."""
     need = uncapped(budget)
-    first = [need] if budget == Budget() else [need, budget]
-    with SimulationWorkers(scenario, min(len(worlds), 2 * FIRST) * len(first), most) as workers:
-        work = _Workload(workers, worlds, _Progress(len(worlds) * len(first), watch))
-        for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
-            work.do(first, end)
-            work.progress.found(work.runs[need])
-            if end >= FIRST and all(figures_settled(work.runs[one]) for one in first):
-                break
-        margin, configured = scenario.plan(need).objective.margin, first[-1]
-        alike = [] if margin is None else [np.broadcast_to(one[margin.baseline], one.shape) for one in worlds[:end]]
-        work.progress.expect(len(alike))
-        equal = _Workload(workers, alike, work.progress)
-        equal.do([configured], len(alike))
-        capped = None if configured == need else configured
-        return Simulations(work.runs, need, capped, end, equal.runs[configured])
+    budgets = [need] if budget == need else [need, budget]
+    work = _Workload(scenario, worlds, _Progress(len(worlds) * len(budgets), watch))
+    for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
+        work.do(budgets, end)
+        work.progress.found(work.runs[need])
+        if end >= FIRST and all(map(figures_settled, work.runs.values())):
+            break
+    *_, configured = budgets
+    margin = scenario.plan(need).objective.margin
+    alike = [] if margin is None else [np.broadcast_to(one[margin.baseline], one.shape) for one in worlds[:end]]
+    work.progress.expect(len(alike))
+    equal = _Workload(scenario, alike, work.progress)
+    equal.do([configured], len(alike))
+    return Simulations(work.runs, need, None if budget == need else budget, end, equal.runs[configured])
+
+
+class _Job(NamedTuple):
+    """A run to be simulated: its budget, and the number of its world."""
+
+    budget: Budget
+    world: int
 
 
 class _Workload:
     """The runs simulated so far, for each budget in the first worlds."""
 
-    def __init__(self, workers: SimulationWorkers, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
-        self._workers, self._worlds = workers, worlds
+    def __init__(self, scenario: Scenario, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
+        self._scenario, self._worlds = scenario, worlds
+        self._plan = lru_cache(maxsize=None)(scenario.plan)
         self.progress = progress
-        self.runs: Runs = {}
+        self.runs: dict[Budget, list[SimulatedRun]] = {}
 
     def do(self, budgets: Sequence[Budget], end: int) -> None:
         """Simulate the runs with these budgets in the first `end` worlds that are missing."""
-        jobs = [
-            SimulationJob(world, self._worlds[world], one, timed=world < TIMED)
-            for one in budgets
-            for world in range(len(self.runs.setdefault(one, [])), end)
-        ]
-        for job, run in zip(jobs, self._workers.simulate(jobs, self.progress.more), strict=True):
-            self.runs[job.budget].append(run)
+        jobs = [_Job(one, world) for one in budgets for world in range(len(self.runs.setdefault(one, [])), end)]
+        found: dict[_Job, SimulatedRun] = {}
+        for bundle in self._bundles(jobs):
+            found |= zip(bundle, self._simulate(bundle), strict=True)
+            self.progress.more(len(bundle))
+        for job in jobs:
+            self.runs[job.budget].append(found[job])
+
+    def _bundles(self, jobs: Sequence[_Job]) -> Iterator[Sequence[_Job]]:
+        """The jobs, those together that can be simulated side by side: these differ only in their cap on trials."""
+        yield from ([job] for job in jobs if not self._can_be_stacked(job))
+        stacked, bench = [job for job in jobs if self._can_be_stacked(job)], self._scenario.bench
+        parts = math.ceil(len(stacked) / max(MOST_CELLS // (bench.models * bench.questions), 1))
+        for part in range(parts):
+            yield stacked[len(stacked) * part // parts : len(stacked) * (part + 1) // parts]
+
+    def _can_be_stacked(self, job: _Job) -> bool:
+        return can_stand_side_by_side(self._plan(job.budget)) and not self._is_timed(job)
+
+    def _is_timed(self, job: _Job) -> bool:
+        """Whether its answers arrive one by one: what is asked ahead depends on their times."""
+        return self._plan(job.budget).pace.held or (job.world < TIMED and self._scenario.served.usage.knows_seconds)
+
+    def _simulate(self, bundle: Sequence[_Job]) -> list[SimulatedRun]:
+        """The runs of a bundle."""
+        scenario, (first, *_) = self._scenario, bundle
+        served, plan = scenario.served, self._plan(first.budget)
+        if self._can_be_stacked(first):
+            jobs = [StackedJob(world, self._worlds[world], scenario.left(budget).trials) for budget, world in bundle]
+            runs = simulate_side_by_side(plan, jobs, served, scenario.seed)
+        else:
+            seed, timed = (scenario.seed, first.world), self._is_timed(first)
+            runs = [simulate_run(plan, self._worlds[first.world], served, seed, timed=timed)]
+        return [run.after(scenario.before) for run in runs]
 
 
 class _Progress:

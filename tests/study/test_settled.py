@@ -40,7 +40,7 @@ def test_worlds_are_added_until_they_are_enough() -> None:
     """Worlds that are all alike and far apart need no more than the first look of each, and the fewest worlds."""
     told: list[str] = []
     worlds = [level(0.95, 0.05)] * 100
-    found = simulate_all(scenario(), worlds, Budget(), 12, lambda _, state, at_once=False: told.append(state))
+    found = simulate_all(scenario(), worlds, Budget(), lambda _, state, at_once=False: told.append(state))
     assert found.worlds == 20
     trials = 2 * QUESTIONS * (4 + scenario().plan(found.need).pace.lookahead)
     first = next(number for number, state in enumerate(told) if f"trials {trials} ({trials} .. {trials})" in state)
@@ -57,7 +57,7 @@ def test_every_run_of_a_forecast_counts_what_was_asked_ahead() -> None:
         trials = whole.decisions.trials.model_copy(update={"favour": "time"})
         soon = replace(whole, decisions=whole.decisions.model_copy(update={"trials": trials}))
         cap = Budget(trials=500)
-        found = simulate_all(soon, worlds, cap, 12, lambda *_, **__: None)
+        found = simulate_all(soon, worlds, cap, lambda *_, **__: None)
         assert set(found.runs) == {found.need, cap}
         for budget, runs in found.runs.items():
             plan = soon.plan(budget)

@@ -1,14 +1,9 @@
 """Simulated runs against what can be worked out by hand, and what is made of them."""
 
-import os
-import select
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from patient_time import HANGS
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import EarlierHorizon
@@ -20,13 +15,11 @@ from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
-from adaptive_eval.study import workers
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts, uncapped
 from adaptive_eval.study.simulated import StackedJob, simulate_run, simulate_side_by_side
 from adaptive_eval.study.summary import smallest_certified_delta, smallest_differences, smallest_gap
 from adaptive_eval.study.types import range_of
-from adaptive_eval.study.workers import SimulationJob, SimulationWorkers
 
 QUESTIONS = 30
 
@@ -139,66 +132,6 @@ def test_a_threshold_is_a_gap_too() -> None:
 def scenario(**changes: object) -> Scenario:
     decisions = Decisions.model_validate({"trials": {"max": 12}})
     return replace(Scenario(Bench(2, QUESTIONS, BINARY), decisions, ("a", "b"), served(2), seed=3), **changes)  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("copied", [True, False])
-def test_processes_change_nothing(monkeypatch: pytest.MonkeyPatch, copied: bool) -> None:
-    monkeypatch.setattr(workers, "_can_fork", lambda: copied)
-    jobs = [SimulationJob(world, level(0.7, 0.6), Budget(trials=cap)) for world in (0, 1) for cap in (400, 600)]
-    with SimulationWorkers(scenario(), 0, 12) as alone, SimulationWorkers(scenario(), 0, 12) as together:
-        together.hire(2)
-        assert alone.simulate(jobs) == together.simulate(jobs)
-
-
-COPY = """
-import os, sys, threading
-from adaptive_eval.study import workers
-sys.path[:0] = sys.argv[1:]
-from test_simulated import scenario
-assert workers._can_fork()
-with workers.SimulationWorkers(scenario(), 0, 12) as some:
-    some.hire(2)
-    print(*some._pool._processes, flush=True)
-    with open("/proc/self/task/%d/children" % os.getpid()) as file:
-        assert file.read().split() == [str(pid) for pid in some._pool._processes]
-    assert not workers._can_fork(), "the pool has threads"
-    sys.stdin.read()
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux alone")
-def test_a_copy_is_there_at_once_and_ends_with_a_parent_that_is_killed() -> None:
-    command = [sys.executable, "-c", COPY, *(path for path in sys.path if path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        copy, _ = map(int, parent.stdout.readline().split())
-        ended = os.pidfd_open(copy)
-        parent.kill()
-        assert select.select([ended], [], [], HANGS)[0], "it would wait for jobs for ever"
-        os.close(ended)
-
-
-@pytest.mark.parametrize("copied", [True, False])
-def test_a_helper_is_called_at_once_where_all_runs_are_long(monkeypatch: pytest.MonkeyPatch, copied: bool) -> None:
-    """20 models x 500 questions x 80 trials in a hundred runs, but not 5 x 30 x 80: those are seen first."""
-    hired: list[int] = []
-    monkeypatch.setattr(workers, "_can_fork", lambda: copied)
-    monkeypatch.setattr(workers, "WORTH_A_COPY", 0.5)
-    monkeypatch.setattr(workers, "WORTH_A_PROCESS", 2.5)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setattr(SimulationWorkers, "hire", lambda self, processes: hired.append(processes))
-    SimulationWorkers(scenario(bench=Bench(5, 30, BINARY)), 100, 80)
-    assert hired == []
-    SimulationWorkers(scenario(bench=Bench(20, 500, BINARY)), 100, 80)
-    assert hired == [2]
-
-
-def test_bundles_are_parted_only_where_there_are_fewer_than_processes() -> None:
-    some = SimulationWorkers(scenario(), 0, 12)
-    some._processes = 2
-    assert some._split([[0, 1, 2, 3]]) == [[0, 1], [2, 3]]
-    assert some._split([[0, 1], [2, 3, 4]]) == [[0, 1], [2, 3, 4]]
 
 
 def test_the_plan_has_the_time_that_is_left() -> None:
