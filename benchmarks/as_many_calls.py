@@ -24,7 +24,7 @@ from stacked import Ended, replay_stacked
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.study.one_look import OneLook, evaluate_one_look, smallest_fixed
+from adaptive_eval.study.fixed import OneLook, evaluate_one_look, smallest_fixed
 
 FIXED_DRAWS = 20
 """Of the fixed design, in one job."""

@@ -22,7 +22,7 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.results import BesideFixed
 from adaptive_eval.study.beside_fixed import beside_fixed
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.one_look import evaluate_one_look, smallest_fixed
+from adaptive_eval.study.fixed import evaluate_one_look, smallest_fixed
 from scorio.moments import IntArray
 
 TRUE_RUNS = 60

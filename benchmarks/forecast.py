@@ -47,7 +47,7 @@ from adaptive_eval.simulate.worlds import (
 )
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.pilot import GUESSED_WRONG, AnswerUsage
-from adaptive_eval.study.scenario import Scenario, ServiceCosts, Variant
+from adaptive_eval.study.scenario import Scenario, ServiceCosts
 from adaptive_eval.study.simulated import StackedJob, simulate_run, simulate_side_by_side, tape_of_world
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 
@@ -167,7 +167,7 @@ def tried(case: Case, seed: int) -> Trial:
         drawn = posterior_chances(counts, world.weights, DRAWS, rng)
     else:
         drawn = prior_chances(WorldPrior(), bench.models, bench.questions, world.weights, DRAWS, rng)
-    plan = scenario.plan(Variant(decisions.stopping.confidence, Budget()))
+    plan = scenario.plan(Budget())
     told = scenario.served if counts.any() else _served(world.weights, GUESSED_WRONG)
     if can_stand_side_by_side(plan):
         jobs = [StackedJob(number, chances, None) for number, chances in enumerate(drawn)]
@@ -182,9 +182,7 @@ def tried(case: Case, seed: int) -> Trial:
 def _half_way(scenario: Scenario, world: World) -> Scenario:
     """The run to be continued, which has ended at half of the horizon."""
     half = scenario.decisions.trials.model_copy(update={"max": HORIZON // 2})
-    plan = replace(scenario, decisions=scenario.decisions.model_copy(update={"trials": half})).plan(
-        Variant(scenario.decisions.stopping.confidence, Budget())
-    )
+    plan = replace(scenario, decisions=scenario.decisions.model_copy(update={"trials": half})).plan(Budget())
     controller, tape = Controller(plan), tape_of_world(plan, world.chances, scenario.served, (scenario.seed, REAL - 1))
     drive(controller, tape)
     there = controller.arrived.sum(axis=2)

@@ -2,7 +2,7 @@
 
     python benchmarks/rubric_coverage.py [--quick] [--live 1] [--json PATH] [--markdown PATH]
 
-The world `schemata` of the simulator: 3 models and 30 questions; of each model to each question there are 200 answers,
+The models of `known_answers.py`: 3 models and 30 questions; of each model to each question there are 200 answers,
 whose correctness, box, length, bits per token and verifier labels go together, and a trial draws one of them. Each of
 200 seeded runs (--quick: 20) has default settings and 4 to 24 trials a question. The thresholds of a schema are fitted
 on the run's own opening (`rubric: {fit: opening}`) and frozen; the true score is the mean of all answers under these
@@ -18,11 +18,12 @@ import argparse
 import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from known_answers import AnswerPopulation, KnownRespondent, answer_serial, known_models, known_server
 from numpy.typing import NDArray
 from tables import Check, arguments, check_table, machine, markdown, publish
 
@@ -33,10 +34,9 @@ from adaptive_eval.core import Bench, Controller
 from adaptive_eval.graders.frozen import fit_frozen
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.seeds import hashed_base, trial_seed
-from adaptive_eval.simulate.answering import Respondent, answer_serial, question_rows
-from adaptive_eval.simulate.populations import AnswerPopulation
-from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.simulate.worlds import Latency, World, schemata
+from adaptive_eval.simulate.answering import question_rows
+from adaptive_eval.simulate.server import serving
+from adaptive_eval.simulate.worlds import Latency, World
 from adaptive_eval.store import RunReader, ThresholdsFrozen, events_of_kind
 from scorio.categorical import SCHEMATA, Schema, Thresholds, classify
 from scorio.moments import FloatArray, question_moments
@@ -83,32 +83,26 @@ class AnswerColumns:
         return np.asarray(values.ravel()[self.serials.ravel()], dtype=float)
 
 
-def known_world() -> World:
-    """As the simulator serves it, but at once."""
-    made = schemata()
-    return World(made.name, made.p, latency=Latency(median=0.001), population=made.population)
+def known_respondent() -> KnownRespondent:
+    """The models, which answer at once."""
+    world, population = known_models()
+    return KnownRespondent(replace(world, latency=Latency(median=0.001)), population)
 
 
-def population_of(world: World) -> AnswerPopulation:
-    assert world.population is not None
-    return world.population
-
-
-def drawn_answers(world: World, seed: int) -> NDArray[np.int64]:
+def drawn_answers(known: KnownRespondent, seed: int) -> NDArray[np.int64]:
     """(L, M, N): the numbers of the answers that the server gives to each trial of a run."""
-    respondent = Respondent(world)
 
     def one(model: str, question: str) -> list[int]:
         base = hashed_base(seed, model, question)
-        texts = (respondent.answer(model, question, trial_seed(base, trial)).text for trial in range(DEEPEST))
+        texts = (known.answer(model, question, trial_seed(base, trial)).text for trial in range(DEEPEST))
         return [serial for text in texts if (serial := answer_serial(text)) is not None]
 
-    return np.array([[one(model, question) for question in world.questions] for model in world.models])
+    return np.array([[one(model, question) for question in known.world.questions] for model in known.world.models])
 
 
-def run_without_http(world: World, schema: Schema, serials: NDArray[np.int64]) -> RunEnd:
+def run_without_http(known: KnownRespondent, schema: Schema, serials: NDArray[np.int64]) -> RunEnd:
     """The decisions of a run on these answers."""
-    population = population_of(world)
+    population = known.population
     wanted = RubricConfig(name=schema.name).percentiles
     opening = AnswerColumns(population, serials[..., :LEAST])
     fitted = fit_frozen(opening, ["q"] * opening.serials.size, wanted, with_medians=False).values
@@ -116,7 +110,7 @@ def run_without_http(world: World, schema: Schema, serials: NDArray[np.int64]) -
     weights = np.array(schema.weights, dtype=float)
     section = Decisions.model_validate({"rubric": {"name": schema.name}, "trials": {"min": LEAST, "max": MOST}})
     models, questions, _ = serials.shape
-    controller = Controller(plan_on(Bench(models, questions, weights), section, world.models))
+    controller = Controller(plan_on(Bench(models, questions, weights), section, known.world.models))
     while controller.finished is None:
         for asked in controller.ask_rounds():
             for model, batch in asked.batches.items():
@@ -179,9 +173,8 @@ def is_same(one: RunEnd, other: RunEnd) -> bool:
     return close and fitted and one.trials == other.trials
 
 
-def sigma_ratios(world: World, schema: Schema) -> tuple[float, float, float]:
+def sigma_ratios(population: AnswerPopulation, schema: Schema) -> tuple[float, float, float]:
     """Sigma over the true standard error of `FIXED` trials: as it is, without what is added, and as it was."""
-    population = population_of(world)
     weights = np.array(schema.weights, dtype=float)
     labels = classify(population.signals, schema, population.thresholds)
     shares = np.stack([(labels == k).mean(axis=2) for k in range(len(weights))], axis=-1)
@@ -200,21 +193,21 @@ def sigma_ratios(world: World, schema: Schema) -> tuple[float, float, float]:
 
 
 def compared(
-    world: World, options: argparse.Namespace
+    known: KnownRespondent, options: argparse.Namespace
 ) -> Iterator[tuple[Schema, list[tuple[RunEnd, FloatArray]], int]]:
     """Of each schema all runs with their truths, and how many of those that were live are the same."""
     runs = 20 if options.quick else 200
-    drawn = [drawn_answers(world, seed) for seed in range(runs)]
-    with serving(SimulatedServer(world)) as url:
+    drawn = [drawn_answers(known, seed) for seed in range(runs)]
+    with serving(known_server(known)) as url:
         for schema in SCHEMATA.values():
             if schema.name == "length_robust":
                 continue
-            ends = [run_without_http(world, schema, serials) for serials in drawn]
-            truths = [population_of(world).scores(schema, Thresholds(**end.thresholds)) for end in ends]
+            ends = [run_without_http(known, schema, serials) for serials in drawn]
+            truths = [known.population.scores(schema, Thresholds(**end.thresholds)) for end in ends]
             same = 0
             for seed, end in enumerate(ends[: options.live]):
                 with tempfile.TemporaryDirectory() as folder:
-                    same += is_same(run_live(world, schema, seed, url, Path(folder)), end)
+                    same += is_same(run_live(known.world, schema, seed, url, Path(folder)), end)
             yield schema, list(zip(ends, truths, strict=True)), same
 
 
@@ -224,17 +217,17 @@ def main() -> None:
     options = parser.parse_args()
     if options.live is None:
         options.live = 0 if options.quick else 1
-    world = known_world()
+    known = known_respondent()
     rows, why, checks = [], [], []
     number, alike = 0, 0
-    for schema, found, same in compared(world, options):
+    for schema, found, same in compared(known, options):
         errors = np.array([end.scores - truth for end, truth in found])
         sigmas, halves = np.array([end.sigmas for end, _ in found]), np.array([end.halves for end, _ in found])
         covered = float(np.mean(np.abs(errors) <= halves))
         trials = round(float(np.mean([end.trials for end, _ in found])))
         spread = float((errors / sigmas).std())
         rows.append((schema.title, len(schema.thresholds), trials, covered, spread, round(float(errors.mean()), 5)))
-        why.append((schema.title, *sigma_ratios(world, schema)))
+        why.append((schema.title, *sigma_ratios(known.population, schema)))
         number, alike = number + min(options.live, len(found)), alike + same
         holds = None if options.quick else LOW <= round(covered, 3) <= HIGH
         told = f"{schema.name}: 95% intervals that contain the truth"

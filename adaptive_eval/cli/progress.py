@@ -1,7 +1,4 @@
-"""A progress bar for commands that take a while.
-
-It is redrawn on progress, not by a thread of its own: a process with threads cannot be forked (`study.workers`).
-"""
+"""A progress bar for commands that take a while; it is redrawn on progress, not by a thread of its own."""
 
 import sys
 import time

@@ -1,7 +1,6 @@
 """`adaptive-eval simulate`: serve simulated models to try things on, with faults on demand."""
 
 import asyncio
-from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,6 @@ from adaptive_eval.simulate.faults import Faults, parse_faults
 from adaptive_eval.simulate.judging import HABITS, JUDGE, VERIFIER, SimulatedVerifier, parse_judge
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import WORLDS, World, own_questions
-from scorio.categorical import SCHEMATA
 
 SHOWN = 80
 """Characters shown of a prompt."""
@@ -73,7 +71,7 @@ def simulate(
             max_num_seqs=max_num_seqs,
             judge=parse_judge(judge or ()),
             batches=parse_habits(batch or ()),
-            verifier=SimulatedVerifier() if built.population is None else None,
+            verifier=SimulatedVerifier(),
             own=own,
             tell_unknown=lambda prompt: typer.echo(
                 f"this is no question of {built.name}, and the answer says so: {safe_line(prompt, SHOWN)!r}\n"
@@ -124,15 +122,4 @@ async def _serve(server: SimulatedServer, world: World, own: OwnQuestions | None
         for model, score in zip(world.models, world.truth, strict=True):
             typer.echo(f"  {model}  {score:.1%}")
         typer.echo(f"{JUDGE} and {VERIFIER} are served too")
-        for line in _true_scores(world):
-            typer.echo(line)
         await asyncio.Event().wait()
-
-
-def _true_scores(world: World) -> Iterator[str]:
-    """True scores under each schema, if the world has the signals for them."""
-    if world.population is None:
-        return
-    yield "true scores under the schemata, with the percentiles of all answers:"
-    for schema in SCHEMATA.values():
-        yield f"  {schema.name}  {'  '.join(f'{score:.4f}' for score in world.population.scores(schema))}"

@@ -6,7 +6,6 @@ composed from that look. Every decision is a function of the configuration and o
 order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,7 +17,7 @@ from adaptive_eval.core.current_horizon import CurrentHorizon
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart
 from adaptive_eval.core.judge import DecidingLooks, LatchedVerdicts
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, judge_look, make_look, trials_to_horizon
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, judge_look, make_look
 from adaptive_eval.core.opening import Opening
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
 from adaptive_eval.core.policies import asks_only_open
@@ -59,9 +58,6 @@ class Controller:
         self.finished: Reason | None = None
         self.looks: list[Look] = []
         self._looks_taken = 0
-        self.unhindered = 0.0
-        """A cap on trials of this number, and no other cap, would have changed nothing so far. It exceeds the trials
-        issued, since caps also decide what is out of reach."""
         self.set_aside: dict[int, Lost] = {}
         """Models that the run goes on without, and why; silent and ungradable ones are found here."""
         self._horizon = CurrentHorizon(plan)
@@ -513,9 +509,6 @@ class Controller:
         self.standing, self._memory = standing, standing.memory
         self._aside_at_look = len(self.set_aside)
         self._looks_taken += 1
-        self.unhindered = max(
-            self.unhindered, int(self._flight.issued.sum()) + trials_to_horizon(standing, available) + 1.0
-        )
         if self._keep_looks:
             self.looks.append(self._describe(standing))
             self._decided = self._decided.with_look(
@@ -544,7 +537,6 @@ class Controller:
         flight, horizon, first, there = self._flight, self._horizon, self.plan.opening, self.plan.first
         asked = (first if there is None else np.maximum(first - there, 0)).sum(axis=1)
         whole = flight.account.fits(asked)
-        self.unhindered = self.unhindered if whole else math.inf
         if not flight.account.may_fit(asked):
             self.finished = Reason.BUDGET
             return
@@ -566,10 +558,8 @@ class Controller:
         # parked batches stay reserved, since they may have been sent: of a cap on usage that would take too much
         if pace.held and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
             self._flight.park(self._in_open_comparison() | (self.trials == 0))
-            self.unhindered = math.inf
         for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else self._horizon.most):
             extra, fits = next_round(self.plan, self._flight, self._round_inputs(self.standing))
-            self.unhindered = self.unhindered if fits else math.inf
             if not extra.any():
                 break
             self._issue(extra)

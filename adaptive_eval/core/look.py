@@ -253,28 +253,6 @@ def _verdicts(
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
 
 
-def trials_to_horizon(standing: JudgedLook, available: AvailableTrials) -> float:
-    """The most further trials that any undecided comparison would need if it got them all."""
-    left = standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)
-    return float(_trials_needed(standing, available, standing.pairs[left]).max(initial=0.0))
-
-
-def trials_to_horizons(standing: JudgedLook, available: AvailableTrials) -> FloatArray:
-    """`trials_to_horizon` for each of several benches."""
-    most = np.zeros(standing.evidence.benches)
-    pairs = standing.pairs[standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)]
-    np.maximum.at(most, pairs[:, 0] // standing.evidence.models, _trials_needed(standing, available, pairs))
-    return most
-
-
-def _trials_needed(standing: JudgedLook, available: AvailableTrials, pairs: IndexArray) -> FloatArray:
-    """The trials that each of the pairs needs to its horizon."""
-    at = standing.evidence.positions(pairs)
-    information, held = standing.evidence.information[at], available.known_outcomes()[pairs].sum(axis=1)
-    further = trials_for(1.0 / np.where(information > 0.0, information, 1.0), standing.fixed[at]) - 1.0
-    return np.asarray(np.multiply(held, further, where=held > 0, out=np.zeros(len(held))))
-
-
 def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
     """Open pairs that will probably still be open when all issued trials have arrived.
 

@@ -26,7 +26,6 @@ from adaptive_eval.core.look import (
     judge_look,
     likely_open,
     pair_verdicts,
-    trials_to_horizons,
 )
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import UnresolvedPairs, View, spread_over_open
@@ -55,8 +54,6 @@ class StackedEnd(NamedTuple):
     counts: IntArray
     """(L, M, K)."""
     comparisons: tuple[PairVerdict, ...]
-    unhindered: float
-    """`Controller.unhindered`."""
 
 
 class SummedTapes:
@@ -101,7 +98,6 @@ class RunStack:
         first, _ = judged_pairs(bench.models, plan.objective.reference is not None, None, runs)
         self._memory = LatchedVerdicts.blank(len(first))
         self._flying: list[deque[TrialArray]] = [deque() for _ in members]
-        self._unhindered = np.zeros(runs)
         self._ends: dict[int, StackedEnd] = {}
 
     def ends(self) -> list[StackedEnd]:
@@ -156,8 +152,6 @@ class RunStack:
         else:
             look = self._judge(self._estimates, self._memory, available, len(self._runs))
             self._memory = look.memory
-        needed = self._issued.sum(axis=(1, 2)) + trials_to_horizons(look, available) + 1.0
-        self._unhindered = np.maximum(self._unhindered, needed)
         return look
 
     def _judge(
@@ -192,7 +186,7 @@ class RunStack:
             if first.sum() > cap:
                 refused.append(number)
                 nothing = np.zeros((*self._shape, plan.bench.categories), dtype=np.int32)
-                self._ends[number] = StackedEnd(Reason.BUDGET, nothing, (), inf)
+                self._ends[number] = StackedEnd(Reason.BUDGET, nothing, ())
                 continue
             self._issue(number, first)
             for _ in range(plan.pace.lookahead):
@@ -210,7 +204,6 @@ class RunStack:
         while going.any():
             extra, fit = self._next_rounds(look, going)
             fits = np.where(going, fit, fits)
-            self._unhindered[going & ~fit] = inf
             going &= extra.any(axis=(1, 2))
             for number in np.flatnonzero(going).tolist():
                 self._issue(number, extra[number])
@@ -295,7 +288,6 @@ class RunStack:
                 reason=why_no_further(mine, bool(fits[number]), ()),
                 counts=self._counts.reshape(len(self._runs), *self._shape, -1)[number].copy(),
                 comparisons=pair_verdicts(mine, left, self._shape[1]),
-                unhindered=float(self._unhindered[number]),
             )
         self._drop(done)
 
@@ -316,7 +308,7 @@ class RunStack:
         self._counts = self._counts[np.repeat(keep, self._shape[0])]
         self._estimates = select_benches(self._estimates, keep, runs)
         self._memory = select_benches(self._memory, keep, runs)
-        for name in ("_runs", "_tape", "_cap", "_issued", "_there", "_unhindered"):
+        for name in ("_runs", "_tape", "_cap", "_issued", "_there"):
             setattr(self, name, getattr(self, name)[keep])
         self._flying = [self._flying[number] for number in stay]
 

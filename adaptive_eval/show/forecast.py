@@ -79,13 +79,6 @@ FORMATS: Mapping[str, tuple[str, Formatter]] = {
     "gpu_hours": ("GPU hours", _gpu_hours),
     "seconds": ("time", duration),
 }
-CAPS: Mapping[str, Formatter] = {
-    "trials": lambda value: f"{count(value)} trials",
-    "tokens": lambda value: f"{count(value)} tokens",
-    "usd": dollars,
-    "gpu_seconds": lambda value: f"{_gpu_hours(value / 3600.0)} GPU hours",
-    "wall_seconds": duration,
-}
 
 
 def answer_line(forecast: Forecast) -> str:
@@ -122,8 +115,6 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
     yield from _smallest_fixed_design(forecast)
     yield from _time_line(forecast)
     yield from _remaining_costs(forecast)
-    yield ""
-    yield from _table_lines(forecast)
     yield from _undecided_lines(forecast, scale)
     yield from _limit_lines(forecast, scale)
 
@@ -238,18 +229,6 @@ def _remaining_costs(forecast: Forecast) -> Iterator[str]:
 def _pace(forecast: Forecast) -> object:
     trials = forecast.decisions.get("trials")
     return trials.get("favour") if isinstance(trials, Mapping) else None
-
-
-def _table_lines(forecast: Forecast) -> Iterator[str]:
-    """Chance to decide all, and mean share of decided comparisons, for several caps and confidences."""
-    labels = [", ".join(CAPS[name](value) for name, value in cell.budget.items()) for cell in forecast.table]
-    width = max(map(len, labels))
-    own = "stops runs that need more than the median above" if forecast.capped is None else "is your budget"
-    yield f"with another cap or confidence, from {forecast.table_worlds} simulated runs each; x 1 {own}"
-    yield f"  {'cap':<{8 + width}}  confidence  chance to decide all  comparisons decided, mean"
-    for cell, label in zip(forecast.table, labels, strict=True):
-        shares = f"{cell.reached:>20.0%}  {cell.decided:>25.0%}"
-        yield f"  {f'x {cell.factor:g}':<6}  {label:<{width}}  {cell.confidence:>10g}  {shares}"
 
 
 def _undecided_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:

@@ -7,8 +7,7 @@ category, its length and its time. So the same request gets the same answer what
 
 A category's text follows from its weight, in the order of the rubric world: the largest weight is the right answer in a
 box, a partial one is the right answer without a box, the last zero is a wrong answer, and zeros before it are no answer
-at all. Where the world has a population of answers, one of them is drawn, and the text has its number, its box and its
-length.
+at all.
 """
 
 import re
@@ -22,7 +21,6 @@ from math import exp
 from statistics import NormalDist
 from typing import NamedTuple
 
-from adaptive_eval.simulate.populations import AnswerPopulation
 from adaptive_eval.simulate.worlds import World
 
 ANSWER_WORDS = 200
@@ -45,7 +43,6 @@ _FILLER = " ".join(_WORDS * 64)
 _STARTS = tuple(match.start() for match in re.finditer(r"\S+", _FILLER))
 _LONGEST = len(_STARTS) - len(_WORDS) - 1
 
-_SERIAL = re.compile(r"^Take \d+ as seed of answer (\d+)\.", re.MULTILINE)
 _QUESTION_ID = re.compile(r"^\[([^\[\]\s]+)\]", re.MULTILINE)
 _normal = NormalDist()
 
@@ -71,7 +68,7 @@ class DrawnAnswer:
     cut_off: bool = False
     """Whether it does not end by itself."""
     bits: float | None = None
-    """Bits per token, if the world defines them."""
+    """Bits per token, if they are defined."""
 
 
 def forms(weights: tuple[float, ...]) -> tuple[AnswerForm, ...]:
@@ -106,12 +103,6 @@ def right_answer(question: str) -> int:
     return ANSWER_LOW + hashed_integers(1, "answer", question)[0] % ANSWER_COUNT
 
 
-def answer_serial(text: str) -> int | None:
-    """The number of an answer that was drawn from a population."""
-    found = _SERIAL.search(text)
-    return None if found is None else int(found[1])
-
-
 def question_rows(world: World) -> Iterator[dict[str, str]]:
     """The world's questions as rows of a question file; the server finds the id at the start of the prompt."""
     for question in world.questions:
@@ -133,7 +124,7 @@ class OwnQuestions(NamedTuple):
         if form is not AnswerForm.RIGHT:
             others = [text for text in self.right.values() if text != right] or ["I do not know."]
             said = others[third % len(others)]
-        return f"<think>Take {fourth % 10**9} as seed. {_filler(fourth, words)}</think>\n{said}"
+        return f"<think>Take {fourth % 10**9} as seed. {filler(fourth, words)}</think>\n{said}"
 
 
 class Respondent:
@@ -148,9 +139,7 @@ class Respondent:
         self._edges: dict[str, dict[str, list[float]]] = {
             model: dict(zip(world.questions, edges[index], strict=True)) for index, model in enumerate(world.models)
         }
-        self._answers = {question: right_answer(question) for question in world.questions}
-        self._models = {model: index for index, model in enumerate(world.models)}
-        self._questions = {question: index for index, question in enumerate(world.questions)}
+        self.answers = {question: right_answer(question) for question in world.questions}
 
     def question_in(self, prompt: str) -> str | None:
         """The id that a prompt carries, as `[id]` at the start of a line; the last one, after any examples.
@@ -162,7 +151,7 @@ class Respondent:
         found = _QUESTION_ID.findall(prompt)
         if not found:
             return None
-        if found[-1] not in self._answers:
+        if found[-1] not in self.answers:
             raise KeyError(found[-1])
         return str(found[-1])
 
@@ -171,11 +160,7 @@ class Respondent:
 
     def answer(self, model: str, question: str, seed: int) -> DrawnAnswer:
         """The answer of a model to a question under a request seed."""
-        whose = "" if self.world.shares_noise else model
-        first, second, third, fourth, noise = hashed_integers(5, self._seed, whose, question, seed)
-        if (population := self.world.population) is not None:
-            number = int(population.each * unit_float(first))
-            return self._from(population, model, question, number, (third, fourth, noise))
+        first, second, third, fourth, noise = self.noise(model, question, seed)
         category = bisect_right(self._edges[model][question], unit_float(first))
         form = self._forms[category]
         latency = self.world.latency
@@ -184,50 +169,36 @@ class Respondent:
             length *= latency.wrong_factor
         length = min(length, latency.longest)
         drawn = form, round(ANSWER_WORDS * length), third, fourth
-        text = self._text(self._answers[question], *drawn) if self._own is None else self._own.text(question, *drawn)
+        text = self._text(self.answers[question], *drawn) if self._own is None else self._own.text(question, *drawn)
         return DrawnAnswer(category, text, latency.median * length, noise)
 
-    def prompt_bits(self, prompt: str) -> float | None:
-        """Bits per token of a prompt, if the world defines them."""
-        population = self.world.population
-        question = None if population is None else self.question_in(prompt)
-        return (
-            None if population is None or question is None else float(population.prompt_bits[self._questions[question]])
-        )
+    def noise(self, model: str, question: str, seed: int) -> tuple[int, ...]:
+        """Five uniform 64-bit integers."""
+        return hashed_integers(5, self._seed, "" if self.world.shares_noise else model, question, seed)
 
-    def _from(
-        self, population: AnswerPopulation, model: str, question: str, number: int, noise: tuple[int, int, int]
-    ) -> DrawnAnswer:
-        """The text and properties of an answer of a population."""
-        at = self._models[model], self._questions[question], number
-        drawn, (third, fourth, more) = population.at(*at), noise
-        answer = self._answers[question] if drawn.is_correct else _another(self._answers[question], third)
-        closing = f"So the answer is \\boxed{{{answer}}}." if drawn.has_box else f"So the answer is {answer}."
-        opening = f"Take {fourth % 10**9} as seed of answer {population.serial(*at)}."
-        between = _filler(fourth, drawn.words - len(opening.split()) - len(closing.split()))
-        seconds = self.world.latency.median * drawn.words / ANSWER_WORDS
-        text = f"{opening} {between}{closing}"
-        return DrawnAnswer(int(drawn.is_correct), text, seconds, more, drawn.cut_off, drawn.bits)
+    def prompt_bits(self, prompt: str) -> float | None:
+        """Bits per token of a prompt; None: undefined."""
+        return None
 
     @staticmethod
     def _text(answer: int, form: AnswerForm, words: int, third: int, fourth: int) -> str:
         closing = "So the question stays open."
         if form is AnswerForm.WRONG:
-            answer = _another(answer, third)
+            answer = other_answer(answer, third)
         if form in (AnswerForm.RIGHT, AnswerForm.WRONG):
             closing = f"So the answer is \\boxed{{{answer}}}."
         elif form is AnswerForm.UNBOXED:
             closing = f"So the answer is {answer}."
         # the number keeps the answers of different seeds apart
-        return f"Take {fourth % 10**9} as seed. {_filler(fourth, words)}{closing}"
+        return f"Take {fourth % 10**9} as seed. {filler(fourth, words)}{closing}"
 
 
-def _another(answer: int, noise: int) -> int:
+def other_answer(answer: int, noise: int) -> int:
     """An answer other than this one."""
     return ANSWER_LOW + (answer - ANSWER_LOW + 1 + noise % (ANSWER_COUNT - 1)) % ANSWER_COUNT
 
 
-def _filler(noise: int, words: int) -> str:
+def filler(noise: int, words: int) -> str:
     """Filler text with this many words, each followed by a space."""
     start = noise % len(_WORDS)
     return _FILLER[_STARTS[start] : _STARTS[start + max(1, min(words, _LONGEST))]]

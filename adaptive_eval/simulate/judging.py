@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import NormalDist
 
-from adaptive_eval.simulate.answering import answer_serial, hashed_integers, unit_float
+from adaptive_eval.simulate.answering import hashed_integers, unit_float
 from adaptive_eval.simulate.faults import parse_settings, require_shares
-from adaptive_eval.simulate.populations import AnswerPopulation
 
 JUDGE = "judge"
 VERIFIER = "verifier"
@@ -34,6 +33,11 @@ _RULES_END = "What stands between"
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _NUMBER = re.compile(r"\b(\d{3})\b")
 _CLAIM = re.compile(r"verdict\S*\s*:?\s*([A-Za-z]+)", re.IGNORECASE)
+
+
+def marked_texts(prompt: str) -> dict[str, str]:
+    """The texts between the numbered marks of a transcript, by what they are."""
+    return {found[1]: found[3] for found in _MARKED.finditer(prompt)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class SimulatedJudge:
 
     def reply(self, prompt: str, seed: int) -> str:
         """Reply of the judge to a transcript."""
-        marked = {found[1]: found[3] for found in _MARKED.finditer(prompt)}
+        marked = marked_texts(prompt)
         rules = prompt.partition(_RULES_END)[0]
         lines, wanted = _LINE.findall(prompt), _OBJECT.search(prompt)
         if not marked.keys() & {"answer", "first"} or not (lines or wanted):
@@ -161,7 +165,7 @@ class SimulatedVerifier:
 
     def scores(self, prompt: str) -> tuple[float, float, float]:
         """The scores of A, B and C for a transcript."""
-        marked = {found[1]: found[3] for found in _MARKED.finditer(prompt)}
+        marked = marked_texts(prompt)
         answer, reference = marked.get("answer", "").strip(), marked.get("reference", "").strip()
         if _LETTER.search(prompt) is None or answer == reference == marked.get("question", "").strip():
             return self.leaning
@@ -197,19 +201,3 @@ class SimulatedVerifier:
             if left <= 0.0:
                 return token
         return slot[0][0]
-
-
-@dataclass(frozen=True, slots=True)
-class KnowingVerifier(SimulatedVerifier):
-    """A verifier for a population of answers: its calibrated probabilities are the labels of the answer."""
-
-    population: AnswerPopulation | None = None
-
-    def scores(self, prompt: str) -> tuple[float, float, float]:
-        marked = {found[1]: found[3] for found in _MARKED.finditer(prompt)}
-        serial = answer_serial(marked.get("answer", ""))
-        labels = None if self.population is None or serial is None else self.population.labels_of(serial)
-        if labels is None:
-            return SimulatedVerifier.scores(self, prompt)
-        a, b, c = (lean + log(share) for lean, share in zip(self.leaning, labels.tolist(), strict=True))
-        return a, b, c

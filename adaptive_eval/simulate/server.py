@@ -22,13 +22,11 @@ from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.batches import BatchHabits
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, ServerProtocol, ServingSlots
-from adaptive_eval.simulate.judging import KnowingVerifier, SimulatedJudge, SimulatedVerifier
+from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.worlds import World
 
 HOST = "127.0.0.1"
 BACKLOG = 4096
-LEANING = (0.5, 0.0, -0.5)
-"""The leaning of a population's verifier without content."""
 
 
 class SimulatedServer:
@@ -46,12 +44,11 @@ class SimulatedServer:
         batches: BatchHabits | None = None,
         verifier: SimulatedVerifier | None = None,
         own: OwnQuestions | None = None,
+        respondent: Respondent | None = None,
         tell_unknown: Callable[[str], object] = lambda prompt: None,
     ) -> None:
-        """`judge` and `verifier`: it serves one besides, under that name; of a world with a population of answers there
-        is a verifier that knows their labels. `tell_unknown` gets the first prompt that is no question of the world."""
-        if verifier is None and world.population is not None:
-            verifier = KnowingVerifier(leaning=LEANING, population=world.population)
+        """`judge` and `verifier`: it serves one besides, under that name. `respondent` answers in place of the world's
+        own. `tell_unknown` gets the first prompt that is no question of the world."""
         self._faults = faults or Faults()
         self.places = None if max_num_seqs is None else ServingSlots(max_num_seqs)
         """Number of answers generated at a time, if limited."""
@@ -60,7 +57,7 @@ class SimulatedServer:
         self._planned: list[asyncio.Task[None]] = []
         self._started_at = 0.0
         self._port = port
-        respondent = Respondent(world, seed, own)
+        respondent = respondent or Respondent(world, seed, own)
         self._api = Api(respondent, self._faults, self._now, self.places, judge, batches, verifier, tell_unknown)
 
     async def __aenter__(self) -> Self:

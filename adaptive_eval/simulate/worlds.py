@@ -12,7 +12,6 @@ from math import inf
 import numpy as np
 from scipy.special import betaincinv, expit, logit
 
-from adaptive_eval.simulate.populations import AnswerPopulation, draw_population
 from scorio.moments import FloatArray
 
 MODELS = 12
@@ -46,11 +45,9 @@ class World:
     latency: Latency = field(default_factory=Latency)
     models: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
-    population: AnswerPopulation | None = None
     shares_noise: bool = False
     """Whether the random numbers of an answer depend on question and seed alone, as on servers that draw by Gumbel-max
     with noise keyed by the seed: near copies then answer alike."""
-    """The population of answers, if more than their category is defined; `p` is then the share of right ones."""
 
     def __post_init__(self) -> None:
         models, questions, categories = self.p.shape
@@ -182,15 +179,6 @@ def own_questions(models: tuple[str, ...], questions: tuple[str, ...], longest: 
     return World("your configuration", p, latency=Latency(longest=longest), models=models, questions=questions)
 
 
-def schemata(models: int = 3, questions: int = QUESTIONS, answers: int = 200, seed: int = 8) -> World:
-    """Answers with correlated correctness, box, length, bits per token and verifier labels: the true score under each
-    of the Bayes@N paper's twelve schemata is known."""
-    rng = np.random.default_rng(seed)
-    ability = np.linspace(0.7, -0.5, models)
-    population = draw_population(ability, rng.normal(0.0, 1.5, questions), answers, rng)
-    return World("schemata", binary(population.is_correct.mean(axis=2)), population=population)
-
-
 WORLDS: dict[str, Callable[..., World]] = {
     make.__name__: cache(make)
     for make in (
@@ -203,7 +191,6 @@ WORLDS: dict[str, Callable[..., World]] = {
         copies,
         many_questions,
         rubric,
-        schemata,
     )
 }
 """Worlds by name, each made once: a run needs its questions, its models and their server."""

@@ -29,7 +29,7 @@ from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import BesideFixed
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.one_look import evaluate_one_look, smallest_fixed
+from adaptive_eval.study.fixed import evaluate_one_look, smallest_fixed
 from adaptive_eval.study.worlds import posterior_chances
 from scorio.moments import FloatArray, IntArray
 

@@ -1,18 +1,34 @@
-"""The fixed design for comparison: the maximum of trials for every model, and the time that servers need for it.
+"""The fixed design for comparison: N trials of every question by every model, and one look at the end.
 
-All its trials are there from the start, so every slot is busy until none is waiting. Its time is therefore work divided
-by slots, except for the last few answers of every slot; only those are simulated. Places that models share all work to
-the end, the last of them as further replicas.
+*Time.* All its trials are there from the start, so every slot is busy until none is waiting. Its time is therefore work
+divided by slots, except for the last few answers of every slot; only those are simulated. Places that models share all
+work to the end, the last of them as further replicas.
+
+*Calls.* At its look, neighbours in the order of the scores differ if z is at least 1.645 (paper, section 2.9). They
+are computed for every N at once, so that a run that stops by itself can be compared with the smallest N that calls as
+many pairs. The maximum of trials for every model calls more pairs than a run that gives up on some, so a share of its
+cost says little. That smallest N is known only with hindsight: nobody can choose it in advance, which makes it the
+hardest fixed design to beat.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
-from adaptive_eval.study.scenario import Scenario
+from adaptive_eval.core import Plan, Verdict
+from adaptive_eval.core.evidence import estimate
+from adaptive_eval.core.objectives import Ranking
+from adaptive_eval.core.tape import Tape, TrialArrays
+from adaptive_eval.study.judged import EQUAL
+from adaptive_eval.study.scenario import Scenario, ServiceCosts
 from adaptive_eval.study.servers import SimulatedHost, TrialLoad
-from adaptive_eval.study.simulated import SimulatedRun
-from scorio.moments import FloatArray
+from adaptive_eval.study.simulated import SimulatedRun, tape_of_world
+from adaptive_eval.study.types import FixedWithAsMany
+from scorio.moments import FloatArray, IntArray
+from scorio.rank.order import pair_signs, tau_b
+from scorio.sinf.compare import compare
 
 LAST = 8
 """Last answers of each slot, which are simulated."""
@@ -52,3 +68,109 @@ def times_as_long(runs: Sequence[SimulatedRun], fixed: float | None) -> float | 
     if fixed is None or not fixed > 0.0:
         return None
     return float(np.nanmedian([run.seconds for run in runs])) / fixed
+
+
+Z = 1.645
+
+
+class OneLook(NamedTuple):
+    """Calls and errors of one draw after N = 1, 2 ... trials of every question by every model, as arrays over N."""
+
+    called: FloatArray
+    """Number of neighbours that are told apart."""
+    wrong: FloatArray
+    """Number of calls for a model that is truly worse or equal."""
+    any_wrong: FloatArray
+    """1 if there is any wrong call."""
+    ties: FloatArray
+    """Number of wrong calls between equals."""
+    tau_b: FloatArray
+    """Kendall's tau-b of the scores with the true ones; nan if these are all equal."""
+
+
+def evaluate_one_look(
+    tape: Tape, truth: FloatArray, questions: int, most: int, z: float = Z, g: FloatArray | None = None
+) -> OneLook:
+    """The fixed design on a tape, after each of its first `most` trials; a call takes `z`, questions weigh `g`."""
+    score, variance = _estimates(_drawn(tape, len(truth), questions, most), tape.weights, g)
+    order = np.argsort(-score, axis=1, kind="stable")
+    ranked, spread, true = (np.take_along_axis(one, order, axis=1) for one in (score, variance, truth + 0.0 * score))
+    called = compare(ranked[:, :-1], spread[:, :-1], ranked[:, 1:], spread[:, 1:]).z >= z
+    ahead = true[:, :-1] - true[:, 1:]
+    wrong = called & (ahead <= EQUAL)
+    ties = called & (np.abs(ahead) <= EQUAL)
+    taus = np.asarray(tau_b(pair_signs(score, EQUAL), pair_signs(truth, EQUAL)))
+    return OneLook(
+        called=called.sum(axis=1).astype(float),
+        wrong=wrong.sum(axis=1).astype(float),
+        any_wrong=wrong.any(axis=1).astype(float),
+        ties=ties.sum(axis=1).astype(float),
+        tau_b=taus,
+    )
+
+
+def _drawn(tape: Tape, models: int, questions: int, most: int) -> IntArray:
+    """The first `most` outcomes of every cell: (L, M, N)."""
+    shape = (models, questions)
+    trials = TrialArrays.from_round(np.zeros(shape, dtype=np.int64), np.full(shape, most))
+    return tape.categories(trials).astype(np.int64).reshape(*shape, most)
+
+
+def _estimates(outcomes: IntArray, weights: FloatArray, g: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Score and variance of every model (N, L), after each trial, under the uniform prior."""
+    models, questions, most = outcomes.shape
+    counts = (outcomes[..., None] == np.arange(len(weights))).cumsum(axis=2)
+    cells = np.moveaxis(counts, 2, 0).reshape(most * models, questions, len(weights))
+    found = estimate(cells, weights, "uniform", cells.sum(axis=-1), g=g)
+    return found.score.reshape(most, models), found.var.reshape(most, models)
+
+
+def smallest_fixed(curve: FloatArray, wanted: float) -> float | None:
+    """The N, possibly fractional, at which a curve over N = 1, 2 ... first reaches `wanted`; None if it never does."""
+    reached = np.flatnonzero(curve >= wanted)
+    if not reached.size:
+        return None
+    after = int(reached[0])
+    if after == 0:
+        return 1.0
+    before = curve[after - 1]
+    return float(after + (wanted - before) / (curve[after] - before))
+
+
+MOST_WORLDS = 20
+MOST_TRIALS = 2_000_000
+"""Trials of all these worlds together; the fixed design is evaluated after each of its trials."""
+
+
+def fixed_with_as_many(
+    plan: Plan,
+    worlds: Sequence[FloatArray],
+    runs: Sequence[SimulatedRun],
+    served: ServiceCosts,
+    seed: int,
+    confidence: float,
+    beside: int = 0,
+) -> FixedWithAsMany | None:
+    """The smallest fixed design, and the runs' cost relative to it; None if the objective does not compare neighbours,
+    outcomes are known beforehand, or it would take too long. Any design also has `beside` trials."""
+    bench, most = plan.bench, plan.trials.max
+    few = min(len(runs), MOST_WORLDS, MOST_TRIALS // (bench.models * bench.questions * most))
+    begun = plan.drawn or plan.first is not None or bench.prior_counts is not None
+    if not isinstance(plan.objective, Ranking) or bench.models < 2 or begun or few == 0:
+        return None
+    curves = [
+        evaluate_one_look(
+            tape_of_world(plan, world, served, (seed, number)),
+            bench.mean(world @ bench.weights),
+            bench.questions,
+            most,
+            float(ndtri(confidence)),
+            bench.question_weights,
+        ).called
+        for number, world in enumerate(worlds[:few])
+    ]
+    called = float(np.mean([sum(one.verdict == Verdict.RESOLVED for one in run.comparisons) for run in runs[:few]]))
+    trials = float(np.mean([run.trials for run in runs[:few]]))
+    number = smallest_fixed(np.mean(curves, axis=0), called)
+    cost = bench.models * bench.questions * (most if number is None else number)
+    return FixedWithAsMany(number, called, trials / (cost + beside), few)

@@ -16,7 +16,7 @@ from adaptive_eval.record.starting_point import StartingPoint, load_starting_poi
 from adaptive_eval.store import RunReader, require_same_meaning
 from adaptive_eval.store.whereabouts import fresh_directory, newest_directory
 from adaptive_eval.study.first_answers import answers_before, describe_first_answers
-from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
+from adaptive_eval.study.fixed import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
 from adaptive_eval.study.pilot import (
     AnswerUsage,
@@ -68,7 +68,7 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     worlds = list(_worlds(prepared, request, pilot))
     scenario = replace(scenario, before=answers_before(beginning, scenario, worlds, pilot, begun=goes_on))
     budget, left_out = _simulable(prepared.plan.budget, usage)
-    simulations = simulate_all(scenario, worlds, budget, prepared.plan.trials.max, watch)
+    simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
         *_basis(pilot, goes_on, len(bench.recorded)),
         *guesses,

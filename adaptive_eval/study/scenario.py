@@ -1,4 +1,4 @@
-"""Scenario of simulated runs: models, servers, and plans with other budgets and confidences."""
+"""Scenario of simulated runs: models, servers, and plans with and without caps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,62 +12,20 @@ from adaptive_eval.config.planning import EarlierHorizon, plan_on
 from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Plan
 from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
-from adaptive_eval.core.registry import RULES, make
 from adaptive_eval.core.types import Cost
-from adaptive_eval.record.words import deciding_rule
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.verdict_times import NO_VERDICTS, VerdictTimes
 from scorio.moments import IntArray
 
-CONFIDENCES = (0.90, 0.95, 0.99)
-FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-BOUNDLESS = 1e9
-"""A factor that disables any cap, while trials keep their price unit."""
+BOUNDLESS = 10**9
+"""A factor that disables any cap."""
 TINY = float(np.finfo(float).tiny)
 CAPS = tuple(field.name for field in fields(Budget))
 
 
-class Variant(NamedTuple):
-    """A confidence and a budget to simulate."""
-
-    confidence: float
-    budget: Budget
-
-
-def confidences(decisions: Decisions) -> tuple[float, ...]:
-    """The confidences in the table; only the configured one if the deciding rule has no other."""
-    own, rule = decisions.stopping.confidence, deciding_rule(decisions.stated())
-    if rule is None or RULES.get(rule.name) is not rule:
-        return (own,)
-    low, high = (make(rule.make, decisions.stopping.options, {"confidence": one, "start": 0.5}) for one in (0.8, 0.9))
-    return (own,) if low == high else tuple(sorted({own, *CONFIDENCES}))
-
-
-def scaled(budget: Budget, factor: float) -> Budget:
-    """The budget with every cap multiplied by the factor."""
-    return Budget(
-        trials=None if budget.trials is None else max(round(budget.trials * factor), 1),
-        tokens=None if budget.tokens is None else max(round(budget.tokens * factor), 1),
-        usd=None if budget.usd is None else budget.usd * factor,
-        gpu_seconds=None if budget.gpu_seconds is None else budget.gpu_seconds * factor,
-        wall_seconds=None if budget.wall_seconds is None else budget.wall_seconds * factor,
-    )
-
-
-def only_trials(budget: Budget) -> bool:
-    """Whether there is no cap on anything but trials."""
-    return all(getattr(budget, name) is None for name in CAPS if name != "trials")
-
-
-def covers_everything(budget: Budget, bench: Bench, most_trials: int) -> bool:
-    """Whether no cap could be reached even by the maximum of trials for every model, each at its worst."""
-    each = bench.questions * most_trials
-    worst = (1.0 * bench.models, *map(sum, zip(*bench.worst_cost, strict=True)))
-    caps = (budget.trials, budget.tokens, budget.usd, budget.gpu_seconds)
-    enough = all(cap is None or cap >= each * cost for cap, cost in zip(caps, worst, strict=True))
-    # no GPU time is reserved for launched servers, since it is unknown how long they will be held
-    measured = budget.gpu_seconds is not None and any(cost.gpu_seconds == 0.0 for cost in bench.worst_cost)
-    return enough and budget.wall_seconds is None and not measured
+def uncapped(budget: Budget) -> Budget:
+    """The budget with caps that no run reaches: without them trials would have another price unit."""
+    return replace(budget, **{name: cap * BOUNDLESS for name in CAPS if (cap := getattr(budget, name)) is not None})
 
 
 class ServiceCosts(NamedTuple):
@@ -120,7 +78,7 @@ NOTHING_BEFORE = AnswersBefore()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scenario:
-    """Models, decisions and servers of the simulated runs, as plain values that can be sent to other processes."""
+    """Models, decisions and servers of the simulated runs, as plain values."""
 
     bench: Bench
     decisions: Decisions
@@ -150,20 +108,12 @@ class Scenario:
             wall_seconds=None if budget.wall_seconds is None else max(budget.wall_seconds - first.to_come, TINY),
         )
 
-    @property
-    def most_trials(self) -> int:
-        """The maximum of trials for every model, plus earlier answers."""
-        asked = int(self.bench.asked.sum()) * self.bench.questions
-        return asked * self.decisions.trials.max + self.before.trials
-
-    def plan(self, variant: Variant) -> Plan:
-        """The run's plan with this confidence and budget, minus the time that has passed."""
-        stopping = self.decisions.stopping.model_copy(update={"confidence": variant.confidence})
-        decisions = self.decisions.model_copy(update={"stopping": stopping})
-        budget = self.left(variant.budget)
+    def plan(self, budget: Budget) -> Plan:
+        """The run's plan with this budget, minus the time that has passed."""
+        budget = self.left(budget)
         plan = plan_on(
             self.bench,
-            decisions,
+            self.decisions,
             self.names,
             self.first,
             batched=bool(self.served.batched),

@@ -1,7 +1,4 @@
-"""One simulated run: a run's controller, on answers drawn from a world.
-
-The simulated plans are the run's own, and variants with other budgets and confidences.
-"""
+"""One simulated run: a run's controller, on answers drawn from a world."""
 
 from collections.abc import Iterator, Sequence
 from math import nan
@@ -45,8 +42,6 @@ class SimulatedRun(NamedTuple):
     gpu_seconds: float
     seconds: float
     """nan if it was not timed."""
-    unhindered: float
-    """The smallest cap on trials, as the only cap, with which this run would have been the same."""
     comparisons: tuple[EndedComparison, ...]
 
     def after(self, before: AnswersBefore) -> "SimulatedRun":
@@ -57,7 +52,6 @@ class SimulatedRun(NamedTuple):
             usd=self.usd + before.usd,
             gpu_seconds=self.gpu_seconds + before.gpu_seconds,
             seconds=self.seconds + before.to_come,
-            unhindered=self.unhindered + before.trials,
         )
 
     @property
@@ -89,7 +83,6 @@ def simulate_run(
         reason=controller.finished,
         paid=_paid(controller.arrived, served.recorded, timeline),
         compared=() if look is None else look.comparisons,
-        unhindered=controller.unhindered,
         timeline=timeline,
     )
 
@@ -120,7 +113,6 @@ def simulate_side_by_side(
             reason=end.reason,
             paid=_paid(end.counts, served.recorded),
             compared=end.comparisons,
-            unhindered=end.unhindered,
             timeline=None,
         )
         for job, end in zip(jobs, ends, strict=True)
@@ -143,7 +135,6 @@ def _make_run(
     reason: Reason,
     paid: IntArray,
     compared: Sequence[PairVerdict],
-    unhindered: float,
     timeline: Timeline | None,
 ) -> SimulatedRun:
     """A finished run; `paid` (L, K) are its trials."""
@@ -157,7 +148,6 @@ def _make_run(
         usd=usd,
         gpu_seconds=gpu_seconds,
         seconds=nan if timeline is None else timeline.seconds,
-        unhindered=unhindered,
         comparisons=tuple(_comparisons(plan, compared, truth)),
     )
 

@@ -18,7 +18,7 @@ from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.pilot import Pilot
-from adaptive_eval.study.scenario import CAPS, NOTHING_BEFORE, TINY, Scenario
+from adaptive_eval.study.scenario import NOTHING_BEFORE, Scenario
 from adaptive_eval.study.simulated import DECIDED, EndedComparison, SimulatedRun, count_recorded, price_counts
 from adaptive_eval.study.simulations import Simulations
 from adaptive_eval.study.types import (
@@ -30,7 +30,6 @@ from adaptive_eval.study.types import (
     PartCosts,
     Range,
     SmallestDifferences,
-    TableCell,
     Undecided,
     range_of,
 )
@@ -148,7 +147,6 @@ def summarise(
         name=prepared.config.name,
         version=__version__,
         worlds=len(worlds),
-        table_worlds=simulated.table_worlds,
         seed=scenario.seed,
         pilot=None if pilot is None else pilot.name,
         basis=tuple(basis),
@@ -165,9 +163,8 @@ def summarise(
         grading=_grade_costs(within, grade, scenario, prepared),
         fixed=fixed,
         times_as_long=times_as_long(within, fixed["seconds"]),
-        table=_table(simulated, scenario.most_trials),
         undecided=_undecided(within, scenario.names),
-        limits=smallest_differences(within, plan, worlds[: simulated.table_worlds]),
+        limits=smallest_differences(within, plan, worlds),
     )
 
 
@@ -280,48 +277,6 @@ def _fixed(scenario: Scenario, worlds: Sequence[FloatArray], prepared: PreparedR
         "gpu_hours": (gpu_seconds + before.gpu_seconds) / HOUR if known["gpu_hours"] else None,
         "seconds": None if seconds is None else seconds + before.to_come,
     }
-
-
-def _table(simulated: Simulations, most: float) -> tuple[TableCell, ...]:
-    """Each cell as its difference from the configured run in the same worlds, so that both are consistent."""
-    own = simulated.runs[simulated.configured]
-    cells = []
-    for (factor, confidence), variant in simulated.table.items():
-        runs = simulated.runs[variant]
-        caps = {name: getattr(simulated.budgets[factor], name) for name in CAPS}
-        cells.append(
-            TableCell(
-                factor=factor,
-                confidence=confidence,
-                budget={name: cap for name, cap in caps.items() if cap is not None},
-                reached=share_beside(runs, own, lambda run: float(run.reached)),
-                decided=share_beside(runs, own, lambda run: run.decided / max(len(run.comparisons), 1)),
-                trials=min(ratio_estimate([run.trials for run in runs], [run.trials for run in own]), most),
-            )
-        )
-    return tuple(cells)
-
-
-def ratio_estimate(few: Sequence[float], own: Sequence[float]) -> float:
-    """The median over all worlds of a value known in the first ones (`few`), by its ratio to the run's `own` value
-    there.
-
-    Unknown values are nan.
-    """
-    if not np.all(np.asarray(own[: len(few)]) > 0.0):
-        return float(np.nanmedian(few))
-    ratios = np.asarray(few) / np.asarray(own[: len(few)])
-    return float(np.nanmedian(own) * np.nanmedian(ratios))
-
-
-def share_beside(
-    few: Sequence[SimulatedRun], own: Sequence[SimulatedRun], share: Callable[[SimulatedRun], float]
-) -> float:
-    """The mean share of `own`, scaled by how the share of `few` differs from it in the common worlds."""
-    of_few, of_own, whole = (float(np.mean(list(map(share, runs)))) for runs in (few, own[: len(few)], own))
-    if of_few <= of_own:
-        return whole * of_few / max(of_own, TINY)
-    return 1.0 - (1.0 - whole) * (1.0 - of_few) / (1.0 - of_own)
 
 
 def _undecided(runs: Sequence[SimulatedRun], names: Sequence[str]) -> tuple[Undecided, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from scorio.moments import FloatArray
 
-FORMAT = "adaptive-eval.plan/1"
+FORMAT = "adaptive-eval.plan/2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +59,6 @@ class Outlook:
     """Shares of the runs by the reason of their end."""
     gate: Mapping[str, float] = field(default_factory=dict)
     """The chance of PASS, FAIL and UNDECIDED over all models, if there is a gate."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableCell:
-    """A cell of the table: how runs under one budget and one confidence end."""
-
-    factor: float
-    """Multiple of the configured caps, or without any of the median number of trials."""
-    confidence: float
-    budget: Mapping[str, float]
-    reached: float
-    decided: float
-    """The mean share of comparisons that are resolved or tied."""
-    trials: float
-    """Median over the runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +135,6 @@ class Forecast:
     version: str
     """Version of adaptive-eval."""
     worlds: int
-    table_worlds: int
-    """Worlds in which each cell of the table is compared with the run."""
     seed: int
     pilot: str | None
     """The name of the run whose trials the worlds are drawn from; None: from a prior."""
@@ -181,7 +164,6 @@ class Forecast:
     """Trials, tokens, usd, gpu_hours and seconds with the maximum of trials for every model."""
     times_as_long: float | None
     """Time of the run within the budget, relative to the fixed design; None if unknown."""
-    table: tuple[TableCell, ...]
     undecided: tuple[Undecided, ...]
     """Within the budget, likeliest first."""
     limits: SmallestDifferences

@@ -10,7 +10,6 @@ from adaptive_eval.cli.progress import Progress
 def test_a_bar_on_a_terminal_is_drawn_when_there_is_news_and_has_no_thread(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A process with threads cannot be copied, as a forecast does."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
     before = threading.active_count()

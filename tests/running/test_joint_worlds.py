@@ -3,35 +3,38 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from known_answers import KnownRespondent, answer_serial, known_models, known_server
 from live_runs import ENDED, Site, stored
 
-from adaptive_eval.simulate.answering import answer_serial, question_rows
-from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.simulate.worlds import Latency, World, schemata
+from adaptive_eval.simulate.answering import question_rows
+from adaptive_eval.simulate.server import serving
+from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import RunReader, ThresholdsFrozen, events_of_kind
 from scorio.categorical import SCHEMATA, Thresholds, classify
 
 
-def known_world() -> World:
+def known_respondent() -> KnownRespondent:
     """Two models on five questions."""
-    made = schemata(models=2, questions=5, answers=60)
-    return World("known", made.p, latency=Latency(median=0.01), population=made.population)
+    world, population = known_models(models=2, questions=5, answers=60)
+    return KnownRespondent(replace(world, latency=Latency(median=0.01)), population)
 
 
 @pytest.fixture(scope="module")
 def known_url() -> Iterator[str]:
-    with serving(SimulatedServer(known_world())) as url:
+    with serving(known_server(known_respondent())) as url:
         yield url
 
 
 def known_settings(url: str, site: Site) -> dict[str, object]:
-    rows = (json.dumps(row) for row in question_rows(known_world()))
+    world = known_respondent().world
+    rows = (json.dumps(row) for row in question_rows(world))
     (site.folder / "known.jsonl").write_text("\n".join(rows))
-    models = [{"name": name, "base_url": url, "prompt_logprobs": "vllm"} for name in known_world().models]
+    models = [{"name": name, "base_url": url, "prompt_logprobs": "vllm"} for name in world.models]
     server = {"base_url": url, "model": "verifier"}
     return {
         "questions": "known.jsonl",
@@ -48,8 +51,7 @@ def test_all_that_was_drawn_is_stored_and_gives_the_category(name: str, site: Si
     config = site.write(**known_settings(known_url, site), rubric={"name": name, "fit": "opening"})
     ended = site.run(config)
     assert ended.exit_code in ENDED, ended.output
-    population = known_world().population
-    assert population is not None
+    population = known_respondent().population
     with closing(RunReader.open(Path(site.directory()))) as reader:
         (frozen,) = events_of_kind(reader.events(), ThresholdsFrozen)
     categories = classify(population.signals, SCHEMATA[name], Thresholds(**frozen.values))

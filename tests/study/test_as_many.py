@@ -10,7 +10,7 @@ from test_simulated import QUESTIONS, level, plan, served
 from adaptive_eval.core import Plan, Trials
 from adaptive_eval.core.objectives import Best
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
+from adaptive_eval.study.fixed import fixed_with_as_many
 from adaptive_eval.study.simulated import SimulatedRun, simulate_run
 from scorio.moments import FloatArray
 

@@ -19,7 +19,7 @@ from adaptive_eval.record.results_file import read_results, write_results
 from adaptive_eval.study import beside_fixed as module
 from adaptive_eval.study.beside_fixed import beside_fixed
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.one_look import evaluate_one_look, smallest_fixed
+from adaptive_eval.study.fixed import evaluate_one_look, smallest_fixed
 
 MODELS, MOST = 4, 24
 WORLD = level(0.75, 0.62, 0.55, 0.42)

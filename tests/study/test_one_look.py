@@ -13,8 +13,8 @@ from adaptive_eval.core.settings import Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.simulate.worlds import WORLDS
 from adaptive_eval.study.drive import drive_rounds
+from adaptive_eval.study.fixed import evaluate_one_look, smallest_fixed
 from adaptive_eval.study.judged import judge_replay
-from adaptive_eval.study.one_look import evaluate_one_look, smallest_fixed
 
 
 @pytest.mark.parametrize("name", ["coins", "exact_ties", "rubric"])

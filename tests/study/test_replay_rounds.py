@@ -67,30 +67,6 @@ def test_looks_that_are_not_kept_decide_alike(seed: int, lookahead: int) -> None
     assert bare.finished is kept.finished and np.array_equal(bare.counts, kept.counts)
 
 
-def decisions(controller: Controller) -> list[object]:
-    """Everything of the looks but the power, which for a comparison that is decided is no more than shown."""
-    return [[look.trials, look.tiers, *(pair[:7] for pair in look.comparisons)] for look in controller.looks]
-
-
-@pytest.mark.slow
-@given(st.integers(0, 999), st.integers(0, 2))
-@settings(max_examples=examples(30), deadline=None)
-def test_a_cap_that_hinders_nothing_changes_nothing(seed: int, lookahead: int) -> None:
-    bench, pace = Bench(MODELS, QUESTIONS, WEIGHTS), Pace(lookahead)
-    free = drive_rounds(Controller(Plan(bench, trials=Trials(3, 20), pace=pace)), tape(seed))
-    cap = Budget(trials=int(np.ceil(free.unhindered)))
-    capped = drive_rounds(Controller(Plan(bench, trials=Trials(3, 20), pace=pace, budget=cap)), tape(seed))
-    assert decisions(capped) == decisions(free) and capped.finished is free.finished
-    assert free.trials.sum() < free.unhindered
-
-
-def test_a_run_that_its_cap_ended_was_hindered() -> None:
-    plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), budget=Budget(trials=100))
-    assert drive_rounds(Controller(plan), tape(0)).unhindered > 100
-    none = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), budget=Budget(trials=9))
-    assert Controller(none).unhindered == np.inf
-
-
 def test_counts_that_are_not_of_the_round_are_refused() -> None:
     controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20)))
     (asked,) = controller.ask_rounds()

@@ -76,12 +76,11 @@ def costs(categories: int) -> ServiceCosts:
 def decided(run: SimulatedRun) -> list[object]:
     """Everything but what hangs on the last bit: the fit of a prior has one more, or one less, beside others."""
     pairs = [one._replace(trials_needed=0.0) for one in run.comparisons]
-    return [*run._replace(unhindered=0.0, comparisons=())[:-1], *pairs]
+    return [*run._replace(comparisons=())[:-1], *pairs]
 
 
 def assert_same(together: SimulatedRun, alone: SimulatedRun) -> None:
     assert repr(decided(together)) == repr(decided(alone))
-    assert together.unhindered == pytest.approx(alone.unhindered)
     needed = [[pair.trials_needed for pair in run.comparisons] for run in (together, alone)]
     assert needed[0] == pytest.approx(needed[1])
 

@@ -1,14 +1,9 @@
 """Simulated runs against what can be worked out by hand, and what is made of them."""
 
-import os
-import select
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from patient_time import HANGS
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import EarlierHorizon
@@ -20,21 +15,11 @@ from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
-from adaptive_eval.study import workers
 from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.scenario import (
-    BOUNDLESS,
-    Scenario,
-    ServiceCosts,
-    Variant,
-    confidences,
-    covers_everything,
-    scaled,
-)
+from adaptive_eval.study.scenario import Scenario, ServiceCosts, uncapped
 from adaptive_eval.study.simulated import StackedJob, simulate_run, simulate_side_by_side
 from adaptive_eval.study.summary import smallest_certified_delta, smallest_differences, smallest_gap
 from adaptive_eval.study.types import range_of
-from adaptive_eval.study.workers import SimulationJob, SimulationWorkers
 
 QUESTIONS = 30
 
@@ -149,124 +134,35 @@ def scenario(**changes: object) -> Scenario:
     return replace(Scenario(Bench(2, QUESTIONS, BINARY), decisions, ("a", "b"), served(2), seed=3), **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("copied", [True, False])
-def test_processes_change_nothing(monkeypatch: pytest.MonkeyPatch, copied: bool) -> None:
-    monkeypatch.setattr(workers, "_can_fork", lambda: copied)
-    jobs = [
-        SimulationJob(world, level(0.7, 0.6), Variant(0.95, Budget(trials=cap)))
-        for world in (0, 1)
-        for cap in (400, 600)
-    ]
-    with SimulationWorkers(scenario(), 0, 12) as alone, SimulationWorkers(scenario(), 0, 12) as together:
-        together.hire(2)
-        assert alone.simulate(jobs) == together.simulate(jobs)
-
-
-COPY = """
-import os, sys, threading
-from adaptive_eval.study import workers
-sys.path[:0] = sys.argv[1:]
-from test_simulated import scenario
-assert workers._can_fork()
-with workers.SimulationWorkers(scenario(), 0, 12) as some:
-    some.hire(2)
-    print(*some._pool._processes, flush=True)
-    with open("/proc/self/task/%d/children" % os.getpid()) as file:
-        assert file.read().split() == [str(pid) for pid in some._pool._processes]
-    assert not workers._can_fork(), "the pool has threads"
-    sys.stdin.read()
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux alone")
-def test_a_copy_is_there_at_once_and_ends_with_a_parent_that_is_killed() -> None:
-    command = [sys.executable, "-c", COPY, *(path for path in sys.path if path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        copy, _ = map(int, parent.stdout.readline().split())
-        ended = os.pidfd_open(copy)
-        parent.kill()
-        assert select.select([ended], [], [], HANGS)[0], "it would wait for jobs for ever"
-        os.close(ended)
-
-
-@pytest.mark.parametrize("copied", [True, False])
-def test_a_helper_is_called_at_once_where_all_runs_are_long(monkeypatch: pytest.MonkeyPatch, copied: bool) -> None:
-    """20 models x 500 questions x 80 trials in a hundred runs, but not 5 x 30 x 80: those are seen first."""
-    hired: list[int] = []
-    monkeypatch.setattr(workers, "_can_fork", lambda: copied)
-    monkeypatch.setattr(workers, "WORTH_A_COPY", 0.5)
-    monkeypatch.setattr(workers, "WORTH_A_PROCESS", 2.5)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setattr(SimulationWorkers, "hire", lambda self, processes: hired.append(processes))
-    SimulationWorkers(scenario(bench=Bench(5, 30, BINARY)), 100, 80)
-    assert hired == []
-    SimulationWorkers(scenario(bench=Bench(20, 500, BINARY)), 100, 80)
-    assert hired == [2]
-
-
-def test_bundles_are_parted_only_where_there_are_fewer_than_processes() -> None:
-    some = SimulationWorkers(scenario(), 0, 12)
-    some._processes = 2
-    assert some._split([[0, 1, 2, 3]]) == [[0, 1], [2, 3]]
-    assert some._split([[0, 1], [2, 3, 4]]) == [[0, 1], [2, 3, 4]]
-
-
-def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left() -> None:
+def test_the_plan_has_the_time_that_is_left() -> None:
     one = scenario(elapsed=50.0)
-    made = one.plan(Variant(0.9, Budget(wall_seconds=80.0)))
-    assert made.rule.confidence == 0.9  # type: ignore[attr-defined]
+    made = one.plan(Budget(wall_seconds=80.0))
     assert made.budget.wall_seconds == 30.0 and made.trials.max == 12
-    late = one.plan(Variant(0.9, Budget(wall_seconds=40.0)))
+    late = one.plan(Budget(wall_seconds=40.0))
     assert 0.0 < (late.budget.wall_seconds or 0.0) < 1e-300
 
 
 def test_a_run_that_goes_on_is_simulated_under_the_horizons_that_it_had() -> None:
     raised = Decisions.model_validate({"trials": {"min": 4, "max": 24}})
-    made = scenario(decisions=raised, horizons=[EarlierHorizon(12, 5)], capped_opening=True).plan(
-        Variant(0.95, Budget())
-    )
+    made = scenario(decisions=raised, horizons=[EarlierHorizon(12, 5)], capped_opening=True).plan(Budget())
     assert made.earlier == (PastHorizon(Trials(4, 12), made.pace, 5),) and made.trials.max == 24
     assert made.rule.start == 4 / 12 and made.capped_opening  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("factor", "size"), [(1.0, 12), (0.5, 2), (BOUNDLESS, 12)])
-def test_calls_begin_with_the_first_round_that_each_of_the_caps_allows(factor: float, size: int) -> None:
+@pytest.mark.parametrize(("trials", "size"), [(12, 12), (6, 2)])
+def test_calls_begin_with_the_first_round_that_the_cap_allows(trials: int, size: int) -> None:
     one = scenario(decisions=Decisions.model_validate({"trials": {"min": 2, "max": 80, "favour": "time"}}))
-    budget = scaled(Budget(trials=2 * QUESTIONS * 12), factor)
-    made = one.plan(Variant(0.95, budget))
-    assert made.opening[0, 0] == size
-    assert made.rule.start == size / 80  # type: ignore[attr-defined]
+    cap = Budget(trials=2 * QUESTIONS * trials)
+    for budget, opening in ((cap, size), (uncapped(cap), 12)):
+        made = one.plan(budget)
+        assert made.opening[0, 0] == opening
+        assert made.rule.start == opening / 80  # type: ignore[attr-defined]
 
 
-def test_budgets_are_scaled_and_known_to_be_enough() -> None:
+def test_what_no_run_reaches_keeps_the_units_of_the_caps() -> None:
     budget = Budget(trials=10, tokens=5, usd=0.5, gpu_seconds=3.0, wall_seconds=60.0)
-    assert scaled(budget, 0.25) == Budget(2, 1, 0.125, 0.75, 15.0)
-    assert scaled(Budget(), 2.0) == Budget()
-    bench = Bench(2, 10, BINARY, worst_cost=(Cost(3, 1.0, 0.0), Cost(5, 2.0, 0.0)))
-    assert covers_everything(Budget(trials=160, tokens=640, usd=240.0), bench, 8)
-    for short in (Budget(trials=159), Budget(tokens=639), Budget(usd=239.9), Budget(wall_seconds=1e9)):
-        assert not covers_everything(short, bench, 8)
-    reserved = replace(bench, worst_cost=(Cost(3, 1.0, 2.0), Cost(5, 2.0, 2.0)))
-    assert covers_everything(Budget(gpu_seconds=320.0), reserved, 8)
-    measured = replace(bench, worst_cost=(Cost(3, 1.0, 2.0), Cost(5, 2.0, 0.0)))
-    assert not covers_everything(Budget(gpu_seconds=1e9), measured, 8), "one is held for as long as it takes"
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, (0.9, 0.95, 0.99)),
-        ({"stopping": {"confidence": 0.8}}, (0.8, 0.9, 0.95, 0.99)),
-        ({"stopping": {"rule": "published", "prior": "uniform"}}, (0.9, 0.95, 0.99)),
-        ({"stopping": {"rule": {"use": "published", "options": {"threshold": 2.0}}, "prior": "uniform"}}, (0.95,)),
-        ({"stopping": {"rule": "expected_loss"}}, (0.95,)),
-        ({"objective": {"kind": "precision", "half_width": 0.02}}, (0.95,)),
-    ],
-)
-def test_the_table_has_the_confidences_that_the_rule_knows(given: object, expected: tuple[float, ...]) -> None:
-    assert confidences(Decisions.model_validate(given)) == expected
+    assert uncapped(budget) == Budget(10**10, 5 * 10**9, 0.5e9, 3e9, 6e10)
+    assert uncapped(Budget(usd=0.5)) == Budget(usd=0.5e9) and uncapped(Budget()) == Budget()
 
 
 # -- what is said of them ---------------------------------------------------------------------------------------------

@@ -1,16 +1,22 @@
-"""Populations of answers with joint properties: right or not, boxed or not, length, confidence, and a verifier's
+"""Models whose answers are known in every respect: right or not, boxed or not, length, confidence, and a verifier's
 labels.
 
 Each model has a number of equally likely answers to each question, so the true score under any rubric is an exact mean
-over them.
+over them. A trial draws one of them; its text has its number, its box and its length.
 """
 
+import re
 from dataclasses import dataclass
+from math import log
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.simulate.answering import ANSWER_WORDS, DrawnAnswer, Respondent, filler, other_answer, unit_float
+from adaptive_eval.simulate.judging import SimulatedVerifier, marked_texts
+from adaptive_eval.simulate.server import SimulatedServer
+from adaptive_eval.simulate.worlds import QUESTIONS, World, binary
 from scorio.categorical import Schema, Signals, Thresholds, classify, fit_thresholds, token_ratio
 from scorio.moments import FloatArray
 
@@ -18,6 +24,9 @@ SHORTEST = 16
 """Least words of an answer, for all that it must contain."""
 LEAST_LABEL = 1e-4
 """The least probability of a verifier's label, so that each has a logarithm."""
+LEANING = (0.5, 0.0, -0.5)
+"""The leaning of the verifier without content."""
+_SERIAL = re.compile(r"^Take \d+ as seed of answer (\d+)\.", re.MULTILINE)
 
 
 class PopulationAnswer(NamedTuple):
@@ -127,3 +136,69 @@ def draw_population(
         labels=labels / labels.sum(axis=-1, keepdims=True),
         prompt_bits=rng.gamma(9.0, 0.2, len(difficulty)),
     )
+
+
+def answer_serial(text: str) -> int | None:
+    """The number of an answer that was drawn from a population."""
+    found = _SERIAL.search(text)
+    return None if found is None else int(found[1])
+
+
+class KnownRespondent(Respondent):
+    """Models that draw their answers from a population."""
+
+    def __init__(self, world: World, population: AnswerPopulation, seed: int = 0) -> None:
+        super().__init__(world, seed)
+        self.population = population
+        self._models = {model: index for index, model in enumerate(world.models)}
+        self._questions = {question: index for index, question in enumerate(world.questions)}
+
+    def prompt_bits(self, prompt: str) -> float | None:
+        """Those of the question."""
+        question = self.question_in(prompt)
+        return None if question is None else float(self.population.prompt_bits[self._questions[question]])
+
+    def answer(self, model: str, question: str, seed: int) -> DrawnAnswer:
+        """The text and the properties of one of the answers."""
+        first, _, third, fourth, noise = self.noise(model, question, seed)
+        at = self._models[model], self._questions[question], int(self.population.each * unit_float(first))
+        drawn, right = self.population.at(*at), self.answers[question]
+        said = right if drawn.is_correct else other_answer(right, third)
+        closing = f"So the answer is \\boxed{{{said}}}." if drawn.has_box else f"So the answer is {said}."
+        opening = f"Take {fourth % 10**9} as seed of answer {self.population.serial(*at)}."
+        between = filler(fourth, drawn.words - len(opening.split()) - len(closing.split()))
+        seconds = self.world.latency.median * drawn.words / ANSWER_WORDS
+        text = f"{opening} {between}{closing}"
+        return DrawnAnswer(int(drawn.is_correct), text, seconds, noise, drawn.cut_off, drawn.bits)
+
+
+@dataclass(frozen=True, slots=True)
+class KnowingVerifier(SimulatedVerifier):
+    """A verifier for a population of answers: its calibrated probabilities are the labels of the answer."""
+
+    population: AnswerPopulation | None = None
+
+    def scores(self, prompt: str) -> tuple[float, float, float]:
+        """The labels of the answer that the prompt shows; of any other text those of any verifier."""
+        serial = answer_serial(marked_texts(prompt).get("answer", ""))
+        labels = None if self.population is None or serial is None else self.population.labels_of(serial)
+        if labels is None:
+            return SimulatedVerifier.scores(self, prompt)
+        a, b, c = (lean + log(share) for lean, share in zip(self.leaning, labels.tolist(), strict=True))
+        return a, b, c
+
+
+def known_models(
+    models: int = 3, questions: int = QUESTIONS, answers: int = 200, seed: int = 8
+) -> tuple[World, AnswerPopulation]:
+    """Models and questions of a population, with the shares of right answers as probabilities."""
+    rng = np.random.default_rng(seed)
+    ability = np.linspace(0.7, -0.5, models)
+    population = draw_population(ability, rng.normal(0.0, 1.5, questions), answers, rng)
+    return World("schemata", binary(population.is_correct.mean(axis=2))), population
+
+
+def known_server(respondent: KnownRespondent) -> SimulatedServer:
+    """A server of these models, and of a verifier that knows their answers."""
+    verifier = KnowingVerifier(leaning=LEANING, population=respondent.population)
+    return SimulatedServer(respondent.world, verifier=verifier, respondent=respondent)

@@ -1,23 +1,19 @@
-"""Worlds whose answers are known in every respect: what is drawn is what is written, and scores are exact."""
+"""Models whose answers are known in every respect: what is drawn is what is written, and scores are exact."""
 
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from known_answers import SHORTEST, KnowingVerifier, KnownRespondent, answer_serial, known_models
 
-from adaptive_eval.cli.simulate import _true_scores
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-from adaptive_eval.simulate.answering import Respondent, answer_serial, right_answer
+from adaptive_eval.simulate.answering import Respondent, right_answer
 from adaptive_eval.simulate.choices import cut_short, logprobs_of, prompt_logprobs_of
-from adaptive_eval.simulate.judging import KnowingVerifier
-from adaptive_eval.simulate.populations import SHORTEST
-from adaptive_eval.simulate.worlds import WORLDS, World, schemata
+from adaptive_eval.simulate.worlds import WORLDS
 from scorio.categorical import SCHEMATA, Schema
 
-SMALL = schemata(models=2, questions=3, answers=25)
-assert SMALL.population is not None
-POPULATION = SMALL.population
+SMALL, POPULATION = known_models(models=2, questions=3, answers=25)
 
 
 def facts(model: int, question: int, number: int) -> dict[str, float | bool]:
@@ -53,7 +49,7 @@ def test_true_scores_are_the_means_over_all_answers_one_by_one(schema: Schema) -
 
 
 def test_an_answer_is_written_as_it_was_drawn() -> None:
-    respondent, seen = Respondent(SMALL, 3), set()
+    respondent, seen = KnownRespondent(SMALL, POPULATION, 3), set()
     for seed in range(400):
         drawn = respondent.answer("model-02", "q3", seed)
         assert drawn == respondent.answer("model-02", "q3", seed)
@@ -75,7 +71,7 @@ def test_an_answer_is_written_as_it_was_drawn() -> None:
 
 
 def test_answers_are_as_likely_as_each_other() -> None:
-    respondent, draws = Respondent(SMALL, 4), 5_000
+    respondent, draws = KnownRespondent(SMALL, POPULATION, 4), 5_000
     serials = [answer_serial(respondent.answer("model-01", "q1", seed).text) for seed in range(draws)]
     counts = np.bincount(np.array(serials, dtype=int), minlength=POPULATION.each)
     expected = draws / POPULATION.each
@@ -83,7 +79,7 @@ def test_answers_are_as_likely_as_each_other() -> None:
 
 
 def test_the_prompt_has_the_bits_of_its_question() -> None:
-    respondent = Respondent(SMALL)
+    respondent = KnownRespondent(SMALL, POPULATION)
     prompt = "Say it in a box.\n[q2] Which integer?"
     bits = respondent.prompt_bits(prompt)
     assert bits == POPULATION.prompt_bits[1]
@@ -115,10 +111,3 @@ def test_what_cannot_be_written_is_refused() -> None:
         replace(POPULATION, words=POPULATION.words * 0)
     with pytest.raises(ValueError, match="labels must hold positive probabilities"):
         replace(POPULATION, labels=POPULATION.labels * 2)
-
-
-def test_the_command_says_every_true_score() -> None:
-    told = list(_true_scores(SMALL))
-    assert len(told) == 1 + len(SCHEMATA)
-    assert f"  exact_match  {'  '.join(f'{one:.4f}' for one in POPULATION.scores(SCHEMATA['exact_match']))}" in told
-    assert list(_true_scores(World("plain", SMALL.p))) == []
