@@ -118,9 +118,7 @@ export function besides(view) {
     grading?.in_vain
       ? h("li", null, `And for verdicts that could not be read, or were replaced: ${graded(grading.in_vain)}.`)
       : null,
-    rows.map((row) =>
-      h("li", null, `Besides, on ${plain(row.what)}: ${listed(amounts(row))}.`),
-    ),
+    rows.map((row) => h("li", null, `Besides, on ${plain(row.what)}: ${listed(amounts(row))}.`)),
   );
 }
 
