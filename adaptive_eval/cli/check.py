@@ -10,7 +10,6 @@ import typer
 from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported, typed_command
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.opponent import with_opponent_among
 from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Answer, Health
@@ -18,7 +17,6 @@ from adaptive_eval.errors import ExitCode, GraderError
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions import repeated_questions
-from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.lines import duration, safe_line, safe_name, several
 from adaptive_eval.record.scale import Scale
@@ -28,7 +26,6 @@ from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_w
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
-from adaptive_eval.running.opponent import opponent_begun
 from adaptive_eval.running.rehearsal import TriedAnswer, try_answers
 from adaptive_eval.show.forecast import dollars
 from adaptive_eval.show.text import NEXT, count
@@ -53,7 +50,7 @@ def rehearse(
     there = stored_trial_count(prepared, directory, grader_chosen=chosen)
     prepared, prior, *_ = load_starting_point(prepared, directory)
     keys = asyncio.run(check_keys(prepared))
-    found = asyncio.run(check_without_starting(with_opponent_among(prepared.config), on_cluster=on_cluster))
+    found = asyncio.run(check_without_starting(prepared.config, on_cluster=on_cluster))
     healthy = show_health(found | asyncio.run(check_graders(prepared.config)))
     up = {model.name for model in prepared.config.asked if model.launch is None and found[model.name].ok}
     healthy &= show_answers(asyncio.run(try_answers(prepared, up)), prepared)
@@ -156,8 +153,6 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     if config.prior_evidence is not None and config.prior_evidence.greedy:
         greedy = bench.models * bench.questions
         yield f"before    {count(greedy)} greedy answers, one to each question, which count as R0 and under the caps"
-    if config.opponent is not None:
-        yield f"before    {event_sentence(opponent_begun(prepared))}"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     first = question.prompt if asked_by_inspect(config, question) else first

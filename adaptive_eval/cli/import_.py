@@ -10,8 +10,6 @@ import typer
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.opponent import answers_of_model
-from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
 from adaptive_eval.exchange.detect import LOGS
@@ -76,7 +74,7 @@ def import_(
         request = ImportRequest(
             files=files,
             to=to,
-            config=None if config is None else _require_no_opponent(load_config(config)),
+            config=None if config is None else load_config(config),
             grader=grader,
             weights=None if weights is None else _numbers(weights),
             scorer=scorer,
@@ -149,13 +147,3 @@ def _import_notes(done: ImportResult) -> Iterator[str]:
         yield f"copies    {gathering.copies} records that are copies of others"
     if gathering.reworded:
         yield f"warning   {gathering.reworded} records have another prompt than the first of their question"
-
-
-def _require_no_opponent(config: RunConfig) -> RunConfig:
-    """Raise `ConfigError` if the judge compares with answers that only a run itself can ask for."""
-    if (against := answers_of_model(config.grader)) is not None:
-        raise ConfigError(
-            f"grader.against.model: {against.model} is asked before all others, which no imported trial can be; import "
-            f"its answers by themselves, and compare with that run: {{run: runs/earlier, model: {against.model}}}"
-        )
-    return config

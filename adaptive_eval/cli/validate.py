@@ -47,7 +47,7 @@ def validate(config: Config, overrides: Overrides = None) -> None:
 def _missing_requirements(config: RunConfig) -> Iterator[str]:
     """Missing keys and programs of a run; no errors here, since the run may be on another machine."""
     environment = read_environment(config.folder)
-    for model in config.served:
+    for model in config.asked:
         if (problem := model.missing_key(environment)) is not None:
             yield problem
     for name, problem in missing_programs(config, environment):

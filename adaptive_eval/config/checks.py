@@ -35,19 +35,12 @@ from adaptive_eval.config.grading_checks import (
 )
 from adaptive_eval.config.inspect_checks import check_inspect_benchmark, check_only_benchmark_asked
 from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
-from adaptive_eval.config.opponent import (
-    opponent_objective_problems,
-    opponent_prior_problems,
-    opponent_problems,
-    ranked_names,
-)
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.config.ways import useless_key_problems
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.sections import Section
@@ -74,9 +67,7 @@ def _check_some_model_asked(objective: ObjectiveConfig, models: Models) -> Itera
         yield Problem(("objective", "kind"), rule, "give models `recorded: RUN`, or use the objective ranking")
 
 
-def _require_models(objective: ObjectiveConfig, names: Names, grader: GraderOptions | None = None) -> Iterator[Problem]:
-    """Check the number of models; a replay has no grader, so that all its models are ranked."""
-    names = names if grader is None else ranked_names(names, grader)
+def _require_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is not None and len(names) < entry.least_models:
         yield Problem(
@@ -265,7 +256,4 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     drawn_questions_problems,
     drawn_beginning_problems,
     drawn_rubric_problems,
-    opponent_problems,
-    opponent_objective_problems,
-    opponent_prior_problems,
 )

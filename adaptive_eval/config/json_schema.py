@@ -9,7 +9,7 @@ from inspect import cleandoc, getsource
 from itertools import pairwise
 from typing import Any
 
-from adaptive_eval.config.normalise import INHERITED, SHORT_FORMS, STORED_SECTIONS
+from adaptive_eval.config.normalise import INHERITED, SHORT_FORMS
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.registry import STORED_ONLY
 from adaptive_eval.questions.benchmark import LmEvalConfig
@@ -96,8 +96,7 @@ def _drop_stored_only(schema: dict[str, Any]) -> None:
         reference = schema["properties"]["grader"]["discriminator"]["mapping"].pop(kind)
         schema["properties"]["grader"]["oneOf"].remove({"$ref": reference})
         del schema["$defs"][_name(reference)]
-    for section in (*STORED_SECTIONS, "folder"):
-        del schema["properties"][section]
+    del schema["properties"]["folder"]
 
 
 def _complete_benchmarks(schema: dict[str, Any]) -> None:

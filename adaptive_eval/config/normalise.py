@@ -99,8 +99,6 @@ SHORT_FORMS = {
 }
 """Sections that may be written as a single value, with the key it is for: `objective: best`."""
 
-STORED_SECTIONS = {"opponent"}
-"""Sections that only prepared runs have, and no file may have."""
 LM_EVAL = "adaptive_eval.lm_eval.tasks"
 INHERITED = ("sampling", "prompt", "concurrency")
 """Sections that models have, too, and whose keys override those of the run."""
@@ -156,10 +154,6 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
 def complete_settings(document: Document, name: str) -> None:
     """Complete the configuration; `name` is the default name of the run, if not empty."""
     tree = document.tree
-    for section in STORED_SECTIONS & tree.keys():
-        del tree[section]
-        mend = "put the model among `models`, and name it as in `grader.against: {model: NAME}`"
-        document.refuse((section,), "is written by runs, and is no section of a configuration", mend)
     _expand_harness(document, tree, ())
     _join_benchmarks(document)
     _rename_old(document)

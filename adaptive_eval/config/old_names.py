@@ -42,6 +42,7 @@ PRESET: Mapping[KeyPath, object] = {
 DONE_IS_TOLD = "`notify` with `on: [done]` runs a command when a model is done"
 TRACKED = "`adaptive-eval track RUN` beside the run follows it while it goes on"
 POSTED = "a command such as curl posts what it is given"
+AGAINST_TRIALS = ("against", "trials")
 LABELS_BY_HAND = "`adaptive-eval label RUN --from FILE` takes labels from a file"
 WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     ("labels",): LABELS_BY_HAND,
@@ -59,14 +60,18 @@ WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     ("sites", "moment"): "messages wait as long as they should",
     ("concurrency", "steer"): "servers that tell their load are never sent more than they can use",
     ("sampling", "seed"): "it is one for the whole run",
+    AGAINST_TRIALS: "all answers of the model in that run are compared with",
 }
 OF_RUN: Mapping[KeyPath, KeyPath | None] = {**dict.fromkeys(WITHOUT_EFFECT), **MOVED}
 OF_MODEL: Mapping[KeyPath, KeyPath | None] = {
+    AGAINST_TRIALS: None,
     ("sampling", "seed"): None,
     ("concurrency", "steer"): None,
     ("concurrency", "concurrency"): ("concurrency", "in_flight"),
 }
 """Old keys within a model or a judge."""
+OPPONENT = "opponent"
+"""A key of stored runs, from when a run could ask for the answers that it compares with; null in all that did not."""
 AGE = ("trials", "hour_is_worth")
 """Present in every run from when there were five paces."""
 RAN_AHEAD = {"cost": 0, "soon": 0, "balanced": 60, "time": 360}
@@ -97,7 +102,6 @@ def _sections(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
     panel = grader.get("panel") if isinstance(grader, dict) else None
     yield (), tree
     yield ("grader",), grader
-    yield ("opponent",), tree.get("opponent")
     for path, listed in (("models",), tree.get("models")), (("grader", "panel"), panel):
         for number, entry in enumerate(listed if isinstance(listed, list) else ()):
             yield (*path, number), entry
@@ -142,7 +146,7 @@ def in_new_names(sections: Mapping[str, Any], questions: int) -> Mapping[str, An
     sections = {
         name: section
         for name, section in sections.items()
-        if name != "preset" and not (name in GONE_SECTIONS and section in (None, {}))
+        if name not in ("preset", OPPONENT) and not (name in GONE_SECTIONS and section in (None, {}))
     }
     if isinstance(sections.get("notify"), dict):
         sections["notify"] = _told_by_command(sections["notify"])

@@ -4,7 +4,7 @@ They become part of the questions and are stored with the run, so that the earli
 or regrading, and a resume notices if they have changed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,9 +32,10 @@ def questions_of(config: RunConfig) -> tuple[Question, ...]:
             sections[name], rows[name] = _samples(name, sections[name], task, config)
     section = sections.get("") or config.questions.model_copy(update={"benchmarks": sections})
     questions, grader = load_questions(section, folder=config.folder, seed=config.seed, rows=rows), config.grader
-    if not isinstance(grader, Judge) or not isinstance(grader.against, AnswersOfModel) or grader.against.run is None:
+    if not isinstance(grader, Judge) or not isinstance(grader.against, AnswersOfModel):
         return questions
-    return with_others(questions, answers_in(grader.against.run, grader.against.model, grader.longest))
+    others = answers_in(grader.against.run, grader.against.model, grader.longest)
+    return tuple(replace(one, others=others.get(one.id, ())) for one in questions)
 
 
 def _samples(
@@ -48,11 +49,6 @@ def _samples(
     if not all(str(row["answer"]).strip() for row in listed):
         section = section.model_copy(update={"fields": section.fields.model_copy(update={"answer": None})})
     return section, [FileRow(f"sample {number}", row) for number, row in enumerate(listed, start=1)]
-
-
-def with_others(questions: Iterable[Question], others: Mapping[str, Sequence[str]]) -> tuple[Question, ...]:
-    """The questions with answers to compare with, given by question."""
-    return tuple(replace(one, others=tuple(others.get(one.id, ()))) for one in questions)
 
 
 def answers_in(run: Path, model: str, longest: int) -> Mapping[str, tuple[str, ...]]:

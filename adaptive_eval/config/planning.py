@@ -291,7 +291,7 @@ def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
     tokens = SAMPLE_MARGIN * max(model.sampling.max_tokens or 0 for model in config.models)
     others = [price for task in config.inspect_tasks.values() if task is not None for price in task.prices.values()]
     dearest = Cost(0, max((_dearest(price, tokens) for price in others), default=0.0))
-    limits = [model.sampling.max_tokens for model in config.served]
+    limits = [model.sampling.max_tokens for model in config.asked]
     written = None if not limits or None in limits else MOST_BYTES_A_TOKEN * max(limit or 0 for limit in limits)
     asked = graders_that_ask(config.grader).items()
     each = [dearest, *(one.worst_cost(questions_of(name, questions), written) for name, one in asked)]

@@ -21,7 +21,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.old_names import OLD_PLUG_INS, in_new_names
-from adaptive_eval.config.opponent import answers_of_model, with_opponent_apart
 from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.pace import choose_favour
 from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs
@@ -45,7 +44,7 @@ from adaptive_eval.supply.types import Lane, TrialPrice
 
 def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The names of launched models whose program is missing, each with the problem."""
-    for model in config.served:
+    for model in config.asked:
         if model.launch is not None:
             sees = environment_of(model.launch, model.model, "", environment)
             problem = missing_program(command_of(model.launch, model.model), sees, config.folder)
@@ -58,7 +57,7 @@ GRADER_WORKINGS: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency", "price", "gpus"), True),
     "server": SERVER_WORKINGS,
     "panel": {"__all__": {"server": SERVER_WORKINGS, **dict.fromkeys(("concurrency", "price", "gpus"), True)}},
-    "against": {"run", "trials"},
+    "against": {"run"},
     "beside": {"timeout", "workers", "memory"},
 }
 """Settings of how a grader is run, which do not change its grades."""
@@ -85,7 +84,6 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
             "rubric": config.rubric.model_dump(mode="json", exclude_defaults=True),
             **_task_meaning(config.benchmark, config.folder),
             **_benchmarks_meaning(config),
-            **({} if config.opponent is None else {"opponent": _opponent_meaning(config, config.opponent)}),
         },
         models={model.name: _model_meaning(model) for model in config.models},
         questions={question.id: _question_body(question) for question in questions},
@@ -163,13 +161,6 @@ def _model_meaning(model: ModelConfig) -> dict[str, object]:
     }
 
 
-def _opponent_meaning(config: RunConfig, opponent: ModelConfig) -> dict[str, object]:
-    """The settings of the opponent; the default number of its answers is not among them, since it is fixed later."""
-    against = answers_of_model(config.grader)
-    given = {} if against is None or against.trials is None else {"trials": against.trials}
-    return {**_model_meaning(opponent), **given}
-
-
 def _question_body(question: Question) -> dict[str, object]:
     body = asdict(question)
     del body["id"]
@@ -212,11 +203,6 @@ def stored_words(header: RunHeader) -> dict[str, str]:
 def stored_questions(header: RunHeader) -> tuple[Question, ...]:
     """Restore the questions in a header."""
     return tuple(stored_question(key, body) for key, body in header.questions.items())
-
-
-def others_in(header: RunHeader) -> Mapping[str, tuple[str, ...]]:
-    """The stored answers to compare with, by question."""
-    return {question.id: question.others for question in stored_questions(header)}
 
 
 def stored_question(key: str, body: Json) -> Question:
@@ -284,7 +270,6 @@ def prepare(config: RunConfig) -> PreparedRun:
     """Load the questions and prepare the run; raises `ConfigError`."""
     if isinstance(config.grader, Logged):
         raise ConfigError("grader.kind is logged, which grades nothing: it stands for the grades of imported logs")
-    config = with_opponent_apart(config)
     questions = questions_of(config)
     _require_gradable(config, questions)
     config, why = choose_pace(config)
@@ -344,13 +329,6 @@ def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> Prepar
         header=run_header(config, questions),
         roster=roster_of(config, questions),
     )
-
-
-def with_question_answers(prepared: PreparedRun, questions: tuple[Question, ...]) -> PreparedRun:
-    """The run with answers to compare with added to its questions."""
-    anew = with_questions(prepared.config, questions)
-    header = replace(prepared.header, questions=anew.header.questions)
-    return replace(prepared, questions=questions, plan=anew.plan, header=header)
 
 
 def roster_of(config: RunConfig, questions: Sequence[Question]) -> Roster:

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from adaptive_eval.config.document import Document, yaml_value
-from adaptive_eval.config.normalise import STORED_SECTIONS
 from adaptive_eval.config.problems import KeyPath, Problem, written_path
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import HEADERS
@@ -66,10 +65,9 @@ def suggestion(path: KeyPath, kind: object) -> str:
     """A suggestion for an unknown key: a similar key of this section, or the same key elsewhere."""
     key = str(path[-1])
     here = {name for section in sections_of_kind(sections_at(path[:-1]), kind) for name in section.model_fields}
-    here -= set() if path[:-1] else STORED_SECTIONS
     if close := get_close_matches(key.lower(), sorted(here), 1, cutoff=0.7):
         return f"did you mean `{close[0]}`?"
-    elsewhere = [place for place in _all_paths() if place[-1] == key and place[0] not in STORED_SECTIONS]
+    elsewhere = [place for place in _all_paths() if place[-1] == key]
     if elsewhere and key != "name":  # many sections have a name, so another one's is not meant
         nearest = max(elsewhere, key=lambda place: (_common_length(place, path), -len(place)))
         cut = _common_length(nearest, path)

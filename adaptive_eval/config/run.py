@@ -270,8 +270,6 @@ class RunConfig(Decisions):
     prompt: PromptConfig = PromptConfig()
     sampling: Sampling = Sampling()
     models: tuple[ModelConfig, ...] = Field(min_length=1)
-    opponent: ModelConfig | None = None
-    """The one of the models that a judge compares the others with: stored runs have it apart."""
     servers: ServersConfig = ServersConfig()
     grader: GraderConfig
     prior_evidence: PriorEvidenceConfig | None = None
@@ -301,11 +299,6 @@ class RunConfig(Decisions):
         """All models except for recorded ones."""
         return tuple(model for model in self.models if model.recorded is None)
 
-    @property
-    def served(self) -> tuple[ModelConfig, ...]:
-        """The asked models and the opponent."""
-        return self.asked if self.opponent is None else (*self.asked, self.opponent)
-
     def stated(self) -> dict[str, object]:
         """The decisive sections, and as `judged_by` the kind of a grader that is a model and may err."""
         asked = grader_that_asks(self.grader)
@@ -315,7 +308,7 @@ class RunConfig(Decisions):
     def keys(self) -> frozenset[str]:
         """The names of environment variables with API keys."""
         graders = graders_that_ask(self.grader).values()
-        servers = [*self.served, *(seat.server for one in graders for seat in one.seats)]
+        servers = [*self.asked, *(seat.server for one in graders for seat in one.seats)]
         return frozenset(name for server in servers if (name := server.key_variable) is not None)
 
     @model_validator(mode="after")
@@ -358,8 +351,8 @@ class RunConfig(Decisions):
     @model_validator(mode="after")
     def _check_places(self) -> "RunConfig":
         words = () if self.servers.pool is None else self.servers.pool.words
-        launched = {model.name: model.launch for model in self.served if model.launch is not None}
-        if words and not any(model.in_pool for model in self.served):
+        launched = {model.name: model.launch for model in self.asked if model.launch is not None}
+        if words and not any(model.in_pool for model in self.asked):
             raise refuse("servers.pool: no model is served there", "give models a `launch` section without `exclusive`")
         for name, launch in launched.items():
             if launch.exclusive in words:

@@ -3,12 +3,12 @@
 If both orders favour the same answer, that is the verdict. If not, the verdict depends on the order, and is a tie.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.ballots import VERDICT, BallotField, Levels
@@ -18,27 +18,34 @@ from adaptive_eval.graders.scoring import middle
 from adaptive_eval.graders.transcript import ShownTexts, grading_words, shortened
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Count, Section, refuse
+from adaptive_eval.sections import Section, refuse
 
 
 class AnswersOfModel(Section):
-    """Answers of a model, in an earlier run or in this one."""
+    """Answers of a model in an earlier run."""
 
-    run: Path | None = None
-    """The directory of an earlier run, from the current directory: what it has now becomes a part of this run. Default:
-    the model is one of this run, is asked before all others, and is not ranked."""
+    run: Path
+    """The directory of the earlier run, from the current directory: what it has now becomes a part of this run."""
     model: str = Field(min_length=1)
     """The model there. Trial by trial: each answer is compared with that of the same number, and where there are fewer,
     with those from the first on once more."""
-    trials: Count | None = Field(None, ge=1)
-    """How many answers to each question a model of this run gives; default: `trials.min`."""
 
-    @field_validator("trials")
+    @model_validator(mode="before")
     @classmethod
-    def _check_trials(cls, trials: int | None, info: ValidationInfo) -> int | None:
-        if trials is not None and info.data.get("run") is not None:
-            raise refuse("is for a model of this run: of an earlier one all answers are taken", "remove it")
-        return trials
+    def _fill_in_run(cls, given: object) -> object:
+        """Give the check of `run` a missing one: what to do about it takes more than to add the key."""
+        return {"run": None, **given} if isinstance(given, Mapping) else given
+
+    @field_validator("run", mode="before")
+    @classmethod
+    def _check_run(cls, run: object) -> object:
+        if run is None:
+            raise refuse(
+                "must name the run that has the model's answers",
+                "run that model by itself first, with `trials: {min: N, max: N}` for N answers to each question, and "
+                "give the directory of that run, as in {run: runs/earlier, model: NAME}",
+            )
+        return run
 
 
 REFERENCE = "reference"
@@ -113,7 +120,7 @@ class ByComparison(JudgeForm):
     def own_rubric(self) -> RubricConfig | None:
         return COMPARISON_RUBRIC
 
-    def opponent(self, question: Question) -> str:
+    def other_answer(self, question: Question) -> str:
         """The answer to compare with; "" if there is none."""
         if not isinstance(self.against, str):
             return question.others[0] if question.others else ""
@@ -124,11 +131,9 @@ class ByComparison(JudgeForm):
 
     def key_problem(self, question: Question) -> str | None:
         if isinstance(self.against, AnswersOfModel):
-            if self.against.run is None:
-                return None  # its answers are requested first
             where = f"{self.against.model} in {self.against.run}"
             return None if question.others else f"has no answer of {where} to compare with; see grader.against"
-        if self.opponent(question).strip():
+        if self.other_answer(question).strip():
             return None
         return f"has no answer in {self.against} to compare with; see grader.against"
 
@@ -136,7 +141,7 @@ class ByComparison(JudgeForm):
         return grading_words(PLACES, criteria, "verdicts", TASK)
 
     def shown(self, question: Question, answer: str) -> tuple[ShownTexts, ...]:
-        other = self.opponent(question)
+        other = self.other_answer(question)
         reference = "" if self.against == REFERENCE else question.answer
         return tuple(
             ShownTexts(question.prompt, reference, dict(zip(self.answers, texts, strict=True)))
@@ -144,9 +149,9 @@ class ByComparison(JudgeForm):
         )
 
     def decided(self, question: Question, answer: str) -> VoteResult | None:
-        if isinstance(self.against, AnswersOfModel) and not question.others:
-            raise GraderError(f"has no answer of {self.against.model} to be compared with yet: a run asks it first")
-        other = self.opponent(question).strip()
+        if isinstance(self.against, AnswersOfModel) and (problem := self.key_problem(question)) is not None:
+            raise GraderError(problem)
+        other = self.other_answer(question).strip()
         if shortened(answer.strip(), self.longest) == other:
             return VoteResult((TIE,), 1.0)
         return super().decided(question, answer) if other else VoteResult((BETTER,), 1.0)

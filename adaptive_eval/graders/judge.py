@@ -65,7 +65,7 @@ class Judge(AskedGrader):
     against: Annotated[str, Field(min_length=1)] | AnswersOfModel | None = None
     """Compare with this answer, in both orders, instead of verdicts: `reference`, the answer key; a field of the
     questions (`questions.fields.metadata`) that holds the answers of another model or a person; or, trial by trial, the
-    answers of a model, in an earlier run or in this one. Without a `rubric` better is worth 1, a tie 0.5, worse 0."""
+    answers of a model in an earlier run. Without a `rubric` better is worth 1, a tie 0.5, worse 0."""
     votes: Count = Field(1, ge=1, le=15)
     """Verdicts on each answer, an odd number, since more than half must agree. Of scores and comparisons the middle one
     counts."""
@@ -190,8 +190,7 @@ class Judge(AskedGrader):
         forms = (False, True) if self.may_be_structured else (False,)
         sent = [one for form in forms for one in self.transcripts(question, "", structured=form)]
         form = len(orjson.dumps(reply_format(self.ballot))) if self.may_be_structured else 0
-        two = bool(question.others) or isinstance(self.against, AnswersOfModel)
-        answers = seen + (self.longest if two else 0)
+        answers = seen + (self.longest if isinstance(self.against, AnswersOfModel) else 0)
         return max(len(one.system.encode()) + len(one.user.encode()) for one in sent) + answers + form
 
     # -- what it has said ---------------------------------------------------------------------------------------------

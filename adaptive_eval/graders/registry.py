@@ -32,27 +32,11 @@ class Logged(GraderOptions):
         raise GraderError("is not known: the stored grades are those of the logs; choose a grader in a configuration")
 
 
-class AsTheyAre(GraderOptions):
-    """Gives no grades, for the opponent's answers, with which others are compared.
-
-    It occurs only in the first part of a run, in which its opponent is asked.
-    """
-
-    reads_key = False
-    kind: Literal["as_they_are"] = "as_they_are"
-
-    def quick(self, text: str, question: Question) -> Marks | None:
-        return self.grade(text, question)
-
-    def grade(self, text: str, question: Question) -> Marks:
-        return Marks({}, None)
-
-
 GraderConfig = Annotated[
-    ByKey | Python | Judge | Verifier | Logged | AsTheyAre | InspectScores | ByBenchmark, Field(discriminator="kind")
+    ByKey | Python | Judge | Verifier | Logged | InspectScores | ByBenchmark, Field(discriminator="kind")
 ]
 """Any grader, selected by its `kind`; a new one that reads the answer key is added to `ByKey`, any other here."""
-STORED_ONLY = ("logged", "as_they_are", "inspect", "by_benchmark")
+STORED_ONLY = ("logged", "inspect", "by_benchmark")
 """Kinds that users do not choose: they occur in stored runs, or follow from benchmarks."""
 GRADERS: dict[str, type[GraderOptions]] = {
     one.model_fields["kind"].default: one

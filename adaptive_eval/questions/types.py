@@ -33,7 +33,7 @@ class Question:
     """The group of related questions (one passage, one problem family) it belongs to; None if it is independent."""
     metadata: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
     others: tuple[str, ...] = ()
-    """The opponent's answers, with which a judge compares, by trial number."""
+    """Answers of another model, with which a judge compares, by trial number."""
 
     def for_trial(self, trial: int) -> "Question":
         """The question with only that one of the `others` with which a trial is compared, cyclically."""

@@ -24,8 +24,6 @@ from adaptive_eval.store import (
     ModelSetAside,
     ModelSettled,
     OnlyFailures,
-    OpponentAnswered,
-    OpponentBegun,
     OutcomesRecorded,
     PlaceAwaited,
     PriorTaken,
@@ -166,12 +164,6 @@ def _run_sentence(event: Event) -> str | None:
             return f"started with {several(event.trials, 'trial')} imported from {first_few(event.files, MAX_NAMES)}"
         case GreedyBegun():
             return f"asking {event.models} models for a greedy answer to each of {event.questions} questions first (R0)"
-        case OpponentBegun():
-            some, come, them = ("answers", "come", "them") if event.trials > 1 else ("answer", "comes", "it")
-            told = f"{event.trials} {some} of {event.model} to each of {event.questions} questions {come} first"
-            return f"{told}: all others are compared with {them}"
-        case OpponentAnswered():
-            return f"{event.trials} answers of {event.model} are there, and all others are compared with them"
         case LabelsTaken():
             return f"{several(event.labels, 'label')} {'is' if event.labels == 1 else 'are'} taken from {event.file}"
         case PriorTaken(greedy=True):

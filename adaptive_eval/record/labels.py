@@ -63,7 +63,7 @@ def texts_to_label(config: RunConfig, question: Question, answer: str) -> dict[s
     if isinstance(form, ByComparison):
         if form.against == REFERENCE:
             del texts["reference"]
-        texts["compared with"] = form.opponent(question)
+        texts["compared with"] = form.other_answer(question)
     return texts
 
 

@@ -1,7 +1,7 @@
 """Spending of a run besides the stored answers of its current models.
 
 That is spending on models that the configuration no longer names, on answers that never came, on a verifier before any
-answer, on answers that came first (greedy ones, as R0, or an opponent's), and on verdicts of an unfinished `regrade`.
+answer, on greedy answers that came first (R0), and on verdicts of an unfinished `regrade`.
 Caps apply to the whole run, and count it too.
 """
 
@@ -20,7 +20,6 @@ from adaptive_eval.store import (
     AnswersLost,
     AnswersUnwanted,
     Event,
-    OpponentAnswered,
     RunReader,
     ServerLaunched,
     events_of_kind,
@@ -32,7 +31,6 @@ from adaptive_eval.store.spending import (
     lost_costs,
     spent_on_baseline,
     spent_on_greedy,
-    spent_on_opponent,
     spent_on_unused,
     stored_cost,
     total_cost,
@@ -107,11 +105,8 @@ def _rows_without_model(events: Sequence[Event]) -> Iterator[OtherCostRow]:
     for what, spent in (("baseline", spent_on_baseline(events)), ("regrade", spent_on_unused(events))):
         if spent != NO_COST:
             yield OtherCostRow(what, None, 0, *spent, spent.gpu_seconds)
-    for what, one in (("greedy", spent_on_greedy(events)), ("opponent", spent_on_opponent(events))):
-        if one is not None:
-            model = one.model if isinstance(one, OpponentAnswered) else None
-            used = (one.trials, one.tokens, one.usd, one.gpu_seconds, one.counted_gpu_seconds)
-            yield OtherCostRow(what, model, *used)
+    if (greedy := spent_on_greedy(events)) is not None:
+        yield OtherCostRow("greedy", None, greedy.trials, *stored_cost(greedy), greedy.counted_gpu_seconds)
 
 
 def _lost_costs(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:

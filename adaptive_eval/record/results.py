@@ -271,8 +271,8 @@ class OtherCostRow:
     """left: answers of a model that the configuration no longer names; lost: answers that never came, at their maximum
     cost where a cap counts them, else at the mean; lost_verdicts: verdicts on answers of the model that never came;
     unwanted: answers that idle slots were asked for ahead and no round wanted; baseline: requests to a verifier before
-    any answer; greedy: one greedy answer to each question, which came first (R0); opponent: answers that came first,
-    with which all others are compared; regrade: verdicts of an unfinished `regrade`."""
+    any answer; greedy: one greedy answer to each question, which came first (R0); regrade: verdicts of an unfinished
+    `regrade`."""
     model: str | None
     trials: int
     tokens: int

@@ -29,7 +29,6 @@ from adaptive_eval.record.warnings import (
     is_alarmed,
     loss_cautions,
     notice_cautions,
-    opponent_caution,
     recorded_caution,
     uncounted_caution,
 )
@@ -157,7 +156,6 @@ def take_snapshot(
             *uncounted_caution(stored, int((controller.counts_with_kept - controller.arrived).sum()), events),
             *import_cautions(events),
             *recorded_caution(subject.models, events),
-            *opponent_caution(events),
             *notice_cautions(events),
             *loss_cautions(events),
             *(Caution("unbounded", None, text) for text in unbounded_models(controller.plan, subject.models)),

@@ -6,15 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.config.other_answers import with_others
 from adaptive_eval.config.planning import EarlierHorizon, plan_of
 from adaptive_eval.config.prepare import (
     PreparedRun,
     begin_as,
     decided_by,
-    others_in,
     stored_config,
-    with_question_answers,
     with_trials,
 )
 from adaptive_eval.graders.rubric import open_rubric
@@ -31,15 +28,7 @@ from adaptive_eval.record.recorded import Recorded, stored_outcomes
 from adaptive_eval.record.take_prior import take_prior
 from adaptive_eval.record.take_recorded import take_outcomes
 from adaptive_eval.record.thresholds import thresholds_from_run
-from adaptive_eval.store import (
-    Event,
-    OpponentAnswered,
-    OutcomesRecorded,
-    PriorTaken,
-    RunReader,
-    ThresholdsFrozen,
-    events_of_kind,
-)
+from adaptive_eval.store import Event, OutcomesRecorded, PriorTaken, RunReader, ThresholdsFrozen
 from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
 
 
@@ -57,15 +46,11 @@ class StartingPoint(NamedTuple):
     """Stored R0."""
     with_prior: Callable[[PriorOutcomes], PreparedRun] | None = None
     """Add greedy answers to the run as R0; None if none have to be asked for."""
-    opponent: OpponentAnswered | None = None
-    """Answers that all others are compared with, if they are not stored yet."""
-    lacks_opponent: bool = False
-    """Whether these answers have to be asked for first."""
 
     @property
     def pending_events(self) -> list[Event]:
         """Events to be stored when the run begins."""
-        return [e for e in (self.prior, self.thresholds, *self.recorded, self.opponent) if e is not None]
+        return [e for e in (self.prior, self.thresholds, *self.recorded) if e is not None]
 
 
 def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint:
@@ -76,10 +61,6 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     """
     with RunReader.if_begun(directory) as reader:
         prepared = prepared if reader is None else _begin_as_before(prepared, reader)
-        lacks_opponent = prepared.config.opponent is not None
-        if lacks_opponent and reader is not None and events_of_kind(reader.events(), OpponentAnswered):
-            complete = with_others(prepared.questions, others_in(reader.header()))
-            prepared, lacks_opponent = with_question_answers(prepared, complete), False
         held = _StoredBeginning() if reader is None else _read_beginning(prepared, reader)
     had = kept_thresholds(prepared.config.rubric, held.events)
     thresholds = thresholds_from_run(prepared.config.rubric) if had is None else None
@@ -99,7 +80,6 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
             taken,
             kept=kept,
             with_prior=planned if asks else None,
-            lacks_opponent=lacks_opponent,
         )
     event = take_prior(section, section.run, prepared, directory, kept)
     with_prior = _with_known_outcomes(prepared, held, event_prior(event, section), recorded)

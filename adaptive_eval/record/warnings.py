@@ -19,7 +19,6 @@ from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
     Event,
-    OpponentAnswered,
     OutcomesRecorded,
     PriorTaken,
     ServerLaunched,
@@ -163,20 +162,6 @@ def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[
             None,
             f"the recorded outcomes of {', '.join(logged)} have the grades of the logs they came from: the ranking "
             "holds only if this run's grader gives the same grades",
-        )
-
-
-def opponent_caution(events: Sequence[Event]) -> Iterator[Caution]:
-    """Warn that scores are conditional on the opponent's answers."""
-    for event in events_of_kind(events, OpponentAnswered)[-1:]:
-        number = str(event.least) if event.least == event.most else f"{event.least} to {event.most}"
-        answers = "one answer" if number == "1" else f"the {number} answers"
-        yield Caution(
-            "opponent",
-            None,
-            f"every score is of comparisons with {answers} of {event.model} to each question, the same for all models: "
-            f"scores and intervals are conditional on these, and {event.model}, which would be a tie beside itself, is "
-            "not ranked",
         )
 
 

@@ -33,8 +33,6 @@ from adaptive_eval.running.imported_grades import adopt_grader
 from adaptive_eval.running.interrupts import Interrupts, RememberedStops, StopSource
 from adaptive_eval.running.launched import LOGS, RemoteServers
 from adaptive_eval.running.notify import open_notifier
-from adaptive_eval.running.opponent import FOLDER as OPPONENT
-from adaptive_eval.running.opponent import ask_opponent, opponent_begun
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.running.session import Session
 from adaptive_eval.running.watching import TwoPartWatcher, Watcher, Watchers
@@ -123,7 +121,7 @@ async def execute(
 
 
 class _Execution:
-    """One start of a run, of its first part and of the run itself."""
+    """One start of a run, with its greedy answers if these come first."""
 
     def __init__(
         self, prepared: PreparedRun, watcher: Watcher, tell: Callable[[Ended], None], sites: RemoteServers | None
@@ -139,10 +137,10 @@ class _Execution:
         if not stored_trial_count(beginning.prepared, directory):
             await check_keys(beginning.prepared)
         with _opened_store(beginning, directory) as opened, stops or Interrupts() as interrupts:
-            if beginning.with_prior is None and not beginning.lacks_opponent:
+            if beginning.with_prior is None:
                 return (await self._carry_on(beginning, opened, self._watcher, interrupts)).exit_code
             promise = promise_in_short(prepared.config.stated())
-            parts = TwoPartWatcher(self._watcher, prepared.config.name, prepared.models, promise)
+            parts = TwoPartWatcher(self._watcher, prepared.config.name, promise)
             try:
                 return await self._run_in_two_parts(beginning, opened, parts, RememberedStops(interrupts))
             finally:
@@ -155,7 +153,7 @@ class _Execution:
         watcher: Watcher,
         interrupts: StopSource,
         *,
-        is_first_part: bool = False,
+        is_greedy: bool = False,
     ) -> Ended:
         """Request what a run lacks, to its end."""
         prepared, store = beginning.prepared, opened.store
@@ -168,38 +166,32 @@ class _Execution:
                 news = [*beginning.pending_events, *await take_baseline(grading, store, bears)]
                 ended = await Session(prepared, store, serving, grading, watcher).carry_on(opened, news, interrupts)
             store.close()  # who reads how it ended may go on with the run
-            if not is_first_part:
+            if not is_greedy:
                 self._tell(ended)
             return ended
 
     async def _run_in_two_parts(
         self, beginning: StartingPoint, opened: OpenedStore, parts: TwoPartWatcher, stops: RememberedStops
     ) -> ExitCode:
-        """Carry out a run that has a first part: greedy answers, which become R0, or those that all others are compared
-        with."""
-        prepared, store, lacks_opponent = self._prepared, opened.store, beginning.lacks_opponent
-        folder = OPPONENT if lacks_opponent else GREEDY
-        greedy = GreedyBegun(len(beginning.prepared.models), len(prepared.questions))
-        parts.happened(opponent_begun(prepared) if lacks_opponent else greedy)
-        place_ledger(prepared.config, store.directory / folder, f"{store.name}.{folder}")
+        """Carry out a run whose greedy answers come first, and become its R0."""
+        prepared, store = beginning.prepared, opened.store
+        directory = store.directory / GREEDY
+        parts.happened(GreedyBegun(len(prepared.models), len(prepared.questions)))
+        place_ledger(prepared.config, directory, f"{store.name}.{GREEDY}")
 
-        async def ask(part: StartingPoint) -> Ended:
-            with _opened_store(part, store.directory / folder) as first:
-                return await self._carry_on(part, first, parts, stops, is_first_part=True)
+        async def ask(greedy: StartingPoint) -> Ended:
+            with _opened_store(greedy, directory) as first:
+                return await self._carry_on(greedy, first, parts, stops, is_greedy=True)
 
-        if lacks_opponent:
-            found = await ask_opponent(prepared, beginning, store, ask, lambda: stops.received)
-        else:
-            found = await ask_greedily(beginning, store, ask, lambda: stops.received)
+        found = await ask_greedily(beginning, store, ask, lambda: stops.received)
         parts.begin_second_part()
-        if found.ended is not None or found.beginning is None:
-            assert found.ended is not None
+        if isinstance(found, Ended):
             parts.end()
-            write_results(store.directory, _unjudged_end(beginning.prepared, store, found.ended))
+            write_results(store.directory, _unjudged_end(prepared, store, found))
             store.close()
-            self._tell(found.ended)
-            return found.ended.exit_code
-        return (await self._carry_on(found.beginning, opened, parts, stops)).exit_code
+            self._tell(found)
+            return found.exit_code
+        return (await self._carry_on(found, opened, parts, stops)).exit_code
 
 
 @contextmanager
@@ -220,7 +212,7 @@ def _opened_store(beginning: StartingPoint, directory: Path) -> Iterator[OpenedS
 
 
 def _unjudged_end(prepared: PreparedRun, store: Store, ended: Ended) -> Unjudged:
-    """The results file of a run that has ended in its first part, before any of its own answers was requested."""
+    """The results file of a run that has ended with its greedy answers, before any of its own was requested."""
     bench, now = prepared.plan.bench, time.time()
     subject = run_subject(prepared.config, prepared.questions, store.reader.created)
     nothing = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int64)

@@ -12,13 +12,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.config.opponent import with_opponent_apart
-from adaptive_eval.config.other_answers import questions_of, with_others
+from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.planning import budget_of, worst_verdict
 from adaptive_eval.config.prepare import (
     StoredSetup,
     begin_as,
-    others_in,
     prepare,
     roster_of,
     run_header,
@@ -99,10 +97,8 @@ async def regrade(
         if config is None:
             header, config, questions = None, _config_without_code(as_stored, directory), stored_questions(stored)
         else:
-            config = begin_as(with_opponent_apart(config), as_stored, at_any_pace=config.trials.favour == "auto")
+            config = begin_as(config, as_stored, at_any_pace=config.trials.favour == "auto")
             questions = questions_of(config)
-            if config.opponent is not None:
-                questions = with_others(questions, others_in(stored))
             header = run_header(config, questions)
             as_now = _header_graded_as(stored, header)
             require_same_meaning(as_now, header, directory)

@@ -70,18 +70,18 @@ class Watchers:
 
 
 class TwoPartWatcher:
-    """Watches a run that has another one before it, whose watchers see one run from beginning to end."""
+    """Watches a run after its greedy answers, which are a run before it: watchers see one from beginning to end."""
 
-    def __init__(self, watcher: Watcher, name: str, models: Sequence[str], promise: str | None) -> None:
-        """Name, models and promise are those of the run itself."""
-        self._watcher, self._name, self._models, self._promise = watcher, name, models, promise
+    def __init__(self, watcher: Watcher, name: str, promise: str | None) -> None:
+        """Name and promise are those of the run itself."""
+        self._watcher, self._name, self._promise = watcher, name, promise
         self._take: Callable[[], Status] | None = None
         self._before = (0, 0)
-        """New trials and tokens of the first part."""
+        """New trials and tokens of the greedy answers."""
         self._first, self._open = True, False
 
     def begin_second_part(self) -> None:
-        """Pass on everything from now on: the run itself begins."""
+        """Pass on everything from now on: the greedy answers are there, and the run itself begins."""
         if self._take is not None:
             status = self._take()
             self._before = (status.new_trials, status.new_tokens)
@@ -97,7 +97,7 @@ class TwoPartWatcher:
         self._take = take
         if not self._open:
             self._open = True
-            self._watcher.opened(self._name, self._models, self._now)
+            self._watcher.opened(self._name, models, self._now)
 
     def looked(self, looks: Sequence[Look]) -> None:
         if not self._first:

@@ -163,7 +163,7 @@ def _gate_chances(outlook: Outlook) -> str:
 
 def _part_costs(forecast: Forecast) -> Iterator[str]:
     """Costs of the answers that come first, and of grades."""
-    parts = {"greedy answers": forecast.greedy, "the opponent": forecast.opponent, "grades": forecast.grading}
+    parts = {"greedy answers": forecast.greedy, "grades": forecast.grading}
     for title, part in parts.items():
         told = []
         for name, (label, written) in FORMATS.items():

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from pydantic import SecretStr
 
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.opponent import with_opponent_among
 from adaptive_eval.config.prepare import PreparedRun, seed_bases
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.errors import ConfigError
@@ -28,7 +27,6 @@ SPLIT_FLAGS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-
 
 def require_sites(config: RunConfig) -> None:
     """Raise `ConfigError` if the run has no models for sites, or uses places of this machine."""
-    config = with_opponent_among(config)
     if not config.launched:
         raise ConfigError("--ray starts servers on the nodes of a cluster, but no model has a `launch` section")
     pool = config.servers.pool

@@ -8,7 +8,7 @@ from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.events.answers import AnswersLost, AnswersUnwanted
-from adaptive_eval.store.events.beginnings import OpponentAnswered, PriorTaken
+from adaptive_eval.store.events.beginnings import PriorTaken
 from adaptive_eval.store.events.event import Event
 from adaptive_eval.store.events.grading import BaselineAsked, VerdictsAsked
 from adaptive_eval.store.reader import RunReader
@@ -54,12 +54,6 @@ def spent_on_greedy(events: Sequence[Event]) -> PriorTaken | None:
     return taken[-1] if taken else None
 
 
-def spent_on_opponent(events: Sequence[Event]) -> OpponentAnswered | None:
-    """The event with the cost of the opponent's answers; None if this run did not ask for them."""
-    found = events_of_kind(events, OpponentAnswered)
-    return found[-1] if found else None
-
-
 def unstored_answers(events: Sequence[Event]) -> list[AnswersLost | AnswersUnwanted]:
     """Events of answers that cost something, or may have, and are not stored as trials."""
     return [event for event in events if isinstance(event, AnswersLost | AnswersUnwanted)]
@@ -91,12 +85,12 @@ def in_flight_cost(reader: RunReader, worst: Mapping[str, Cost]) -> Cost:
 def total_spent(reader: RunReader) -> Cost:
     """Cost of everything that was asked for.
 
-    That is: stored answers with their verdicts, lost and unwanted answers, a verifier's baseline, preliminary answers
-    (greedy ones, the opponent's), and verdicts of an unfinished `regrade`.
+    That is: stored answers with their verdicts, lost and unwanted answers, a verifier's baseline, greedy answers before
+    the first round, and verdicts of an unfinished `regrade`.
     """
     events = reader.events()
-    first = [one for one in (spent_on_greedy(events), spent_on_opponent(events)) if one is not None]
-    total = total_cost([*reader.sums(), *unstored_answers(events), *first])
+    greedy = spent_on_greedy(events)
+    total = total_cost([*reader.sums(), *unstored_answers(events), *([] if greedy is None else [greedy])])
     return total.plus(spent_on_baseline(events)).plus(spent_on_unused(events))
 
 

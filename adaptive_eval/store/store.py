@@ -236,13 +236,6 @@ class Store:
             write_events(writes, [event] if isinstance(event, Event) else event, time.time())
         self._configuration = self.reader.newest_configuration_id()
 
-    def complete_questions(self, header: RunHeader, batch: CommitBatch) -> None:
-        """Add to the questions what was unknown when the run began, and store the events of `batch` that say so."""
-        with self._ledger.transaction() as writes:
-            _update_questions(writes, header)
-            write_events(writes, batch.events, time.time())
-            writes.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
-
     def forget_trials(self, model: str, trials: Sequence[TrialKey], event: Event) -> None:
         """Delete trials of a model that turned out to be no answers; `event` says why."""
         if self._mover is not None and self._mover.busy:  # the number of a deleted trial may be used again

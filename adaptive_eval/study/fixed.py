@@ -149,10 +149,9 @@ def fixed_with_as_many(
     served: ServiceCosts,
     seed: int,
     confidence: float,
-    beside: int = 0,
 ) -> FixedWithAsMany | None:
     """The smallest fixed design, and the runs' cost relative to it; None if the objective does not compare neighbours,
-    outcomes are known beforehand, or it would take too long. Any design also has `beside` trials."""
+    outcomes are known beforehand, or it would take too long."""
     bench, most = plan.bench, plan.trials.max
     few = min(len(runs), MOST_WORLDS, MOST_TRIALS // (bench.models * bench.questions * most))
     begun = plan.drawn or plan.first is not None or bench.prior_counts is not None
@@ -173,4 +172,4 @@ def fixed_with_as_many(
     trials = float(np.mean([run.trials for run in runs[:few]]))
     number = smallest_fixed(np.mean(curves, axis=0), called)
     cost = bench.models * bench.questions * (most if number is None else number)
-    return FixedWithAsMany(number, called, trials / (cost + beside), few)
+    return FixedWithAsMany(number, called, trials / cost, few)

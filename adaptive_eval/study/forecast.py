@@ -15,9 +15,9 @@ from adaptive_eval.record.snapshot import prior_and_recorded_counts
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.store import RunReader, require_same_meaning
 from adaptive_eval.store.whereabouts import fresh_directory, newest_directory
-from adaptive_eval.study.first_answers import answers_before, describe_first_answers
 from adaptive_eval.study.fixed import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
+from adaptive_eval.study.greedy_answers import describe_greedy_answers, greedy_answers
 from adaptive_eval.study.pilot import (
     AnswerUsage,
     Pilot,
@@ -66,14 +66,14 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     scenario = _scene(prepared, usage, begun, request.seed, grade)
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, request, pilot))
-    scenario = replace(scenario, before=answers_before(beginning, scenario, worlds, pilot, begun=goes_on))
+    scenario = replace(scenario, before=greedy_answers(beginning, scenario, worlds))
     budget, left_out = _simulable(prepared.plan.budget, usage)
     simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
         *_basis(pilot, goes_on, len(bench.recorded)),
         *guesses,
         *grade.told,
-        *describe_first_answers(scenario.before),
+        *describe_greedy_answers(scenario.before),
         *_swaps(prepared, scenario),
         *(_asked_ahead(scenario, measured=pilot is not None) if prepared.plan.pace.held else ()),
         *left_out,
@@ -81,12 +81,11 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     found = summarise(prepared, scenario, pilot, worlds, simulations, basis, grade.cost)
     configured = scenario.plan(simulations.configured)
     runs, confidence = simulations.runs[simulations.configured], prepared.config.stopping.confidence
-    beside = scenario.before.of_opponent.trials
     return replace(
         found,
         basis=(*found.basis, *same_seed_sentences(prepared, pilot, found.need.costs.trials.median)),
         why_favoured=prepared.why_favoured,
-        as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence, beside),
+        as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence),
     )
 
 
@@ -97,7 +96,7 @@ def _is_the_run(directory: Path | None, prepared: PreparedRun) -> bool:
 
 
 def _beginning(prepared: PreparedRun, directory: Path | None) -> StartingPoint:
-    """The run's starting point: R0, and for a run in `directory` its imported trials and its opponent's answers."""
+    """The run's starting point: R0, and for a run in `directory` its imported trials."""
     if directory is None:
         return load_starting_point(prepared, fresh_directory(prepared.config.store.folder, prepared.config.name))
     beginning = load_starting_point(prepared, directory)

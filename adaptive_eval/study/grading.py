@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_eval.config.opponent import answers_of_model
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
@@ -28,10 +27,9 @@ class ExpectedGrade(NamedTuple):
 
 
 def paid_servers(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
-    """The models, the opponent, and the models asked for grades."""
-    opponent = () if config.opponent is None else (config.opponent,)
+    """The models, and the models asked for grades."""
     seats = (seat for one in graders_that_ask(config.grader).values() for seat in one.seats)
-    return (*config.models, *opponent, *seats)
+    return (*config.models, *seats)
 
 
 def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None) -> ExpectedGrade:
@@ -88,8 +86,6 @@ def _cost_in_pilot(grader: AskedGrader, seen: JudgeUse) -> Cost:
 def _guessed_cost(questions: Sequence[Question], grader: AskedGrader, usage: AnswerUsage) -> Cost:
     """A request contains the question and the answer; a reply has a fixed share of its maximum."""
     answer = min(float(np.nanmean(usage.completion_tokens)) if usage.knows_tokens else 0.0, grader.longest)
-    if answers_of_model(grader) is not None and not any(question.others for question in questions):
-        answer *= 2.0  # a comparison contains the opponent's answer as well
     return reduce(Cost.plus, (_guessed_seat_cost(seat, questions, answer) for seat in grader.seats))
 
 

@@ -25,14 +25,12 @@ from adaptive_eval.store import (
     Event,
     Json,
     JudgeUse,
-    OpponentAnswered,
     Roster,
     RunHeader,
     RunReader,
     TrialFacts,
     differences,
 )
-from adaptive_eval.store.spending import spent_on_opponent
 from scorio.moments import FloatArray
 
 BYTES_A_TOKEN = 4.0
@@ -215,8 +213,6 @@ class Pilot:
     """Seconds that its batches took, by model."""
     grading: JudgeUse | None = None
     """Usage of its grades, if models were asked for them."""
-    opponent: OpponentAnswered | None = None
-    """Usage of its opponent's answers, if it has one."""
 
 
 def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
@@ -247,7 +243,6 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         remarks=(*_missing_in_pilot(counts, models, questions), *_differences_from_pilot(header, prepared.header)),
         batches=measured_batch_seconds(events),
         grading=grading,
-        opponent=spent_on_opponent(events),
     )
 
 
@@ -347,8 +342,8 @@ def _differences_from_pilot(then: RunHeader, now: RunHeader) -> list[str]:
             "models",
         ),
         *differences(
-            {key: _without_opponent_answers(then.questions[key]) for key in shared},
-            {key: _without_opponent_answers(now.questions[key]) for key in shared},
+            {key: _without_others(then.questions[key]) for key in shared},
+            {key: _without_others(now.questions[key]) for key in shared},
             "questions",
         ),
         *differences(then.meaning.get("grader"), now.meaning["grader"], "grader"),
@@ -359,6 +354,6 @@ def _differences_from_pilot(then: RunHeader, now: RunHeader) -> list[str]:
     return told
 
 
-def _without_opponent_answers(question: Json) -> Json:
+def _without_others(question: Json) -> Json:
     """A question without the answers that a judge compares with, which are long."""
     return {name: value for name, value in question.items() if name != OTHERS}

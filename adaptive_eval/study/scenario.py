@@ -53,8 +53,7 @@ class ServiceCosts(NamedTuple):
 
 
 class AnswersBefore(NamedTuple):
-    """Answers given before the run itself, greedy ones or the opponent's: existing ones at their cost, and future ones
-    at their expected cost."""
+    """Greedy answers before the run itself: existing ones at their cost, and future ones at their expected cost."""
 
     trials: int = 0
     tokens: float = 0.0
@@ -64,13 +63,6 @@ class AnswersBefore(NamedTuple):
     """Seconds for future answers; nan if the time of answers is unknown."""
     there: SpentBefore = NOTHING_SPENT
     """Existing answers, with their cost."""
-    opponent: str | None = None
-    """The model that gives them, ungraded; None: every model gives greedy ones."""
-
-    @property
-    def of_opponent(self) -> "AnswersBefore":
-        """The opponent's answers, which are not graded and are needed in any design."""
-        return NOTHING_BEFORE if self.opponent is None else self
 
 
 NOTHING_BEFORE = AnswersBefore()

@@ -158,8 +158,7 @@ def summarise(
         need=_outlook(simulated.runs[simulated.need], scenario, prepared),
         capped=None if simulated.capped is None else _outlook(within, scenario, prepared),
         spent=_spent(scenario, prepared),
-        greedy=_costs_before(scenario, prepared, of_opponent=False),
-        opponent=_costs_before(scenario, prepared, of_opponent=True),
+        greedy=_greedy_costs(scenario, prepared),
         grading=_grade_costs(within, grade, scenario, prepared),
         fixed=fixed,
         times_as_long=times_as_long(within, fixed["seconds"]),
@@ -238,10 +237,10 @@ def _spent(scenario: Scenario, prepared: PreparedRun) -> PartCosts | None:
     return _part_costs(_known_costs(scenario, prepared), trials, tokens, usd, gpu_seconds, scenario.elapsed)
 
 
-def _costs_before(scenario: Scenario, prepared: PreparedRun, *, of_opponent: bool) -> PartCosts | None:
-    """Cost of the opponent's answers, or of greedy ones, before the first round."""
+def _greedy_costs(scenario: Scenario, prepared: PreparedRun) -> PartCosts | None:
+    """Cost of greedy answers before the first round."""
     before, known = scenario.before, _known_costs(scenario, prepared)
-    if before == NOTHING_BEFORE or of_opponent != (before.opponent is not None):
+    if before == NOTHING_BEFORE:
         return None
     seconds = before.to_come if known["seconds"] else None
     return _part_costs(known, before.trials, before.tokens, before.usd, before.gpu_seconds, seconds)
@@ -253,11 +252,10 @@ def _grade_costs(
     """Cost of grading all answers of the runs, including greedy ones."""
     if grade == NO_COST:
         return None
-    known, ungraded = _known_costs(scenario, prepared), scenario.before.of_opponent.trials
-    trials = [run.trials - ungraded for run in runs]
+    known = _known_costs(scenario, prepared)
 
     def over(name: str, each: float) -> Range | None:
-        return range_of([number * each for number in trials]) if known[name] else None
+        return range_of([run.trials * each for run in runs]) if known[name] else None
 
     tokens, usd, gpu_hours = grade.tokens, grade.usd, grade.gpu_seconds / HOUR
     each = scenario.served.verdicts.each if scenario.served.usage.knows_seconds else None
@@ -265,17 +263,16 @@ def _grade_costs(
 
 
 def _fixed(scenario: Scenario, worlds: Sequence[FloatArray], prepared: PreparedRun) -> dict[str, float | None]:
-    """The maximum of trials for every model, averaged over the worlds, with the opponent's answers."""
+    """The maximum of trials for every model, averaged over the worlds."""
     each, known = prepared.plan.trials.max, _known_costs(scenario, prepared)
     counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0) * scenario.bench.asked[:, None]
     tokens, usd, gpu_seconds = price_counts(counts, scenario.served.costs)
-    before, seconds = scenario.before.of_opponent, fixed_seconds(scenario, counts)
     return {
-        "trials": float(each * scenario.bench.asked.sum() * scenario.bench.questions) + before.trials,
-        "tokens": tokens + before.tokens if known["tokens"] else None,
-        "usd": usd + before.usd if known["usd"] else None,
-        "gpu_hours": (gpu_seconds + before.gpu_seconds) / HOUR if known["gpu_hours"] else None,
-        "seconds": None if seconds is None else seconds + before.to_come,
+        "trials": float(each * scenario.bench.asked.sum() * scenario.bench.questions),
+        "tokens": tokens if known["tokens"] else None,
+        "usd": usd if known["usd"] else None,
+        "gpu_hours": gpu_seconds / HOUR if known["gpu_hours"] else None,
+        "seconds": fixed_seconds(scenario, counts),
     }
 
 

@@ -156,8 +156,6 @@ class Forecast:
     greedy: PartCosts | None
     """Costs of greedy answers before the first round, contained in `need` and `capped`; `seconds` are of future ones.
     None if the run has no greedy answers as R0."""
-    opponent: PartCosts | None
-    """The same for the opponent's answers; None if the run asks none."""
     grading: GradeCosts | None
     """None if no model is asked for grades."""
     fixed: Mapping[str, float | None]

@@ -225,11 +225,14 @@ def judge_criteria(stage: Stage) -> None:
     stage.run(stage.config(url, **judged(url, votes=1, scores=CRITERIA)))
 
 
-@case(runs=("run", "run/opponent"))
+@case(runs=("run", "bob"))
 def judge_against_a_model(stage: Stage) -> None:
-    """Every answer is compared with those of bob, which are asked for first."""
+    """Every answer is compared with those of bob, who was asked in a run alone."""
     url = stage.serve(judge=SimulatedJudge())
-    stage.run(stage.config(url, **judged(url, votes=1, against={"model": "bob", "trials": 2})))
+    alone = {"objective": {"kind": "precision", "half_width": 0.001}, "trials": {"min": 2, "max": 2}}
+    stage.run(stage.config(url, "bob", models=("bob",), **alone), "bob")
+    against = {"run": str(stage.directory("bob")), "model": "bob"}
+    stage.run(stage.config(url, models=("ada", "cyd"), **judged(url, votes=1, against=against)))
 
 
 @case()

@@ -1,7 +1,5 @@
 """Caps hold where a judge compares with the answers of a model, whatever servers say and lose and whoever kills.
 
-The model is of an earlier run, or of this one and asked first.
-
 What was generated is counted at the servers; what was compared with what is worked out from the two databases by hand.
 """
 
@@ -10,13 +8,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import event, given, seed
-from hypothesis import strategies as st
 from judged_spending import JUDGE, JudgedSpender
 from ledger_check import Row, Trial, stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start
@@ -73,36 +69,32 @@ def lead_compared(
     votes: int = 1,
     structured: object = None,
     starts: tuple[Start, ...] = (),
-    within: bool = False,
     **world: Any,
 ) -> ComparedLife:
-    """A run with these starts, and then one that is left alone; `within`: it compares with one of its own models."""
+    """A run with these starts, and then one that is left alone."""
     place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder, servers, ended = Path(name), JudgedSpender(**world), None
-        first, against = folder / "run" / "opponent", {"model": BASELINE, "trials": DEPTH}
-        if not within:
-            first = earlier_run(folder)
-            against = {"run": str(first), "model": BASELINE}
+        first = earlier_run(folder)
+        against = {"run": str(first), "model": BASELINE}
         for start in (*starts, Start()):
             config = judged_config(folder, budget, slots, votes, structured, against=against)
             ended = servers.run(config, folder / "run", start)
         reason = None if ended is None else str(ended.reason)
         rows, others = stored_rows(folder / "run"), stored_rows(first)
-        all_of_them = {(BASELINE, key, number) for key in QUESTIONS for number in range(DEPTH)}
-        assert set(others) == all_of_them or (within and not rows and set(others) < all_of_them)
+        assert set(others) == {(BASELINE, key, number) for key in QUESTIONS for number in range(DEPTH)}
         return ComparedLife(servers, budget, slots, rows, others, reason)
 
 
 def check_caps(life: ComparedLife) -> None:
     """The budget is kept to, also in trials, and nothing is graded that no judge has said."""
     spending_keeps_to(life.budget, life.world, life.slots)
-    assert len(life.others) + len(life.rows) <= life.budget.get("trials", float("inf"))
+    assert len(life.rows) <= life.budget.get("trials", float("inf"))
     for trial, row in life.rows.items():
         assert row.category in (None, life.expected(trial)), "a verdict that nobody gave"
 
 
-COMPARED = {key: how for key, how in JUDGED.items() if key != "regrades"} | {"within": st.booleans()}
+COMPARED = {key: how for key, how in JUDGED.items() if key != "regrades"}
 
 
 def check_compared(**chosen: Any) -> None:
@@ -145,30 +137,3 @@ def test_a_verdict_takes_two_requests_a_vote_and_a_tie_word_for_word_takes_none(
     asked = sum(one.model == JUDGE for one in life.world.attempts)
     assert set(SKILLS) == {model for model, _, _ in life.rows} and None not in graded
     assert asked == 2 * 3 * (graded[BETTER] + graded[WORSE]) > 0
-
-
-@pytest.mark.parametrize("at", [90, *LATER])
-def test_a_kill_under_a_cap_changes_no_verdict_where_the_opponent_is_asked_first(at: int) -> None:
-    wild = {"judge_says": LOW, "judge_faults": {RESET: 0.05}, "faults": {RESET: 0.05}}
-    life = lead_compared({"tokens": CAP}, starts=(Start(Fate.KILL, at),), within=True, **wild)
-    check_caps(life)
-    assert life.reason == "budget" and life.rows and not {model for model, _, _ in life.rows} & {BASELINE}
-
-
-@cache
-def left_alone() -> ComparedLife:
-    return lead_compared({}, within=True)
-
-
-MOMENTS: list[Any] = [70, *(pytest.param(at, marks=pytest.mark.slow) for at in range(5, 240, 80))]
-MOMENTS += [pytest.param(at, marks=pytest.mark.release) for at in range(1, 240, 6)]
-
-
-@pytest.mark.parametrize("at", MOMENTS)
-def test_whenever_it_is_killed_a_run_finds_the_same(at: int) -> None:
-    """In the first part, between the two, in the second, and after its end."""
-    whole, killed = left_alone(), lead_compared({}, within=True, starts=(Start(Fate.KILL, at),))
-    check_caps(killed)
-    assert killed.rows == whole.rows and killed.others == whole.others and killed.reason == whole.reason
-    opponents = [one for one in killed.world.attempts if one.model == BASELINE]
-    assert len(opponents) <= DEPTH * len(QUESTIONS) + SLOTS, "what is stored is not asked for again"

@@ -42,8 +42,6 @@ from adaptive_eval.store import (
     Event,
     ModelSetAside,
     OnlyFailures,
-    OpponentAnswered,
-    OpponentBegun,
     PriorTaken,
     ReplicaBack,
     ReplicaLost,
@@ -512,15 +510,6 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
             "started with 9 trials imported from a.eval, b, c and 1 more",
         ),
         (PriorTaken(run="old", outcomes={}), "outcomes of the run old count as R0"),
-        (
-            OpponentBegun("bob", 2, 30),
-            "2 answers of bob to each of 30 questions come first: all others are compared with them",
-        ),
-        (
-            OpponentBegun("bob", 1, 30),
-            "1 answer of bob to each of 30 questions comes first: all others are compared with it",
-        ),
-        (OpponentAnswered("bob", 2, 2, 60), "60 answers of bob are there, and all others are compared with them"),
         (
             ThresholdsFrozen(values={"high": 0.25}, medians={"q1": 9.0}, models={"ada": 12, "bob": 12}),
             "thresholds frozen, from 24 trials of the opening: high 0.25, the usual length of 1 question",

@@ -5,16 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, Found, Site, small_world, stored
+from live_runs import MODELS, Found, Site, small_world
 from near_sites import NearCluster
 from test_sites import events, models, run_at
 
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import OpponentAnswered, SiteLost, SitePlaced
-
-DEPTH = 2
+from adaptive_eval.store import PriorTaken, SiteLost, SitePlaced
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +28,10 @@ def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judged(site: Site, url: str, name: str, **more: object) -> Path:
-    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, **more}
+    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
     trials = {"min": 4, "max": 8, "favour": "answers"}
     sites = {"bob": 2} if name == "run" else None
-    return site.write(name, models=models(site, sites), grader=grader, trials=trials, concurrency=2)
+    return site.write(name, models=models(site, sites), grader=grader, trials=trials, concurrency=2, **more)
 
 
 def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
@@ -48,15 +46,14 @@ def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_opponent_is_asked_first_at_sites_of_its_own(site: Site, judge_url: str) -> None:
-    against = {"model": "bob", "trials": DEPTH}
-    plain = site.run(judged(site, judge_url, "plain", against=against), "--run-dir", str(site.directory("plain")))
+def test_greedy_answers_come_first_at_sites_of_their_own(site: Site, judge_url: str) -> None:
+    greedy = {"prior_evidence": {"greedy": True}}
+    plain = site.run(judged(site, judge_url, "plain", **greedy), "--run-dir", str(site.directory("plain")))
     assert plain.exit_code == ExitCode.SPENT, plain.output
     cluster = NearCluster([1, 0, 1])
-    assert run_at(cluster, judged(site, judge_url, "run", against=against), site) == ExitCode.SPENT
+    assert run_at(cluster, judged(site, judge_url, "run", **greedy), site) == ExitCode.SPENT
     assert Found.of(site.directory()) == Found.of(site.directory("plain"))
-    assert Found.of(site.directory() / "opponent") == Found.of(site.directory("plain") / "opponent")
-    (answered,) = events(site, OpponentAnswered)
-    assert (answered.model, answered.trials) == ("bob", DEPTH * 8)
-    assert {one.model for one in events(site, SitePlaced)} == set(MODELS) - {"bob"}, "it is asked no more"
-    assert all(one.signals["verdict"] in ("better", "worse", "tie") for one in stored(site))
+    assert Found.of(site.directory() / "greedy") == Found.of(site.directory("plain") / "greedy")
+    (taken,) = events(site, PriorTaken)
+    assert (taken.greedy, taken.trials) == (True, len(MODELS) * 8)
+    assert {one.model for one in events(site, SitePlaced)} == set(MODELS)

@@ -1,4 +1,4 @@
-"""Events before the first round: imported trials, outcomes of earlier runs, labels, and preliminary answers."""
+"""Events before the first round: imported trials, outcomes of earlier runs, labels, and greedy answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,37 +78,6 @@ class GreedyBegun(Event):
     KIND: ClassVar[str] = "greedy"
     models: int = 0
     questions: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class OpponentBegun(Event):
-    """The model with which a judge compares all others is asked before them; reported, not stored."""
-
-    KIND: ClassVar[str] = "opponent_begun"
-    model: str
-    trials: int = 0
-    """Answers to each question."""
-    questions: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class OpponentAnswered(Event):
-    """The opponent's answers are complete, with their cost; from now on they are part of the questions."""
-
-    KIND: ClassVar[str] = "opponent"
-    model: str
-    least: int = 0
-    """The smallest number of answers to a question."""
-    most: int = 0
-    trials: int = 0
-    tokens: int = 0
-    usd: float = 0.0
-    gpu_seconds: float = 0.0
-    """Of requests."""
-    counted_gpu_seconds: float = 0.0
-    """What a cap on GPU time counts of it."""
-    seconds: float = 0.0
-    """How long requesting them took."""
 
 
 @dataclass(frozen=True, slots=True)

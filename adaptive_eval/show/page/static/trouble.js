@@ -20,8 +20,6 @@ const EVENTS = {
   prior: "earlier outcomes taken (R0)",
   labels: "labels taken",
   greedy: "greedy answers begun (R0)",
-  opponent_begun: "opponent asked first",
-  opponent: "opponent has answered",
   recorded: "recorded models taken",
   set_aside: "model set aside",
   ungraded: "a trial without a grade",
