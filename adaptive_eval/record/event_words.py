@@ -19,7 +19,6 @@ from adaptive_eval.store import (
     Event,
     GraderChosen,
     GreedyBegun,
-    LabelsTaken,
     LooksRetaken,
     ModelSetAside,
     ModelSettled,
@@ -168,8 +167,6 @@ def _run_sentence(event: Event) -> str | None:
             return f"{told}: all others are compared with {them}"
         case OpponentAnswered():
             return f"{event.trials} answers of {event.model} are there, and all others are compared with them"
-        case LabelsTaken():
-            return f"{several(event.labels, 'label')} {'is' if event.labels == 1 else 'are'} taken from {event.file}"
         case PriorTaken(greedy=True):
             return f"{event.trials} greedy answers count as R0"
         case PriorTaken():
