@@ -19,7 +19,6 @@ from adaptive_eval.store import (
     Event,
     GraderChosen,
     GreedyBegun,
-    LabelsTaken,
     LooksRetaken,
     ModelSetAside,
     ModelSettled,
@@ -164,8 +163,6 @@ def _run_sentence(event: Event) -> str | None:
             return f"started with {several(event.trials, 'trial')} imported from {first_few(event.files, MAX_NAMES)}"
         case GreedyBegun():
             return f"asking {event.models} models for a greedy answer to each of {event.questions} questions first (R0)"
-        case LabelsTaken():
-            return f"{several(event.labels, 'label')} {'is' if event.labels == 1 else 'are'} taken from {event.file}"
         case PriorTaken(greedy=True):
             return f"{event.trials} greedy answers count as R0"
         case PriorTaken():

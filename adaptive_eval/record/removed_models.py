@@ -69,7 +69,7 @@ def spent_on_removed_models(
     rows = list(_rows_without_model(events))
     removed = [name for name in reader.ids("models", "name") if name not in models]
     if removed:
-        sums, held = reader.sums(), reader.held_times() or {}
+        sums, held = reader.sums(), reader.held_times()
         launched = {event.model for event in events_of_kind(events, ServerLaunched)}
         for name in removed:
             stored = [one for one in sums if one.model == name]

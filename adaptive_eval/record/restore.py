@@ -249,7 +249,7 @@ def _plug_in_caution(config: RunConfig, results: Results) -> Iterator[Caution]:
 
 def stored_server_times(setup: StoredSetup, reader: RunReader) -> HeldServers:
     """Time for which each model of a stored run has held its servers."""
-    held = reader.held_times() or {}
+    held = reader.held_times()
     return HeldServers([held.get(name) for name in setup.roster.models], setup.config.launched)
 
 

@@ -43,8 +43,8 @@ class RunMeter:
         return self._elapsed_before + since
 
     def held_times(self) -> Sequence[HeldTime | None]:
-        """How long each model has held its servers; None if that is unknown or zero."""
-        held = self.times.held_times() or {}
+        """How long each model has held its servers; None if it held none."""
+        held = self.times.held_times()
         return [held.get(lane.name) for lane in self._lanes]
 
     def servers(self) -> HeldServers:

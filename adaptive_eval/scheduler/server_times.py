@@ -22,11 +22,11 @@ class ServerTimes:
         self,
         lanes: Sequence[Lane],
         launched: Collection[int],
-        before: Mapping[str, HeldTime] | None,
+        before: Mapping[str, HeldTime],
         served_by_nobody: Collection[int] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`before`: held times of earlier starts; None if they are unknown, and then nothing is measured.
+        """`before`: held times of earlier starts.
 
         Nothing is held for models that are `served_by_nobody`: a batch service answers when it has time.
         """
@@ -69,17 +69,14 @@ class ServerTimes:
             for place in list(places):
                 self._end(model, place)
 
-    def held_times(self) -> dict[str, HeldTime] | None:
-        """Time for which each model has held its servers, over all starts; None if unknown."""
-        if self._before is None:
-            return None
+    def held_times(self) -> dict[str, HeldTime]:
+        """Time for which each model has held its servers, over all starts."""
         now = self._clock()
         ours = {lane.name: self._held_time(model, lane, now) for model, lane in enumerate(self._lanes)}
         return {**self._before, **{name: held for name, held in ours.items() if held is not None}}
 
     def _held_time(self, model: int, lane: Lane, now: float) -> HeldTime | None:
         """The held time of a model; None if it held nothing."""
-        assert self._before is not None
         before, up = self._before.get(lane.name), self._since.get(model, {})
         if before is None and not up and not self._past_seconds[model]:
             return None

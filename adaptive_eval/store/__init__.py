@@ -22,7 +22,6 @@ from adaptive_eval.store.events.answers import (
 )
 from adaptive_eval.store.events.beginnings import (
     GreedyBegun as GreedyBegun,
-    LabelsTaken as LabelsTaken,
     OutcomesRecorded as OutcomesRecorded,
     PriorTaken as PriorTaken,
     TrialsImported as TrialsImported,

@@ -131,15 +131,15 @@ class RunReader:
         """Seconds the run has been active, over all its starts."""
         return self._seconds("elapsed")
 
-    def held_times(self) -> dict[str, HeldTime] | None:
-        """How long each model has held its servers; None for a run from before that was measured."""
+    def held_times(self) -> dict[str, HeldTime]:
+        """How long each model has held its servers."""
         rows = list(self._rows("SELECT value FROM run WHERE key = 'held'"))
         held = json_object(rows[0][0], "for how long servers were held") if rows else {}
         try:
             times = {name: (float(one[0]), float(one[1]), any(one[2:])) for name, one in held.items()}
         except (TypeError, ValueError, LookupError) as error:
             raise self._damaged("the times for which servers were held are no numbers") from error
-        return {name: HeldTime(*one) for name, one in times.items()} if rows else None
+        return {name: HeldTime(*one) for name, one in times.items()}
 
     def largest_costs(self) -> dict[str, Cost]:
         """The largest tokens, USD and GPU seconds of any stored trial, by model."""

@@ -105,10 +105,9 @@ def cost_by_model(events: Sequence[AnswersLost | AnswersUnwanted], models: Names
 
 
 class HeldServers(NamedTuple):
-    """How long each model's servers were held, if known, and the models whose servers the run launches.
+    """How long each model's servers were held, None if none was, and the models whose servers the run launches.
 
-    A cap on GPU time counts the time for which launched servers were held. For other servers, and if that time is
-    unknown as in a run of an earlier version, it counts the requests.
+    A cap on GPU time counts the time for which launched servers were held. For other servers it counts the requests.
     """
 
     times: Sequence[HeldTime | None]

@@ -26,9 +26,7 @@ def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def held_of(directory: Path) -> dict[str, HeldTime]:
     with closing(RunReader.open(directory)) as reader:
-        held = reader.held_times()
-    assert held is not None
-    return held
+        return reader.held_times()
 
 
 def answered(site: Site) -> list[tuple[str, int, float]]:

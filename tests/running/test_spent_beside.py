@@ -94,8 +94,8 @@ def removed(store: Store) -> RemovedModelsSpending:
 
 
 def test_what_never_came_counts_as_the_caps_count_it() -> None:
-    """GPU hours of a server that the run starts are those for which it is held, whatever was lost; where an earlier
-    version has not measured them, those of requests, and lost ones are among these."""
+    """GPU hours of a server that the run starts are those for which it is held, whatever was lost; where none
+    was held, those of requests, and lost ones are among these."""
     events = [
         AnswersLost("ada", 2, 100, 0.5, 30.0),
         AnswersLost("bob", 1, 50, 0.25, 10.0, killed=True),

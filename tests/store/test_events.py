@@ -30,7 +30,6 @@ from adaptive_eval.store import (
     Event,
     GraderChosen,
     GreedyBegun,
-    LabelsTaken,
     LooksRetaken,
     ModelSetAside,
     ModelSettled,
@@ -211,7 +210,6 @@ STORED = [
         },
     ),
     (GreedyBegun(2, 30), "greedy", {"models": 2, "questions": 30}),
-    (LabelsTaken(12, "labels.jsonl"), "labels", {"labels": 12, "file": "labels.jsonl"}),
     (
         ThresholdsFrozen({"fit": "opening"}, None, {"high": 0.3}, {"high": 12}, {"q1": 40.0}, {"ada": 12}),
         "thresholds",

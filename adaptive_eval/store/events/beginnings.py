@@ -63,15 +63,6 @@ class PriorTaken(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class LabelsTaken(Event):
-    """Labels of a file were copied to the run; only written by versions whose configuration could name that file."""
-
-    KIND: ClassVar[str] = "labels"
-    labels: int = 0
-    file: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class GreedyBegun(Event):
     """Greedy answers are requested before anything else; reported, not stored."""
 
