@@ -32,7 +32,7 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.pace import Favour
-from adaptive_eval.config.planning import EarlierHorizon
+from adaptive_eval.config.planning import EarlierHorizon, RunFacts
 from adaptive_eval.core import Bench, Budget, Controller
 from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.types import NO_COST
@@ -189,7 +189,8 @@ def _half_way(scenario: Scenario, world: World) -> Scenario:
     layers = [np.where(trial < there, tape.layer(trial).astype(np.int8), -1) for trial in range(int(there.max()))]
     horizons = (EarlierHorizon(HORIZON // 2, len(controller.looks)),)
     served = scenario.served._replace(recorded=np.stack(layers, axis=-1))
-    return replace(scenario, served=served, horizons=horizons, capped_opening=plan.has_capped_opening)
+    facts = RunFacts(horizons=horizons, capped_opening=plan.has_capped_opening)
+    return replace(scenario, served=served, facts=facts)
 
 
 def _served(weights: FloatArray, wrong: float) -> ServiceCosts:

@@ -61,21 +61,39 @@ class KnownBefore(NamedTuple):
     """The cost of R0 to this run."""
 
 
+class RunFacts(NamedTuple):
+    """What a plan needs to know of the run, beside its questions and decisions."""
+
+    first: NDArray[np.integer] | None = None
+    """(L, M): existing trials."""
+    horizons: Sequence[EarlierHorizon] = ()
+    capped_opening: bool | None = None
+    """That of `Plan`."""
+    spent_first: SpentBefore = NOTHING_SPENT
+    """The cost of R0."""
+    batched: bool = False
+    """Whether any model is asked through a batch service."""
+    budget: Budget | None = None
+    """The caps of a run that launches servers; None: those of any other."""
+    coupled: bool = False
+    """That of `Plan`."""
+
+
+NO_FACTS = RunFacts()
+NOTHING_KNOWN = KnownBefore()
+
+
 def plan_of(
     config: RunConfig,
     questions: Sequence[Question],
     worst: Sequence[Cost],
-    first: NDArray[np.integer] | None = None,
-    known: "KnownBefore | None" = None,
-    horizons: Sequence[EarlierHorizon] = (),
-    capped_opening: bool | None = None,
+    facts: RunFacts = NO_FACTS,
+    known: KnownBefore = NOTHING_KNOWN,
 ) -> Plan:
     """The plan of a configuration for these questions; `worst` is the most that a trial of each model may cost.
 
-    `first` (L, M) are existing trials, `known` is what earlier runs tell of the models, and `horizons` are earlier ones
-    of this run; `capped_opening` is that of `Plan`.
+    `facts` has what is stored of the run, and `known` what earlier runs tell of the models.
     """
-    known = KnownBefore() if known is None else known
     weighing = weigh_questions(config.benchmarks, [question.id for question in questions])
     bench = Bench(
         models=len(config.models),
@@ -88,44 +106,23 @@ def plan_of(
         recorded=config.recorded,
         recorded_ungraded=known.ungraded,
     )
-    names = [model.name for model in config.models]
-    budget = budget_of(config.budget, config.models, config.serving_groups)
-    plan = plan_on(
-        bench,
-        config,
-        names,
-        first,
-        batched=config.batched,
-        horizons=horizons,
-        budget=budget,
+    facts = facts._replace(
         spent_first=known.spent,
-        capped_opening=capped_opening,
+        batched=config.batched,
+        budget=budget_of(config.budget, config.models, config.serving_groups),
+        coupled=config.trials.seeds == "coupled",
     )
-    return replace(plan, coupled=True) if config.trials.seeds == "coupled" else plan
+    return plan_on(bench, config, [model.name for model in config.models], facts)
 
 
-def plan_on(
-    bench: Bench,
-    config: Decisions,
-    names: Sequence[str],
-    first: NDArray[np.integer] | None = None,
-    *,
-    batched: bool = False,
-    horizons: Sequence[EarlierHorizon] = (),
-    budget: Budget | None = None,
-    spent_first: SpentBefore = NOTHING_SPENT,
-    capped_opening: bool | None = None,
-) -> Plan:
-    """The plan for these models and questions; `batched` says whether any is asked through a batch service.
-
-    `budget` has the caps of a run that launches servers; `spent_first` is the cost of R0; `capped_opening` is that of
-    `Plan`.
-    """
-    budget = budget_of(config.budget) if budget is None else budget
-    paced = partial(pace_of, questions=bench.questions, batched=batched)
+def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFacts = NO_FACTS) -> Plan:
+    """The plan for these models and questions."""
+    first, horizons, spent_first = facts.first, facts.horizons, facts.spent_first
+    budget = budget_of(config.budget) if facts.budget is None else facts.budget
+    paced = partial(pace_of, questions=bench.questions, batched=facts.batched)
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
     begins, pace = [*before, config.trials][0], paced(config.trials)
-    capped = capped_opening if first is None else None
+    capped = facts.capped_opening if first is None else None
     opening = affordable_opening(bench, Trials(begins.min, begins.max), paced(begins), budget, spent_first, capped)
     start = first_information(bench, begins, opening, first)
     if bench.gates and not config.objective.gate:  # in a replay without a gate of a run that had one
@@ -153,6 +150,7 @@ def plan_on(
             earlier=earlier,
             spent_first=spent_first,
             capped_opening=capped,
+            coupled=facts.coupled,
             drawn=_block_size(config.trials, bench.questions, first),
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.pace import opening_of
-from adaptive_eval.config.planning import EarlierHorizon, KnownBefore, longest_prompts, plan_of, worst_costs
+from adaptive_eval.config.planning import EarlierHorizon, KnownBefore, RunFacts, longest_prompts, plan_of, worst_costs
 from adaptive_eval.config.prepare import PreparedRun, StoredSetup, prompts_of, stored_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Plan
@@ -105,7 +105,7 @@ def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) 
     _require_outcomes_taken(config, recorded)
     known = known_before(config, roster, imported, stored_prior(config.prior_evidence, events), recorded)
     worst, capped = stored_worst_costs(setup, events), reader.capped_opening()
-    return plan_of(config, setup.questions, worst, first, known, recorded_horizons(events), capped)
+    return plan_of(config, setup.questions, worst, RunFacts(first, recorded_horizons(events), capped), known)
 
 
 def _require_outcomes_taken(config: RunConfig, recorded: Recorded) -> None:

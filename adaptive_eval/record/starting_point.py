@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.config.planning import EarlierHorizon, plan_of
+from adaptive_eval.config.planning import NO_FACTS, RunFacts, plan_of
 from adaptive_eval.config.prepare import (
     PreparedRun,
     begin_as,
@@ -99,31 +99,28 @@ def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
 
 
 class _StoredBeginning(NamedTuple):
-    """Events, trials of the first look, imported trials and horizons of a stored run, and whether caps cut its first
-    round."""
+    """Events and imported trials of a stored run, and what its plan needs to know."""
 
     events: Sequence[Event] = ()
-    first: Cells | None = None
     imported: Cells | None = None
-    horizons: tuple[EarlierHorizon, ...] = ()
-    capped: bool | None = None
+    facts: RunFacts = NO_FACTS
 
 
 def _read_beginning(prepared: PreparedRun, reader: RunReader) -> _StoredBeginning:
     events = reader.events()
     first = first_cells(prepared.config, prepared.roster, reader, events)
     require_same_first_look(prepared.config, reader)
-    horizons, capped = earlier_horizons(prepared.config, reader, events), reader.capped_opening()
-    return _StoredBeginning(events, first, imported_cells(prepared.roster, reader, events), horizons, capped)
+    facts = RunFacts(first, earlier_horizons(prepared.config, reader, events), reader.capped_opening())
+    return _StoredBeginning(events, imported_cells(prepared.roster, reader, events), facts)
 
 
 def _with_known_outcomes(
     prepared: PreparedRun, held: _StoredBeginning, prior: PriorOutcomes | None, recorded: Recorded
 ) -> PreparedRun:
     """Add what is known beforehand to the plan; R0 has no more trials per question than the first look."""
-    first, horizons, capped = held.first, held.horizons, held.capped
-    if first is None and prior is None and not recorded and not horizons and capped is None:
+    facts = held.facts
+    if facts.first is None and prior is None and not recorded and not facts.horizons and facts.capped_opening is None:
         return prepared
     config, worst = prepared.config, prepared.plan.bench.worst_cost
     known = known_before(config, prepared.roster, held.imported, prior, recorded)
-    return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, known, horizons, capped))
+    return replace(prepared, plan=plan_of(config, prepared.questions, worst, facts, known))

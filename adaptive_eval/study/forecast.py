@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.planning import EarlierHorizon
+from adaptive_eval.config.planning import EarlierHorizon, RunFacts
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Budget
 from adaptive_eval.record.snapshot import prior_and_recorded_counts
@@ -130,14 +130,16 @@ def _scene(
             swap_seconds=GUESSED_SWAP if usage.knows_seconds else 0.0,
             wake_seconds=GUESSED_WAKING if usage.knows_seconds and all(one.sleep for one in launches) else None,
             overlap=all(one.overlap for one in launches),
-            batched=[number for number, model in enumerate(models) if model.batch is not None],
             verdicts=grade.times if usage.knows_seconds else NO_VERDICTS,
         ),
         seed=seed,
         elapsed=0.0 if begun is None else begun.elapsed,
-        first=prepared.plan.first,
-        horizons=[EarlierHorizon(one.trials.max, one.looks) for one in prepared.plan.earlier],
-        capped_opening=prepared.plan.capped_opening,
+        facts=RunFacts(
+            first=prepared.plan.first,
+            horizons=[EarlierHorizon(one.trials.max, one.looks) for one in prepared.plan.earlier],
+            capped_opening=prepared.plan.capped_opening,
+            batched=prepared.config.batched,
+        ),
     )
 
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.planning import EarlierHorizon, plan_on
+from adaptive_eval.config.planning import NO_FACTS, RunFacts, plan_on
 from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Plan
 from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
@@ -46,8 +45,6 @@ class ServiceCosts(NamedTuple):
     """Seconds to wake a model that sleeps at its place; None: it does not sleep."""
     overlap: bool = False
     """Whether places have memory for another model while the last answers of one arrive."""
-    batched: Sequence[int] = ()
-    """Models that are asked through batch services."""
     verdicts: VerdictTimes = NO_VERDICTS
     """Times of the verdicts of a judge or a verifier."""
 
@@ -79,12 +76,8 @@ class Scenario:
     seed: int
     elapsed: float = 0.0
     """Seconds that the continued run has been active."""
-    first: NDArray[np.integer] | None = None
-    """(L, M): imported trials, which are part of the first look."""
-    horizons: Sequence[EarlierHorizon] = ()
-    """Earlier horizons of the continued run, which determine each comparison's remaining error."""
-    capped_opening: bool | None = None
-    """Whether caps cut the first round of the continued run; None before its first look."""
+    facts: RunFacts = NO_FACTS
+    """What the run's plan needs to know of it, except for its budget."""
     before: AnswersBefore = NOTHING_BEFORE
     """Answers before the first round, which count against the caps."""
 
@@ -103,16 +96,7 @@ class Scenario:
     def plan(self, budget: Budget) -> Plan:
         """The run's plan with this budget, minus the time that has passed."""
         budget = self.left(budget)
-        plan = plan_on(
-            self.bench,
-            self.decisions,
-            self.names,
-            self.first,
-            batched=bool(self.served.batched),
-            horizons=self.horizons,
-            budget=budget,
-            capped_opening=self.capped_opening,
-        )
+        plan = plan_on(self.bench, self.decisions, self.names, self.facts._replace(budget=budget))
         cap = budget.wall_seconds
         left = None if cap is None else max(cap - self.elapsed, TINY)
         return replace(plan, budget=replace(budget, wall_seconds=left))

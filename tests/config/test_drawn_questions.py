@@ -9,7 +9,7 @@ import yaml
 from adaptive_eval.config.drawn import may_draw
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.pace import trials_in_words
-from adaptive_eval.config.planning import plan_of
+from adaptive_eval.config.planning import RunFacts, plan_of
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.errors import ConfigError
@@ -92,7 +92,7 @@ def test_trials_that_are_there_are_refused(tmp_path: Path) -> None:
     config = load_config(written(tmp_path))
     first = np.ones((3, 2000), dtype=int)
     with pytest.raises(ConfigError, match="there are trials already; remove it"):
-        plan_of(config, prepare(config).questions, (NO_COST,) * 3, first)
+        plan_of(config, prepare(config).questions, (NO_COST,) * 3, RunFacts(first))
 
 
 def test_words_are_those_of_blocks(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from adaptive_eval.config.load import load_decisions
-from adaptive_eval.config.planning import EarlierHorizon, plan_on
+from adaptive_eval.config.planning import EarlierHorizon, RunFacts, plan_on
 from adaptive_eval.core import Bench, Controller, Look, Outcome, Plan, Verdict
 from adaptive_eval.errors import ConfigError
 
@@ -88,7 +88,7 @@ def published(
     stopping = {"rule": {"use": "published", "options": {"threshold": threshold}}, "prior": "uniform"}
     settings = [f"stopping={json.dumps(stopping)}", f"trials={json.dumps({**TRIALS, **trials})}"]
     decisions = load_decisions(None, settings, names)
-    return plan_on(Bench(models, questions, np.array(w)), decisions, names, horizons=horizons)
+    return plan_on(Bench(models, questions, np.array(w)), decisions, names, RunFacts(horizons=horizons))
 
 
 def played(plan: Plan, outcomes: Outcomes) -> Controller:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.config.load import load_decisions
-from adaptive_eval.config.planning import EarlierHorizon, plan_on
+from adaptive_eval.config.planning import EarlierHorizon, RunFacts, plan_on
 from adaptive_eval.core import Ask, Bench, Controller, Optimal, Outcome, Pace, Plan, Trials
 from adaptive_eval.core.sequential import Sequential
 
@@ -32,7 +32,7 @@ def test_looks_are_as_far_apart_as_rounds_are_large(more: str, spacing: tuple[fl
 
 def test_where_rounds_are_as_large_as_the_need_a_boundary_for_any_looks_decides() -> None:
     decisions = load_decisions(None, [OPTIMAL], ["a", "b"])
-    plan = plan_on(BENCH, decisions, ("a", "b"), batched=True)
+    plan = plan_on(BENCH, decisions, ("a", "b"), RunFacts(batched=True))
     assert plan.spacing is None and isinstance(plan.deciding_rule, Sequential)
 
 
@@ -57,5 +57,5 @@ def test_no_model_has_more_than_a_round_between_two_looks(pace: Pace) -> None:
 
 def test_the_first_horizon_is_what_its_error_is_shared_out_over() -> None:
     decisions = load_decisions(None, [OPTIMAL, "trials.max=80", "trials.favour=answers"], ["a", "b"])
-    plan = plan_on(BENCH, decisions, ("a", "b"), horizons=(EarlierHorizon(20, 3),))
+    plan = plan_on(BENCH, decisions, ("a", "b"), RunFacts(horizons=(EarlierHorizon(20, 3),)))
     assert plan.spacing is not None and plan.spacing.step == pytest.approx(0.1)

@@ -10,7 +10,7 @@ from scipy.stats import binom
 from thoroughness import examples, sizes
 
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.planning import first_information, plan_on
+from adaptive_eval.config.planning import RunFacts, first_information, plan_on
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.policies import UnresolvedPairs
 
@@ -117,7 +117,7 @@ def test_the_first_look_has_at_least_the_information_of_its_least_cell(
 def decided(first: NDArray[np.int64], most: int) -> Plan:
     """What a configuration with the defaults means for 20 questions."""
     config = Decisions.model_validate({"trials": {"min": 4, "max": most}})
-    plan = plan_on(Bench(2, 20, BINARY), config, ["a", "b"], first)
+    plan = plan_on(Bench(2, 20, BINARY), config, ["a", "b"], RunFacts(first))
     return Plan(**{name: getattr(plan, name) for name in plan.__slots__ if name != "policy"}, policy=UnresolvedPairs())
 
 

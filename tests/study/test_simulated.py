@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.planning import EarlierHorizon
+from adaptive_eval.config.planning import EarlierHorizon, RunFacts
 from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Pace, PastHorizon, Plan, Trials, Verdict
 from adaptive_eval.core.judge import Judging
@@ -144,7 +144,8 @@ def test_the_plan_has_the_time_that_is_left() -> None:
 
 def test_a_run_that_goes_on_is_simulated_under_the_horizons_that_it_had() -> None:
     raised = Decisions.model_validate({"trials": {"min": 4, "max": 24}})
-    made = scenario(decisions=raised, horizons=[EarlierHorizon(12, 5)], capped_opening=True).plan(Budget())
+    facts = RunFacts(horizons=[EarlierHorizon(12, 5)], capped_opening=True)
+    made = scenario(decisions=raised, facts=facts).plan(Budget())
     assert made.earlier == (PastHorizon(Trials(4, 12), made.pace, 5),) and made.trials.max == 24
     assert made.rule.start == 4 / 12 and made.capped_opening  # type: ignore[attr-defined]
 
