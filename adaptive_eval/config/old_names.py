@@ -71,7 +71,8 @@ OF_MODEL: Mapping[KeyPath, KeyPath | None] = {
 }
 """Old keys within a model or a judge."""
 OPPONENT = "opponent"
-"""A key of stored runs, from when a run could ask for the answers that it compares with; null in all that did not."""
+"""A key of stored runs, from when a run could ask for the answers that it compares with, and the folder of these in the
+run."""
 AGE = ("trials", "hour_is_worth")
 """Present in every run from when there were five paces."""
 RAN_AHEAD = {"cost": 0, "soon": 0, "balanced": 60, "time": 360}
@@ -143,6 +144,9 @@ def in_new_names(sections: Mapping[str, Any], questions: int) -> Mapping[str, An
     sections = copy.deepcopy(dict(sections))
     for old, new in [keys for keys in old_keys(sections) if keys[0] != AGE]:
         move(sections, old, new)
+    for _, section in _sections(sections):
+        if is_given(section, ("against", "run")) and section["against"]["run"] is None:
+            section["against"]["run"] = OPPONENT
     sections = {
         name: section
         for name, section in sections.items()

@@ -46,6 +46,8 @@ def _purpose(what: str, subject: str) -> str:
             return f"extra answers of {subject}, which were requested to save time"
         case "regrade":
             return "verdicts of a regrade that did not come to its end"
+        case "opponent":  # in results of earlier versions
+            return f"answers of {subject}, with which all others are compared"
         case "greedy":
             return "greedy answers, which came first (R0)"
         case _:

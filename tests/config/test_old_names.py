@@ -118,3 +118,10 @@ def test_a_stored_run_with_old_keys_is_read() -> None:
         limits["concurrency"], limits["steer"] = limits.pop("in_flight"), True
         section.get("sampling", {}).setdefault("seed", None)
     assert RunConfig.model_validate(in_new_names(old, 30), strict=False) == now
+
+
+def test_a_stored_run_that_asked_for_the_answers_it_compares_with_has_them_in_its_folder() -> None:
+    against = {"model": "bob", "run": None, "trials": 2}
+    stored = {"grader": {"kind": "judge", "against": against}, "opponent": {"trials": 2}}
+    assert in_new_names(stored, 30) == {"grader": {"kind": "judge", "against": {"model": "bob", "run": "opponent"}}}
+    assert against["run"] is None, "the stored configuration stays as it is"
