@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from tables import Check, arguments, check_table, machine, markdown, publish
 
+from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Limits, Message, Prompt, Sampling
 from adaptive_eval.simulate.server import SimulatedServer

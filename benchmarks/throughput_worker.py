@@ -168,7 +168,7 @@ async def openai_over_slots(url: str, stack: AsyncExitStack) -> Ask:
 
 
 async def endpoint(url: str, stack: AsyncExitStack, client: str = "http", model: str = "m") -> Ask:
-    from adaptive_eval.endpoints.opening import open_endpoint
+    from adaptive_eval.endpoints.endpoint import open_endpoint
     from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling
 
     config = EndpointConfig(base_url=url, model=model, client=client)

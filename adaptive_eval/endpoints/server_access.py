@@ -17,9 +17,8 @@ from urllib.request import getproxies
 import httpx2
 
 from adaptive_eval.endpoints.posting import ClientPoster, DirectPoster, Poster
-from adaptive_eval.endpoints.transport import MOST_BYTES, Origin, SlotTransport, origin_of
+from adaptive_eval.endpoints.transport import MOST_BYTES, Origin, SlotTransport, origin_of, unpacked_response
 from adaptive_eval.endpoints.types import EndpointConfig
-from adaptive_eval.endpoints.unpacking import unpacked_response
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.imports import load_attribute
 

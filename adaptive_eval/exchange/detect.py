@@ -8,8 +8,7 @@ from typing import NamedTuple
 import orjson
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange import arrays as tensor
-from adaptive_eval.exchange import lighteval, lm_eval
+from adaptive_eval.exchange import lighteval, lm_eval, recording
 from adaptive_eval.exchange.bounded import MOST_BYTES, MOST_FILE, Archive, open_log, parse_log_json, read_whole
 from adaptive_eval.exchange.inspect import reader as inspect_log
 from adaptive_eval.exchange.samples import LogFile, Record, mapping
@@ -107,7 +106,7 @@ def _read_zip(file: LogFile) -> Records:
             return
     if archive.claimed > MOST_FILE:
         raise file.refuse(f"claims arrays of {archive.claimed:,} bytes; at most {MOST_FILE:,} can be read")
-    yield from tensor.read_tensor(file)
+    yield from recording.read_tensor(file)
 
 
 def _read_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:

@@ -1,4 +1,4 @@
-"""Recorded outcomes in an .npz file; every value is checked when it is read.
+"""Recorded outcomes in an .npz file, for exports, imports and replays; every value is checked when it is read.
 
     R               (L, M, N) integers: the category of each trial, -1 for no trial
     correct, count  (L, M) integers: right answers, and trials
@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.exchange.samples import LogFile, Record
+from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.store import Roster, RunReader
 from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom
@@ -296,3 +298,51 @@ def recording_of_run(directory: Path) -> Recording:
         answers=tuple(answers.values()),
         weighing=weigh_questions(config.benchmarks, tuple(header.questions)),
     )
+
+
+def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> None:
+    """Write all outcomes; ungraded answers are written as missing."""
+    categories = len(source.rubric.weights)
+    shape = (*source.extent.shape, int(source.extent.max()))
+    outcomes = np.full(shape, NO_TRIAL, dtype=np.int8 if categories <= np.iinfo(np.int8).max else np.int16)
+    for number, outcome in enumerate(source.reader.outcomes(), 1):
+        if outcome.category is not None:
+            outcomes[(*source.roster.cell(outcome.model, outcome.question), outcome.trial)] = outcome.category
+        on_progress(number)
+    with path.open("wb") as file:
+        questions = tuple(source.roster.questions)
+        write_recording(file, outcomes, source.models, questions, source.rubric.weights, source.rubric.names)
+
+
+ORDER_SEED = 0
+"""Seed of the random order given to trials of which only counts are known."""
+
+
+def read_tensor(file: LogFile) -> Iterator[Record]:
+    """Read the trials of an array; its models keep their names."""
+    recording = read_recording(file.path, untried=True)
+    rng = np.random.default_rng(ORDER_SEED)
+    cells = len(recording.models) * len(recording.questions)
+    for number, (model, question) in enumerate(np.ndindex(len(recording.models), len(recording.questions)), start=1):
+        file.share = number / cells
+        for trial, category in enumerate(_trials(recording, model, question, rng)):
+            if category >= 0:
+                yield Record(
+                    place=f"cell ({model}, {question}), trial {trial}",
+                    model=recording.models[model],
+                    question=recording.questions[question],
+                    trial=trial,
+                    category=category,
+                    label=None if recording.categories is None else recording.categories[category],
+                    value=None if recording.weights is None else float(recording.weights[category]),
+                    own=True,
+                )
+
+
+def _trials(recording: Recording, model: int, question: int, rng: np.random.Generator) -> list[int]:
+    if recording.outcomes is not None:
+        held: list[int] = recording.outcomes[model, question].tolist()
+        return held
+    counts: NDArray[np.integer] = recording.counts[model, question]
+    mixed: list[int] = rng.permutation(np.repeat(np.arange(len(counts)), counts)).tolist()
+    return mixed

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Refusal
-from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.redaction import blotted, kept_from_answers
 from adaptive_eval.endpoints.refusals import OF_AN_OPTION
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice, Prompt, Sampling

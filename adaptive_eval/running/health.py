@@ -9,7 +9,7 @@ from pathlib import Path
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
-from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.graders.asked import AskedGrader

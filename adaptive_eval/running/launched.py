@@ -11,7 +11,7 @@ from typing import Protocol
 
 from adaptive_eval.config.prepare import PreparedRun, missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
-from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import forms_of
 from adaptive_eval.endpoints.secrets import secrets_in
 from adaptive_eval.endpoints.types import Endpoint, Notice

@@ -16,11 +16,10 @@ from adaptive_eval.config.prepare import seed_base
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.batches.opening import open_batches
+from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.never_asked import NeverAsked
-from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.redaction import kept_from_answers
-from adaptive_eval.endpoints.types import Endpoint, Notice
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Notice, Prompt
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.launch.host import ExclusivePlaces
 from adaptive_eval.running.launched import OpenedHosts, open_hosts
@@ -213,3 +212,23 @@ async def _with_simulator(config: RunConfig, stack: AsyncExitStack) -> RunConfig
     at = {"base_url": server.base_url}
     models = tuple(model.model_copy(update=at) if model.simulate else model for model in config.models)
     return config.model_copy(update={"models": models})
+
+
+class NeverAsked:
+    """The endpoint of a recorded model, whose servers may be gone and are never asked."""
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        """Raise `AssertionError`: a recorded model is never asked."""
+        raise AssertionError("a recorded model was asked")
+
+    async def check(self) -> Health:
+        """Report that nothing is needed."""
+        return Health(())
+
+    async def close(self) -> None:
+        """Do nothing: no connection is open."""
+
+    @property
+    def stats(self) -> EndpointStats:
+        """No traffic."""
+        return EndpointStats()

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from adaptive_eval.core.types import Look
 from adaptive_eval.record.status import Status
-from adaptive_eval.scheduler.types import Observer
+from adaptive_eval.scheduler.committer import Observer
 from adaptive_eval.store import Event, RunBegun, RunFinished, RunStopped
 
 

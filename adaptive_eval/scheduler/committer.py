@@ -1,4 +1,4 @@
-"""Group commits: records are gathered for a moment, and one thread writes them.
+"""The way of all records of a run to the store: they are gathered for a moment, and one thread writes them.
 
 Each commit waits on the disk and costs a fixed 0.1 to 0.2 ms of CPU. Gathering for `GATHER_SECONDS` makes one commit of
 some 60 trials at 3,000 trials a second. It delays a user or the next round by no more than that time plus one fsync,
@@ -6,12 +6,18 @@ and there is no delay when no more records are expected.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from adaptive_eval.scheduler.types import BEAT_SECONDS
+from adaptive_eval.core import Plan
+from adaptive_eval.core.types import Look
+from adaptive_eval.scheduler.ledger import BEAT_SECONDS
+from adaptive_eval.scheduler.meter import RunMeter
 from adaptive_eval.store import CommitBatch, Event, HeldTime, Regrade, SentRequest, Store, StoredLook, TrialRecord
+from adaptive_eval.store.looks import plain_look
+from adaptive_eval.store.roster import Names
 from adaptive_eval.supply.happenings import Committed, Say
 
 GATHER_SECONDS = 0.02
@@ -127,3 +133,36 @@ class Committer:
     def close(self) -> None:
         """Wait for the writer's thread to end."""
         self._thread.shutdown()
+
+
+class Observer(Protocol):
+    """Is told of looks and events as they happen; may not take long."""
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        """Called when rounds were completed."""
+
+    def happened(self, event: Event) -> None:
+        """Called for each recorded event, such as a model set aside."""
+
+
+class RunJournal:
+    """Records events and looks, and tells the observer of events; `committer` takes trials, verdicts and requests."""
+
+    def __init__(self, store: Store, meter: RunMeter, observer: Observer, say: Say) -> None:
+        self.store, self.meter, self.observer = store, meter, observer
+        self.committer = Committer(store, say, elapsed=meter.elapsed, held=meter.times.held_times)
+
+    def note(self, event: Event) -> None:
+        """Record an event, and tell the observer."""
+        self.meter.hear(event)
+        self.committer.add(events=[event])
+        self.observer.happened(event)
+
+    def note_looks(self, looks: Sequence[Look], names: Names, plan: Plan) -> None:
+        """Record looks."""
+        if looks:
+            capped = plan.has_capped_opening
+            self.committer.add(looks=[plain_look(look, tuple(names), capped_opening=capped) for look in looks])
+
+    async def safe(self) -> None:
+        await self.committer.safe()

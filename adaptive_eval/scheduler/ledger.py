@@ -11,11 +11,12 @@ its worst cost. Without one it counts as much as stored answers of its model do 
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from adaptive_eval.scheduler.types import BEAT_SECONDS
 from adaptive_eval.store import AnswersLost, RunBegun, RunFinished, RunReader, RunStopped, SentRequest, Store
 from adaptive_eval.store.spending import lost_costs, mean_cost
 from adaptive_eval.supply.types import Lane, Request
 
+BEAT_SECONDS = 2.0
+"""The elapsed time of a run is stored at least this often: a kill loses no more of it."""
 UNSAID_SECONDS = BEAT_SECONDS + 1.0
 """A killed run may have been active for up to this long after its last record of the time."""
 

@@ -15,17 +15,15 @@ from adaptive_eval.core.types import Cause, Cost, Look, Lost
 from adaptive_eval.errors import EndpointError, NotAskedAgain
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
-from adaptive_eval.scheduler.demand import ModelDemand
+from adaptive_eval.scheduler.committer import Observer, RunJournal
 from adaptive_eval.scheduler.grading import Grading, wasted_verdict
-from adaptive_eval.scheduler.journal import RunJournal
 from adaptive_eval.scheduler.meter import RunMeter
 from adaptive_eval.scheduler.repeat_guard import RepeatGuard
-from adaptive_eval.scheduler.requests import Requests
+from adaptive_eval.scheduler.requests import ModelDemand, Requests
 from adaptive_eval.scheduler.run_end import RunEnd
 from adaptive_eval.scheduler.state import RunState, committed_records
 from adaptive_eval.scheduler.trials import Step
 from adaptive_eval.scheduler.troubles import ServerWatch
-from adaptive_eval.scheduler.types import Observer
 from adaptive_eval.scheduler.verdict_costs import VerdictCosts, used
 from adaptive_eval.store import AnswersLost, CommitBatch, Event, ModelSetAside, Regrade, Store, ThresholdsFrozen
 from adaptive_eval.supply.happenings import (

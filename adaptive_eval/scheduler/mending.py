@@ -21,8 +21,8 @@ from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
+from adaptive_eval.scheduler.committer import RunJournal
 from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
-from adaptive_eval.scheduler.journal import RunJournal
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.scheduler.verdict_costs import used
 from adaptive_eval.store import (

@@ -1,15 +1,114 @@
-"""Clocks of a run: the time it was active, and the time it has held its servers."""
+"""Clocks of a run: the time it was active, and the time for which each model holds its servers, busy or not.
+
+The latter is what a run on one's own GPUs pays. A server that the run starts is held from its start until it is
+stopped, whether or not it ever comes up: nobody else can use a GPU that loads a model. After a kill the time goes on
+while a site on a cluster keeps the server for the next start. If a model is served at several places at the same time,
+each of its servers counts. Servers of others are held, in each start of the run, from the first request to the last:
+before and after that somebody else could have had them. For a model that is asked through a batch service nothing is
+held.
+"""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from adaptive_eval.scheduler.ledger import at_least_elapsed
-from adaptive_eval.scheduler.server_times import ServerTimes
+from adaptive_eval.scheduler.ledger import UNSAID_SECONDS, at_least_elapsed
 from adaptive_eval.scheduler.state import SpentByModel
-from adaptive_eval.store import Event, HeldTime, RunReader
+from adaptive_eval.store import (
+    Event,
+    HeldTime,
+    RunReader,
+    ServerDied,
+    ServerLaunched,
+    ServerLaunching,
+    ServerReleased,
+    SiteLost,
+)
 from adaptive_eval.store.spending import HeldServers
 from adaptive_eval.supply.idle_servers import IdleServers
 from adaptive_eval.supply.types import Lane, Supply
+
+
+class ServerTimes:
+    """The clock of every model's servers."""
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        launched: Collection[int],
+        before: Mapping[str, HeldTime],
+        served_by_nobody: Collection[int] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`before`: held times of earlier starts.
+
+        Nothing is held for models that are `served_by_nobody`: a batch service answers when it has time.
+        """
+        self._lanes, self._launched, self._before, self._clock = lanes, launched, before, clock
+        self._not_held = served_by_nobody
+        self._numbers = {lane.name: number for number, lane in enumerate(lanes)}
+        self._past_seconds = [0.0] * len(lanes)
+        """Seconds of this start that are over."""
+        self._since: dict[int, dict[str | None, float]] = {}
+        """By model: the places where it is up, and since when."""
+        self._until: dict[int, float] = {}
+        """When the last answer came from servers of others that have no request now."""
+
+    def hear(self, event: Event) -> None:
+        """Note that a server of the run is started, came up, or ended."""
+        match event:
+            case ServerLaunching(model=name, on=place):
+                self._begin(self._numbers[name], place)
+            case ServerLaunched(model=name, on=place, without_head=before, seconds=start):
+                self._past_seconds[self._numbers[name]] += before or 0.0
+                self._begin(self._numbers[name], place, start)
+            case ServerDied(model=name, on=on) | ServerReleased(model=name, on=on) | SiteLost(model=name, on=on):
+                self._end(self._numbers[name], on)
+
+    def sent(self, model: int) -> None:
+        """Note that a request is sent to a model."""
+        if model not in self._launched and model not in self._not_held:
+            if not self._since.get(model):
+                self._begin(model, None)
+            self._until.pop(model, None)
+
+    def quiet(self, model: int) -> None:
+        """Note that a model has no request in flight any more."""
+        if self._since.get(model) and model not in self._launched:
+            self._until[model] = self._clock()
+
+    def close(self) -> None:
+        """Note that the run releases all servers."""
+        for model, places in self._since.items():
+            for place in list(places):
+                self._end(model, place)
+
+    def held_times(self) -> dict[str, HeldTime]:
+        """Time for which each model has held its servers, over all starts."""
+        now = self._clock()
+        ours = {lane.name: self._held_time(model, lane, now) for model, lane in enumerate(self._lanes)}
+        return {**self._before, **{name: held for name, held in ours.items() if held is not None}}
+
+    def _held_time(self, model: int, lane: Lane, now: float) -> HeldTime | None:
+        """The held time of a model; None if it held nothing."""
+        before, up = self._before.get(lane.name), self._since.get(model, {})
+        if before is None and not up and not self._past_seconds[model]:
+            return None
+        before = before or HeldTime()
+        seconds = self._past_seconds[model] + sum(self._until.get(model, now) - since for since in up.values())
+        if before.up:  # an earlier start was killed while it held them
+            seconds += UNSAID_SECONDS
+        return HeldTime(
+            before.seconds + seconds,
+            before.gpu_seconds + seconds * lane.price.gpus,
+            bool(up) and model not in self._until,
+        )
+
+    def _begin(self, model: int, place: str | None, ago: float = 0.0) -> None:
+        self._since.setdefault(model, {}).setdefault(place, self._clock() - ago)
+
+    def _end(self, model: int, place: str | None) -> None:
+        if (since := self._since.get(model, {}).pop(place, None)) is not None:
+            self._past_seconds[model] += self._until.pop(model, self._clock()) - since
 
 
 class RunMeter:

@@ -2,7 +2,7 @@
 
 Requests are started as slots and trials appear. Each is entered in the ledger; where caps must hold through kills, it
 is booked first, and sent when its entry is on disk. A task asks the server, has the answers graded, and puts the
-results on the queue of the run, where `loop` handles them.
+results on the queue of the run, where `loop` handles them. `ModelDemand` tells a supply what waits.
 """
 
 import asyncio
@@ -11,15 +11,16 @@ from functools import partial
 
 from adaptive_eval.errors import EndpointError
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
-from adaptive_eval.scheduler.journal import RunJournal
+from adaptive_eval.scheduler.committer import RunJournal
 from adaptive_eval.scheduler.ledger import Ledger
+from adaptive_eval.scheduler.meter import ServerTimes
 from adaptive_eval.scheduler.repeat_guard import RepeatGuard
-from adaptive_eval.scheduler.server_times import ServerTimes
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.scheduler.trial_queues import TrialQueues
 from adaptive_eval.scheduler.trials import Step
 from adaptive_eval.store import AnswersLost, CommitBatch
 from adaptive_eval.supply.happenings import Abandoned, Answered, Recorded, Say, TaskEnded, Unanswered
+from adaptive_eval.supply.idle_servers import IdleServers
 from adaptive_eval.supply.types import Lane, Request, Supply, trials_per_request
 
 
@@ -169,3 +170,58 @@ class Requests:
         if task.cancelled() and unanswered is not None:
             self._say(Abandoned(unanswered))
         self._say(TaskEnded(None if task.cancelled() else task.exception()))
+
+
+class ModelDemand:
+    """The `Demand` of a run, by which a supply starts and stops servers: trials that wait, that are in flight, and that
+    are still to come."""
+
+    def __init__(self, state: RunState, requests: Requests, idle: IdleServers) -> None:
+        self._state, self._requests, self._idle = state, requests, idle
+
+    def is_wanted(self, model: int) -> bool:
+        gone, needed = self._state.departures.is_gone(model), self._server_capacity(model)
+        return not gone and self._requests.waiting.first(model, needed) is not None
+
+    def has_queue_for(self, model: int, servers: int) -> bool:
+        gone, needed = self._state.departures.is_gone(model), servers * self._server_capacity(model)
+        return not gone and self._requests.waiting.number(model, needed) >= needed
+
+    def is_booked(self, model: int) -> bool:
+        return any(request.model == model for request in self._requests.booked)
+
+    def in_flight(self, model: int) -> int:
+        return self._requests.in_flight[model]
+
+    def is_owed(self, model: int) -> bool:
+        """Whether a trial that was asked of this model is not committed yet."""
+        return self._state.is_owed(model)
+
+    def is_settled(self, model: int) -> bool:
+        """Whether this model has nothing in flight and will be asked nothing more."""
+        departures = self._state.departures
+        nothing_further = model in departures.settled or departures.is_gone(model)
+        return nothing_further and not self._requests.in_flight[model]
+
+    def is_parked(self, model: int) -> bool:
+        """Whether the model has nothing to do until trials of others want it again."""
+        return self._is_idle(model) and model in self._state.departures.parked
+
+    def is_idle_for_long(self, model: int) -> bool:
+        """Whether the model has long had nothing to do, and waits for answers of others."""
+        awaited = self._state.controller.awaited() if self._is_idle(model) else ()
+        return self._idle.is_idle_for_long(model, awaited)
+
+    def awaited_models(self, model: int) -> tuple[str, ...] | None:
+        if self.is_parked(model):
+            return None
+        return self._idle.awaited_batches(self._state.controller.awaited()) or None
+
+    def _is_idle(self, model: int) -> bool:
+        """Whether nothing of the model is wanted, in flight or being stored."""
+        return not (self._requests.in_flight[model] or self._state.is_owed(model) or self.is_wanted(model))
+
+    def _server_capacity(self, model: int) -> int:
+        """How many trials one server of a model takes at a time."""
+        lane = self._state.lanes[model]
+        return lane.slots * lane.samples_per_request

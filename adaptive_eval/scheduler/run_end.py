@@ -2,10 +2,19 @@
 
 import asyncio
 import time
+from enum import StrEnum
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.scheduler.state import RunState
-from adaptive_eval.scheduler.types import Halt
+
+
+class Halt(StrEnum):
+    """How the user stopped a run."""
+
+    DRAINED = "drained"
+    """Requests in flight came back first."""
+    AT_ONCE = "at_once"
+    """Requests in flight were cancelled."""
 
 
 class RunEnd:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.errors import EndpointError, LaunchFailed
-from adaptive_eval.launch.endpoint import ServedPlace
+from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.launch.server import RESTARTS
 from adaptive_eval.record.sites import replica_address
-from adaptive_eval.sites.endpoint import SitesEndpoint
+from adaptive_eval.seeds import SEED_SPAN
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import (
@@ -67,6 +68,21 @@ class PlaceWait:
     """Whether to go on waiting after `seconds`."""
     tell: Callable[[str, str], None]
     """Called once with the requested and the missing resources."""
+
+
+class SitesEndpoint(ServedEndpoint):
+    """The `Endpoint` of a model over all its sites, which come and go."""
+
+    def __init__(self, prompts: Sequence[Prompt], seed_base: Callable[[int], int]) -> None:
+        super().__init__()
+        self._seed_base = seed_base
+        self._prompts = prompts  # kept, since prompts are told apart by identity: two questions may have equal ones
+        self._questions = {id(prompt): number for number, prompt in enumerate(prompts)}
+
+    def number(self, prompt: Prompt, seeds: range) -> tuple[int, int]:
+        """Numbers of the question and of the first trial of a request."""
+        question = self._questions[id(prompt)]
+        return question, (seeds.start - self._seed_base(question)) % SEED_SPAN
 
 
 @dataclass(frozen=True, slots=True)

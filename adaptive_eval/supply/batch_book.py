@@ -12,8 +12,7 @@ from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import EndpointError, Rejected
 from adaptive_eval.store import BatchEnded
 from adaptive_eval.store.pending import PendingBatch
-from adaptive_eval.supply.batch_calls import BatchCalls
-from adaptive_eval.supply.batch_parts import AwaitedAnswer, CarriedBatch, NoBatchAnswer, trial_id, variants
+from adaptive_eval.supply.batch_calls import AwaitedAnswer, BatchCalls, CarriedBatch, NoBatchAnswer, trial_id, variants
 
 CANCEL_SECONDS = 10.0
 """How long a run that ends waits for the service to cancel a batch."""

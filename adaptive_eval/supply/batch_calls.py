@@ -1,4 +1,4 @@
-"""Calls to a batch service: hand a batch in, find it again, poll it until it has ended, cancel it.
+"""Batches, and the calls to their service: hand one in, find it again, poll it until it has ended, cancel it.
 
     create                      the answer came: it is taken
       the answer was lost       the list of batches has one with the key: it is taken
@@ -9,19 +9,90 @@ Anthropic and OpenRouter keep no metadata: there every batch of the time that no
 is waited for and recognised by the ids among its results.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from math import inf
+from typing import NamedTuple
 
 from adaptive_eval.endpoints.batches.opening import BatchService
-from adaptive_eval.endpoints.batches.types import BatchStage, BatchState
+from adaptive_eval.endpoints.batches.types import BatchResult, BatchStage, BatchState
 from adaptive_eval.endpoints.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.failures import Failure, Refusal
+from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken, Event
 from adaptive_eval.store.pending import PendingBatch
-from adaptive_eval.supply.batch_parts import CarriedBatch, NoBatchAnswer
 from adaptive_eval.supply.types import Journal
+
+
+class NoBatchAnswer(NamedTuple):
+    """Why a request of a batch has no answer."""
+
+    why: str
+    lost: bool = False
+    """It may have been generated, and paid for."""
+    refused: bool = False
+    """Asked for once more, it is believed."""
+    pause: bool = False
+    """The service has too much to do."""
+    excused: bool = False
+    """It says nothing of the request."""
+    direct: bool = False
+    """There is no more patience with batches."""
+
+
+@dataclass(eq=False, slots=True)
+class AwaitedAnswer:
+    """A request that waits for its answer."""
+
+    id: str
+    prompt: Prompt
+    seed: int
+    attempt: int
+    outcome: "asyncio.Future[Answer | NoBatchAnswer]"
+
+    def fail(self, error: Exception) -> None:
+        """Have the request fail, unless it has its answer."""
+        if not self.outcome.done():
+            self.outcome.set_exception(error)
+
+
+@dataclass(eq=False, slots=True)
+class CarriedBatch:
+    """One batch, from when it is handed in to the last answer that is stored."""
+
+    record: PendingBatch
+    """The batch as the events of the run have it."""
+    ids: set[str]
+    """Ids of the requests without a result yet."""
+    bodies: Sequence[bytes] = ()
+    """The requests, until the service has taken them; empty for a batch of an earlier start."""
+    waiting: dict[str, AwaitedAnswer] = field(default_factory=dict)
+    early: dict[str, BatchResult] = field(default_factory=dict)
+    """Results that nobody has asked for since this start."""
+    owed: set[str] = field(default_factory=set)
+    """Ids of answers that are not stored yet."""
+    collected: BatchEnded | None = None
+    """The event to record when all its answers are stored."""
+    handed_in: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def trial_id(prompt: Prompt, seed: int) -> str:
+    """The id of a request, made of what it asks, so that a later start finds it again."""
+    asked = prompt.text if prompt.messages is None else [(one.role, one.content) for one in prompt.messages]
+    return f"{blake2b(repr(asked).encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}-{seed}"
+
+
+def variants(name: str) -> list[str]:
+    """Ids for the first and for further requests that are the same in every way."""
+    return [name, *(f"{name}-{number}" for number in range(2, MOST_ALIKE + 1))]
+
+
+MOST_ALIKE = 64
+"""Questions with the same prompt and seed that may be asked at a time."""
+
 
 EARLIER_SECONDS = 120.0
 """How far the clock of a service may be behind."""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from adaptive_eval.store import BatchTaken, Roster, Store, events_of_kind
 from adaptive_eval.store.pending import PendingBatch, pending_batches
-from adaptive_eval.supply.batch_parts import trial_id
+from adaptive_eval.supply.batch_calls import trial_id
 from adaptive_eval.supply.batches import BatchedEndpoint
 from adaptive_eval.supply.types import Journal, Lane, Request, Supply
 

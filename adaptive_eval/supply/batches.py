@@ -23,8 +23,7 @@ from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats
 from adaptive_eval.errors import EndpointError, NotAskedAgain, Rejected, Unavailable
 from adaptive_eval.store.pending import PendingBatch
 from adaptive_eval.supply.batch_book import BatchBook
-from adaptive_eval.supply.batch_calls import BatchCalls
-from adaptive_eval.supply.batch_parts import AwaitedAnswer, CarriedBatch, NoBatchAnswer, trial_id, variants
+from adaptive_eval.supply.batch_calls import AwaitedAnswer, BatchCalls, CarriedBatch, NoBatchAnswer, trial_id, variants
 from adaptive_eval.supply.types import Journal
 
 GATHER_SECONDS = 0.25

@@ -15,9 +15,9 @@ from raw_servers import CHAT, Exchange, raw_server
 from small_proxy import small_proxy
 
 from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
+from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.posting import ClientPoster, DirectPoster, Poster
 from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.server_access import ServerAccess

@@ -16,8 +16,7 @@ from adaptive_eval.endpoints.batches.openrouter import OpenRouterBatches
 from adaptive_eval.endpoints.batches.types import BatchState
 from adaptive_eval.store import CommitBatch, Store
 from adaptive_eval.supply.batch_book import BatchBook
-from adaptive_eval.supply.batch_calls import BatchCalls
-from adaptive_eval.supply.batch_parts import CarriedBatch, NoBatchAnswer
+from adaptive_eval.supply.batch_calls import BatchCalls, CarriedBatch, NoBatchAnswer
 
 FORMATS = (OpenAiBatches, AnthropicBatches, OpenRouterBatches)
 POINTS = ("planned", "created", "pending", "collecting", "stored")

@@ -18,8 +18,8 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.scheduler import mending, scheduler
 from adaptive_eval.scheduler.committer import Committer
+from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.store import CommitBatch, LooksRetaken, RegradingBegun, RunResumed, TrialsRegraded
 from adaptive_eval.supply.happenings import Committed
 

@@ -7,8 +7,7 @@ from fakes import HEADER
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.scheduler.committer import Committer
-from adaptive_eval.scheduler.ledger import UNSAID_SECONDS, at_least_elapsed
-from adaptive_eval.scheduler.types import BEAT_SECONDS
+from adaptive_eval.scheduler.ledger import BEAT_SECONDS, UNSAID_SECONDS, at_least_elapsed
 from adaptive_eval.store import CommitBatch, Event, RunFinished, RunResumed, RunStarted, RunStopped, Store
 
 

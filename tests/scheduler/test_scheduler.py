@@ -15,8 +15,8 @@ from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Prompt, 
 from adaptive_eval.errors import Rejected, Unavailable
 from adaptive_eval.scheduler import scheduler as scheduler_module
 from adaptive_eval.scheduler import troubles as troubles_module
+from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import AnswerUngraded, ModelSetAside, events_of_kind
 

@@ -7,7 +7,7 @@ import pytest
 from fakes import SKILLS, Bed
 
 from adaptive_eval.scheduler.ledger import UNSAID_SECONDS
-from adaptive_eval.scheduler.server_times import ServerTimes
+from adaptive_eval.scheduler.meter import ServerTimes
 from adaptive_eval.store import HeldTime, RunReader, ServerDied, ServerLaunched, ServerLaunching, ServerReleased, Store
 from adaptive_eval.supply.types import Lane
 

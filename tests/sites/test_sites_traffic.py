@@ -7,7 +7,7 @@ from patient_time import HANGS
 
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Message, Prompt, ReplicaStats
 from adaptive_eval.launch.endpoint import ServedPlace
-from adaptive_eval.sites.endpoint import SitesEndpoint
+from adaptive_eval.sites.host import SitesEndpoint
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import (
     SiteBegun,

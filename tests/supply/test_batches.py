@@ -12,7 +12,7 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import NotAskedAgain, Rejected, Unavailable
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
-from adaptive_eval.supply.batch_parts import trial_id
+from adaptive_eval.supply.batch_calls import trial_id
 from adaptive_eval.supply.batches import BatchedEndpoint
 
 pytestmark = pytest.mark.patient

@@ -12,8 +12,8 @@ from patient_time import HANGS, until
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Again, Answer, Prompt
 from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.store import Event, ModelSetAside, ServerLaunched, ServersNoticed, events_of_kind
 from adaptive_eval.supply.hosts import PlaceLost
 

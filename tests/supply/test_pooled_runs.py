@@ -19,8 +19,8 @@ from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
+from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
 from adaptive_eval.study.timed import SimulatedHost as ReplayedHost

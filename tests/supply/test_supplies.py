@@ -20,7 +20,7 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT
 from adaptive_eval.supply.batch_book import BatchBook
-from adaptive_eval.supply.batch_parts import trial_id
+from adaptive_eval.supply.batch_calls import trial_id
 from adaptive_eval.supply.batches import BatchedEndpoint
 from adaptive_eval.supply.happenings import Happening
 from adaptive_eval.supply.supplies import Supplies
