@@ -48,7 +48,7 @@ from adaptive_eval.simulate.worlds import (
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.pilot import GUESSED_WRONG, AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts
-from adaptive_eval.study.simulated import StackedJob, simulate_run, simulate_side_by_side, tape_of_world
+from adaptive_eval.study.simulated import simulate_run, simulate_side_by_side, tape_of_world
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 
 MODELS, QUESTIONS = 5, 16
@@ -170,8 +170,7 @@ def tried(case: Case, seed: int) -> Trial:
     plan = scenario.plan(Budget())
     told = scenario.served if counts.any() else _served(world.weights, GUESSED_WRONG)
     if can_stand_side_by_side(plan):
-        jobs = [StackedJob(number, chances, None) for number, chances in enumerate(drawn)]
-        runs = simulate_side_by_side(plan, jobs, told, seed)
+        runs = simulate_side_by_side(plan, dict(enumerate(drawn)), told, seed)
     else:
         runs = [simulate_run(plan, chances, told, (seed, number)) for number, chances in enumerate(drawn)]
     real = simulate_run(plan, world.chances, scenario.served, (seed, REAL), timed=plan.pace.held)

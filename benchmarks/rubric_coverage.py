@@ -150,7 +150,7 @@ def run_live(world: World, schema: Schema, seed: int, url: str, folder: Path, be
             "concurrency": {"in_flight": 64},
         },
         "rubric": {"name": schema.name, **fit},
-        "trials": {"min": LEAST, "max": MOST},
+        "trials": {"min": LEAST, "max": MOST, "favour": "answers"},
     }
     record = adaptive_eval.run(settings, directory=folder / "run", display="none")
     assert record.results is not None

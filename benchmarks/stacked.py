@@ -11,7 +11,7 @@ from scenarios import Scenario
 from adaptive_eval.core import Plan
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.side_by_side import can_stand_side_by_side
-from adaptive_eval.core.stack import MOST_CELLS, RunStack, StackedEnd, StackMember, SummedTapes
+from adaptive_eval.core.stack import MOST_CELLS, RunStack, StackedEnd, SummedTapes
 from adaptive_eval.core.types import Verdict
 from scorio.moments import IntArray
 
@@ -81,8 +81,7 @@ def play_stacked(scenario: Scenario, plan: Plan, runs: int) -> list[Played]:
 def _side_by_side(scenario: Scenario, plan: Plan, seeds: Sequence[int]) -> list[Played]:
     bench = plan.bench
     tapes = SummedTapes([scenario.tape(seed) for seed in seeds], bench.categories)
-    members = [StackMember(number, None) for number in range(len(seeds))]
-    ends = RunStack(plan, tapes, members).ends()
+    ends = RunStack(plan, tapes, len(seeds)).ends()
     opened = tapes.counts(np.arange(len(seeds) * bench.models), np.tile(plan.opening, (len(seeds), 1)))
     return list(map(Played, ends, opened.reshape(len(seeds), bench.models, bench.questions, bench.categories)))
 

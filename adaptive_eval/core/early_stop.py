@@ -27,7 +27,7 @@ from adaptive_eval.core.plan import NOTHING_SPENT, Plan
 from adaptive_eval.core.result import question_means
 from adaptive_eval.core.settings import Bench, Budget
 from adaptive_eval.core.side_by_side import can_stand_side_by_side
-from adaptive_eval.core.stack import RunStack, StackMember, SummedTapes
+from adaptive_eval.core.stack import RunStack, SummedTapes
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Reason
 from scorio.moments import FloatArray, IntArray
@@ -142,8 +142,7 @@ class _Counts(NamedTuple):
 def _side_by_side(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator) -> _Counts:
     tapes = [Tape.from_chances(chances, plan.bench.weights, own) for own in rng.spawn(runs)]
     summed = SummedTapes(tapes, plan.bench.categories, plan.trials.max)
-    members = [StackMember(at, plan.budget.trials) for at in range(runs)]
-    ends = RunStack(plan, summed, members).ends()
+    ends = RunStack(plan, summed, runs).ends()
     every = np.arange(runs * plan.bench.models)
     opened = summed.counts(every, np.tile(plan.opening, (runs, 1)))
     return _Counts(opened.reshape(runs, *chances.shape), np.array([end.counts for end in ends]))

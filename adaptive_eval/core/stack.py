@@ -30,7 +30,7 @@ from adaptive_eval.core.look import (
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import UnresolvedPairs, View, spread_over_open
 from adaptive_eval.core.reasons import why_no_further
-from adaptive_eval.core.settings import Bench, Budget
+from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.side_by_side import replace_pairs, select_benches, select_pairs, undecided
 from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import PairVerdict, Reason
@@ -38,13 +38,6 @@ from scorio.moments import FloatArray, IntArray
 
 MOST_CELLS = 1 << 16
 """The most questions, over all models and runs, that stand side by side: more would take memory without saving time."""
-
-
-class StackMember(NamedTuple):
-    """A run: the index of its tape, and its cap on trials, if any."""
-
-    tape: int
-    cap: int | None
 
 
 class StackedEnd(NamedTuple):
@@ -82,14 +75,15 @@ def _summed(tapes: Sequence[Tape], categories: int) -> Iterator[IntArray]:
 class RunStack:
     """Runs side by side; arrays have a row for each run (R), or for each model of each (R L)."""
 
-    def __init__(self, plan: Plan, tapes: SummedTapes, members: Sequence[StackMember]) -> None:
-        bench, runs = plan.bench, len(members)
+    def __init__(self, plan: Plan, tapes: SummedTapes, runs: int) -> None:
+        """Each of the `runs` has a tape of its own."""
+        bench = plan.bench
         self._plan, self._tapes = plan, tapes
         self._shape = (bench.models, bench.questions)
         self._runs = np.arange(runs)
-        """Numbers of the members that are still going."""
-        self._tape = np.array([member.tape for member in members])
-        self._cap = np.array([inf if member.cap is None else member.cap for member in members])
+        """Numbers of the runs that are still going."""
+        self._cap = inf if plan.budget.trials is None else float(plan.budget.trials)
+        """The most trials of each run."""
         self._issued = np.zeros((runs, *self._shape), dtype=np.int32)
         self._there = np.zeros_like(self._issued)
         """Trials in committed rounds."""
@@ -97,11 +91,11 @@ class RunStack:
         self._estimates = Estimates.nothing(Bench(runs * bench.models, bench.questions, bench.weights))
         first, _ = judged_pairs(bench.models, plan.objective.reference is not None, None, runs)
         self._memory = LatchedVerdicts.blank(len(first))
-        self._flying: list[deque[TrialArray]] = [deque() for _ in members]
+        self._flying: list[deque[TrialArray]] = [deque() for _ in range(runs)]
         self._ends: dict[int, StackedEnd] = {}
 
     def ends(self) -> list[StackedEnd]:
-        """Run all members to their ends, and return these in the order of the members."""
+        """Play all runs to their ends, and return these in the order of the tapes."""
         self._compose_first()
         while len(self._runs):
             self._commit()
@@ -121,7 +115,7 @@ class RunStack:
         rows = np.flatnonzero(landed.any(axis=2))
         run, model = np.divmod(rows, models)
         there = self._there.reshape(-1, questions)[rows]
-        self._counts[rows] = self._tapes.counts(self._tape[run] * models + model, there)
+        self._counts[rows] = self._tapes.counts(self._runs[run] * models + model, there)
         plan = self._plan
         self._estimates = update(
             self._estimates,
@@ -178,26 +172,25 @@ class RunStack:
 
     def _compose_first(self) -> None:
         """Issue the first round of every run, and the rounds that run ahead of the first look."""
-        plan, refused = self._plan, []
-        one_each = np.ones(self._shape, dtype=np.int32)
-        for number, cap in enumerate(self._cap.tolist()):
-            own = Budget() if cap == inf else Budget(trials=int(cap))
-            first = replace(plan, budget=own).opening
-            if first.sum() > cap:
-                refused.append(number)
-                nothing = np.zeros((*self._shape, plan.bench.categories), dtype=np.int32)
-                self._ends[number] = StackedEnd(Reason.BUDGET, nothing, ())
-                continue
-            self._issue(number, first)
-            for _ in range(plan.pace.lookahead):
-                whole = int(self._issued[number, 0, 0]) == plan.trials.max
-                if whole or self._issued[number].sum() + one_each.size > cap:
-                    break
-                self._issue(number, one_each)
-        self._drop(refused)
+        plan, runs = self._plan, self._runs.tolist()
+        rounds, one_each = [plan.opening], np.ones(self._shape, dtype=np.int32)
+        if rounds[0].sum() > self._cap:
+            nothing = np.zeros((*self._shape, plan.bench.categories), dtype=np.int32)
+            self._ends = {number: StackedEnd(Reason.BUDGET, nothing, ()) for number in runs}
+            self._drop(runs)
+            return
+        issued = rounds[0].copy()
+        while len(rounds) <= plan.pace.lookahead and issued[0, 0] < plan.trials.max:
+            issued += one_each
+            if issued.sum() > self._cap:
+                break
+            rounds.append(one_each)
+        for number in runs:
+            for extra in rounds:
+                self._issue(number, extra)
 
     def _compose(self, look: JudgedLook) -> BoolArray:
-        """Issue what the look asks for; returns whether each run's cap allows all of it."""
+        """Issue what the look asks for; returns of each run whether the cap allows all of it."""
         fits = np.ones(len(self._runs), dtype=bool)
         rounds = np.array([1 + self._plan.pace.lookahead - len(flying) for flying in self._flying])
         going = rounds > 0
@@ -212,7 +205,7 @@ class RunStack:
         return fits
 
     def _next_rounds(self, look: JudgedLook, going: BoolArray) -> tuple[TrialArray, BoolArray]:
-        """One more round (R, L, M) of the runs that are going, and whether the caps allow all of it."""
+        """One more round (R, L, M) of the runs that are going, and whether the cap allows all of it."""
         pairs, power = look.open_pairs(), look.open_power()
         of = pairs[:, 0] // self._shape[0]
         trials = self._issued.sum(axis=2, dtype=np.int64)
@@ -251,7 +244,7 @@ class RunStack:
     def _compose_singly(
         self, view: View, of: IndexArray, which: BoolArray, extra: TrialArray, fits: BoolArray
     ) -> tuple[TrialArray, BoolArray]:
-        """Compose some runs' rounds again, each by itself and as far as its cap allows."""
+        """Compose some runs' rounds again, each by itself and as far as the cap allows."""
         models = self._shape[0]
         reference = len(view.in_play)
         for number in np.flatnonzero(which).tolist():
@@ -263,8 +256,8 @@ class RunStack:
         return extra, fits
 
     def _fitting(self, number: int, view: View) -> tuple[TrialArray | None, bool]:
-        """A run's round for as many of its comparisons as fit within its cap."""
-        left = self._cap[number] - self._issued[number].sum()
+        """A run's round for as many of its comparisons as fit within the cap."""
+        left = self._cap - self._issued[number].sum()
 
         def allocate(chosen: IndexArray) -> TrialArray:
             some = replace(view, open_pairs=view.open_pairs[chosen], power=view.power[chosen])
@@ -308,7 +301,7 @@ class RunStack:
         self._counts = self._counts[np.repeat(keep, self._shape[0])]
         self._estimates = select_benches(self._estimates, keep, runs)
         self._memory = select_benches(self._memory, keep, runs)
-        for name in ("_runs", "_tape", "_cap", "_issued", "_there"):
+        for name in ("_runs", "_issued", "_there"):
             setattr(self, name, getattr(self, name)[keep])
         self._flying = [self._flying[number] for number in stay]
 

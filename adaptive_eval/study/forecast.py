@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import EarlierHorizon, RunFacts
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Budget
@@ -116,10 +115,7 @@ def _scene(
     launches = prepared.config.launched.values()
     return Scenario(
         bench=prepared.plan.bench,
-        # without what only a run needs: addresses and keys are not passed on
-        decisions=Decisions.model_construct(
-            **{name: getattr(prepared.config, name) for name in Decisions.model_fields}
-        ),
+        decisions=prepared.config,
         names=prepared.models,
         served=ServiceCosts(
             usage=usage,

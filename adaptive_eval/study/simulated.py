@@ -1,13 +1,13 @@
 """One simulated run: a run's controller, on answers drawn from a world."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import nan
 from typing import NamedTuple
 
 import numpy as np
 
 from adaptive_eval.core import Controller, Plan, Reason
-from adaptive_eval.core.stack import RunStack, StackMember, SummedTapes
+from adaptive_eval.core.stack import RunStack, SummedTapes
 from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import Cost, PairVerdict, Verdict
 from adaptive_eval.study.drive import drive_rounds
@@ -87,35 +87,23 @@ def simulate_run(
     )
 
 
-class StackedJob(NamedTuple):
-    """A run among others: its world with chances (L, M, K), and its cap on trials."""
-
-    world: int
-    chances: FloatArray
-    cap: int | None
-
-
 def simulate_side_by_side(
-    plan: Plan, jobs: Sequence[StackedJob], served: ServiceCosts, seed: int
+    plan: Plan, worlds: Mapping[int, FloatArray], served: ServiceCosts, seed: int
 ) -> list[SimulatedRun]:
-    """Do what `simulate_run` does untimed for each job, on whole arrays; only the jobs' caps on trials may differ."""
-    worlds = {job.world: job.chances for job in jobs}
-    at = {world: number for number, world in enumerate(worlds)}
-    tapes = [tape_of_world(plan, own, served, (seed, world)) for world, own in worlds.items()]
-    members = [StackMember(at[job.world], job.cap) for job in jobs]
+    """Do what `simulate_run` does untimed in each of the worlds, by number with chances (L, M, K), on whole arrays."""
+    tapes = [tape_of_world(plan, chances, served, (seed, world)) for world, chances in worlds.items()]
     summed = SummedTapes(tapes, plan.bench.categories, plan.trials.max)
-    ends = RunStack(plan, summed, members).ends()
     return [
         _make_run(
             plan,
-            job.chances,
+            chances,
             served,
             reason=end.reason,
             paid=_paid(end.counts, served.recorded),
             compared=end.comparisons,
             timeline=None,
         )
-        for job, end in zip(jobs, ends, strict=True)
+        for chances, end in zip(worlds.values(), RunStack(plan, summed, len(worlds)).ends(), strict=True)
     ]
 
 

@@ -12,16 +12,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtri
 
-from adaptive_eval.core import Budget
+from adaptive_eval.core import Budget, Plan
 from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.stack import MOST_CELLS
 from adaptive_eval.study.scenario import Scenario, uncapped
-from adaptive_eval.study.simulated import SimulatedRun, StackedJob, simulate_run, simulate_side_by_side
+from adaptive_eval.study.simulated import SimulatedRun, simulate_run, simulate_side_by_side
 from adaptive_eval.study.types import range_of
 from scorio.moments import FloatArray
 
@@ -103,13 +103,6 @@ def simulate_all(
     return Simulations(work.runs, need, None if budget == need else budget, end, equal.runs[configured])
 
 
-class _Job(NamedTuple):
-    """A run to be simulated: its budget, and the number of its world."""
-
-    budget: Budget
-    world: int
-
-
 class _Workload:
     """The runs simulated so far, for each budget in the first worlds."""
 
@@ -121,39 +114,40 @@ class _Workload:
 
     def do(self, budgets: Sequence[Budget], end: int) -> None:
         """Simulate the runs with these budgets in the first `end` worlds that are missing."""
-        jobs = [_Job(one, world) for one in budgets for world in range(len(self.runs.setdefault(one, [])), end)]
-        found: dict[_Job, SimulatedRun] = {}
-        for bundle in self._bundles(jobs):
-            found |= zip(bundle, self._simulate(bundle), strict=True)
-            self.progress.more(len(bundle))
-        for job in jobs:
-            self.runs[job.budget].append(found[job])
+        for budget in budgets:
+            plan, runs = self._plan(budget), self.runs.setdefault(budget, [])
+            together = range(min(max(len(runs), self._alone(plan)), end), end)
+            for world in range(len(runs), together.start):
+                runs.append(self._simulate(plan, world))
+            for worlds in self._bundles(together):
+                runs += self._simulate_together(plan, worlds)
 
-    def _bundles(self, jobs: Sequence[_Job]) -> Iterator[Sequence[_Job]]:
-        """The jobs, those together that can be simulated side by side: these differ only in their cap on trials."""
-        yield from ([job] for job in jobs if not self._can_be_stacked(job))
-        stacked, bench = [job for job in jobs if self._can_be_stacked(job)], self._scenario.bench
-        parts = math.ceil(len(stacked) / max(MOST_CELLS // (bench.models * bench.questions), 1))
+    def _alone(self, plan: Plan) -> int:
+        """The number of first worlds whose runs cannot be simulated side by side."""
+        if not can_stand_side_by_side(plan):
+            return len(self._worlds)
+        return TIMED if self._scenario.served.usage.knows_seconds else 0
+
+    def _bundles(self, worlds: range) -> Iterator[range]:
+        """As few parts of about the same size as can be simulated side by side."""
+        bench = self._scenario.bench
+        parts = math.ceil(len(worlds) / max(MOST_CELLS // (bench.models * bench.questions), 1))
         for part in range(parts):
-            yield stacked[len(stacked) * part // parts : len(stacked) * (part + 1) // parts]
+            yield worlds[len(worlds) * part // parts : len(worlds) * (part + 1) // parts]
 
-    def _can_be_stacked(self, job: _Job) -> bool:
-        return can_stand_side_by_side(self._plan(job.budget)) and not self._is_timed(job)
+    def _simulate(self, plan: Plan, world: int) -> SimulatedRun:
+        """One run; answers arrive one by one where what is asked ahead depends on their times."""
+        scenario = self._scenario
+        timed = plan.pace.held or (world < TIMED and scenario.served.usage.knows_seconds)
+        run = simulate_run(plan, self._worlds[world], scenario.served, (scenario.seed, world), timed=timed)
+        self.progress.more(1)
+        return run.after(scenario.before)
 
-    def _is_timed(self, job: _Job) -> bool:
-        """Whether its answers arrive one by one: what is asked ahead depends on their times."""
-        return self._plan(job.budget).pace.held or (job.world < TIMED and self._scenario.served.usage.knows_seconds)
-
-    def _simulate(self, bundle: Sequence[_Job]) -> list[SimulatedRun]:
-        """The runs of a bundle."""
-        scenario, (first, *_) = self._scenario, bundle
-        served, plan = scenario.served, self._plan(first.budget)
-        if self._can_be_stacked(first):
-            jobs = [StackedJob(world, self._worlds[world], scenario.left(budget).trials) for budget, world in bundle]
-            runs = simulate_side_by_side(plan, jobs, served, scenario.seed)
-        else:
-            seed, timed = (scenario.seed, first.world), self._is_timed(first)
-            runs = [simulate_run(plan, self._worlds[first.world], served, seed, timed=timed)]
+    def _simulate_together(self, plan: Plan, worlds: range) -> list[SimulatedRun]:
+        """Runs side by side."""
+        scenario, chances = self._scenario, {world: self._worlds[world] for world in worlds}
+        runs = simulate_side_by_side(plan, chances, scenario.served, scenario.seed)
+        self.progress.more(len(runs))
         return [run.after(scenario.before) for run in runs]
 
 

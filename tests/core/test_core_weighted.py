@@ -14,7 +14,7 @@ from adaptive_eval.core.evidence import Estimates, Prior, estimate, weigh_eviden
 from adaptive_eval.core.policies import UnresolvedPairs, Weighted, question_weights
 from adaptive_eval.core.result import _question_variance
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.stack import RunStack, StackMember, SummedTapes
+from adaptive_eval.core.stack import RunStack, SummedTapes
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.study.drive import drive_rounds
 from scorio.moments import FloatArray, average_moments, bayes_moments, relative_weights
@@ -240,7 +240,7 @@ def test_runs_side_by_side_end_as_each_alone() -> None:
         Tape.from_chances(np.stack([1.0 - chances, chances], axis=-1), BINARY, np.random.default_rng(seed))
         for seed in range(3)
     ]
-    ends = RunStack(plan, SummedTapes(tapes, 2), [StackMember(at, 900) for at in range(3)]).ends()
+    ends = RunStack(plan, SummedTapes(tapes, 2), 3).ends()
     for tape, end in zip(tapes, ends, strict=True):
         alone = drive_rounds(Controller(plan), tape)
         assert np.array_equal(alone.counts, end.counts)

@@ -26,7 +26,7 @@ from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import ServiceCosts
-from adaptive_eval.study.simulated import SimulatedRun, StackedJob, simulate_run, simulate_side_by_side
+from adaptive_eval.study.simulated import SimulatedRun, simulate_run, simulate_side_by_side
 from scorio.moments import FloatArray
 
 MODELS, ASKED = 4, 6
@@ -89,16 +89,13 @@ def hold_against_controllers(plan: Plan, seed: int) -> None:
     """With caps on trials from less than a round to more than everything."""
     categories = plan.bench.categories
     caps = [None, 50, 200, 333, 10**6]
-    jobs = [
-        StackedJob(world, chances, caps[(world + other) % 5])
-        for world, chances in enumerate(worlds(seed, categories))
-        for other in (0, 2, 4)
-    ]
-    usage = costs(categories)
+    drawn, usage = dict(enumerate(worlds(seed, categories))), costs(categories)
     assert can_stand_side_by_side(plan)
-    for job, together in zip(jobs, simulate_side_by_side(plan, jobs, usage, seed), strict=True):
-        alone = replace(plan, budget=Budget(trials=job.cap))
-        assert_same(together, simulate_run(alone, job.chances, usage, (seed, job.world), timed=False))
+    for cap in caps:
+        capped = replace(plan, budget=Budget(trials=cap))
+        together = simulate_side_by_side(capped, drawn, usage, seed)
+        for (world, chances), run in zip(drawn.items(), together, strict=True):
+            assert_same(run, simulate_run(capped, chances, usage, (seed, world), timed=False))
 
 
 @pytest.mark.slow
@@ -120,8 +117,7 @@ def test_exact_ties_are_called_no_more_often_than_promised(policy: Policy, pace:
     """Two copies on questions of all kinds, all the way to the horizon: called in at most 10% of runs."""
     copy = np.random.default_rng(8).beta(0.6, 0.4, QUESTIONS)
     plan = Plan(Bench(2, QUESTIONS, BINARY), policy=policy, judging=Judging(futility=None), pace=pace)
-    jobs = [StackedJob(world, binary(np.stack([copy, copy])), None) for world in range(runs)]
-    ended = simulate_side_by_side(plan, jobs, served(2), 1)
+    ended = simulate_side_by_side(plan, dict.fromkeys(range(runs), binary(np.stack([copy, copy]))), served(2), 1)
     called = np.mean([run.comparisons[0].verdict is Verdict.RESOLVED for run in ended])
     assert called <= binom.ppf(0.999, runs, 0.10) / runs
 
@@ -131,17 +127,17 @@ def test_what_is_recorded_is_there_side_by_side_too() -> None:
     recorded[0, :, :4], recorded[1, :, :4], recorded[0, 0, 5] = 1, 0, 1
     known, chances = served(2, recorded=recorded), level(0.6, 0.55)
     plan = Plan(Bench(2, QUESTIONS, np.array([0.0, 1.0])), trials=Trials(4, 20))
-    jobs = [StackedJob(world, chances, None) for world in range(3)]
-    for job, together in zip(jobs, simulate_side_by_side(plan, jobs, known, 5), strict=True):
-        assert_same(together, simulate_run(plan, chances, known, (5, job.world), timed=False))
+    together = simulate_side_by_side(plan, dict.fromkeys(range(3), chances), known, 5)
+    for world, run in enumerate(together):
+        assert_same(run, simulate_run(plan, chances, known, (5, world), timed=False))
 
 
 def test_who_stands_beside_a_run_changes_nothing() -> None:
     plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(3, 20))
-    jobs = [StackedJob(world, chances, None) for world, chances in enumerate(worlds(3, 2))]
-    together = simulate_side_by_side(plan, jobs, costs(2), 1)
-    for job, run in zip(jobs, together, strict=True):
-        assert_same(run, simulate_side_by_side(plan, [job], costs(2), 1)[0])
+    drawn = dict(enumerate(worlds(3, 2)))
+    together = simulate_side_by_side(plan, drawn, costs(2), 1)
+    for (world, chances), run in zip(drawn.items(), together, strict=True):
+        assert_same(run, simulate_side_by_side(plan, {world: chances}, costs(2), 1)[0])
 
 
 def test_pairs_that_are_called_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,13 +151,13 @@ def test_pairs_that_are_called_are_not_looked_at_again(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(stack, "judge_look", counted)
     chances = np.repeat(np.array([0.05, 0.5, 0.52, 0.95])[:, None], ASKED, axis=1)
-    job = StackedJob(0, np.stack([1.0 - chances, chances], axis=-1), None)
+    world = {0: np.stack([1.0 - chances, chances], axis=-1)}
     plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(8, 30))
-    simulate_side_by_side(plan, [job], costs(2), 1)
+    simulate_side_by_side(plan, world, costs(2), 1)
     assert looked[0] == 6, "all pairs of four models"
     assert 1 <= min(looked) < 6 and looked[-1] == 6, "at the end the run is looked at by itself"
     looked.clear()
-    simulate_side_by_side(replace(plan, judging=Judging(latch=False)), [job], costs(2), 1)
+    simulate_side_by_side(replace(plan, judging=Judging(latch=False)), world, costs(2), 1)
     assert set(looked) == {6}
 
 

@@ -17,7 +17,7 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts, uncapped
-from adaptive_eval.study.simulated import StackedJob, simulate_run, simulate_side_by_side
+from adaptive_eval.study.simulated import simulate_run, simulate_side_by_side
 from adaptive_eval.study.summary import smallest_certified_delta, smallest_differences, smallest_gap
 from adaptive_eval.study.types import range_of
 
@@ -207,8 +207,7 @@ def test_the_smallest_delta_certifies_equals_in_four_of_five_runs() -> None:
 def test_equals_are_tied_with_that_delta() -> None:
     one = plan(trials=Trials(4, 20), judging=Judging(futility=None))
     sure = replace(one, judging=Judging(delta=smallest_certified_delta(one, level(0.5, 0.5)), futility=None))
-    jobs = [StackedJob(world, level(0.5, 0.5), None) for world in range(200)]
-    runs = simulate_side_by_side(sure, jobs, served(2), 0)
+    runs = simulate_side_by_side(sure, dict.fromkeys(range(200), level(0.5, 0.5)), served(2), 0)
     tied = np.mean([run.comparisons[0].verdict == Verdict.TIED for run in runs])
     assert tied > 0.8 - 2 * np.sqrt(0.16 / 200)
 
