@@ -26,13 +26,18 @@ from adaptive_eval.questions.load import as_text
 NAME = re.compile(r"details_(?P<task>.+)_\d{4}-\d\d-\d\dT[\d\-.:]+\.parquet")
 DOC = ("query", "choices", "gold_index", "id")
 RESPONSE = ("text", "reasonings", "input")
-NEEDED = [f"{column}.{part}" for column, parts in (("doc", DOC), ("model_response", RESPONSE)) for part in parts]
-"""Columns that are read."""
+NEEDED = [
+    f"{mark}{column}{mark}.{part}"
+    for mark in ("", "__")
+    for column, parts in (("doc", DOC), ("model_response", RESPONSE))
+    for part in parts
+]
+"""Columns that are read, under either name."""
 
 
 def is_details(columns: frozenset[str]) -> bool:
-    """Whether a table has the columns of details."""
-    return {"doc", "model_response"} <= columns
+    """Whether a table has the columns of details; earlier versions of lighteval had underscores around them."""
+    return {"doc", "model_response"} <= columns or {"__doc__", "__model_response__"} <= columns
 
 
 def read_details(file: LogFile) -> Iterator[Record]:
@@ -41,7 +46,7 @@ def read_details(file: LogFile) -> Iterator[Record]:
     task = match["task"] if match else file.path.stem
     model = file.model or _model_from_folders(file)
     for number, (place, row) in enumerate(parquet_rows(file, NEEDED)):
-        doc, response = (mapping(row.get(name)) for name in ("doc", "model_response"))
+        doc, response = (mapping(row.get(name) or row.get(f"__{name}__")) for name in ("doc", "model_response"))
         texts, thoughts = sequence(response.get("text")), sequence(response.get("reasonings"))
         if not texts or not all(isinstance(text, str) for text in texts):
             raise file.refuse("has no sampled answers (model_response.text must be a list of texts)", place)

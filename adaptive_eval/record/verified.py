@@ -34,6 +34,10 @@ def verify_run(directory: Path) -> Verified:
     """Check all of a run; raises `StoreError` if it cannot be opened."""
     stored = Integrity.check(directory)
     notes = [
+        f"{number:,} rows of {table} have no checksum (they were stored by an earlier version) and cannot be checked"
+        for table, number in stored.unchecked.items()
+    ]
+    notes += [
         f"the answers at {url} are not checked: if you know that place, set {VARIABLE}={url.rpartition('/')[0]}"
         for url in stored.elsewhere
     ]

@@ -1,8 +1,8 @@
 """Checksums of stored rows: a bit that a disk, a copy or a cosmic ray has flipped is noticed when it is read.
 
 Every row has a CRC-32 of all its values in a separate table. Triggers write it in the same transaction as the row, so
-that no writer can forget it; they are temporary, so that the file is an ordinary database for every other program. A
-row without one, which nothing here writes, is not checked.
+that no writer can forget it; they are temporary, so that the file is an ordinary database for every other program. Rows
+of versions before checksums have none, and cannot be checked.
 
 CRC-32 finds every change within 32 neighbouring bits of a row, and all but one in 4 billion of the others. It is no
 defence against someone who changes a row on purpose.
@@ -58,7 +58,7 @@ def keep_checksums(connection: sqlite3.Connection) -> None:
 
 
 def has_checksums(connection: sqlite3.Connection) -> bool:
-    """Whether the run has checksums; opening it for writing creates their tables."""
+    """Whether the run has checksums; one of an earlier version has none until it is resumed."""
     return has_table(connection, "trial_checks") and has_table(connection, "row_checks")
 
 
@@ -100,6 +100,8 @@ class CheckedTable(NamedTuple):
     """The outcome of checking a table."""
 
     rows: int
+    unchecked: int
+    """Rows without a checksum."""
     damages: tuple[Damage, ...]
 
 
@@ -108,9 +110,9 @@ def check_table(connection: sqlite3.Connection, table: str, after: int = 0) -> C
 
     Raises `sqlite3.Error` if the table cannot be read at all.
     """
-    rows, damages = 0, []
+    rows, unchecked, damages = 0, 0, []
     if table in OPTIONAL_TABLES and not has_table(connection, table):
-        return CheckedTable(0, ())
+        return CheckedTable(0, 0, ())
     after = after if table in TRIAL_TABLES else 0
     expected, missing = _expected(connection, table, after)
     whole = connection.text_factory
@@ -121,12 +123,13 @@ def check_table(connection: sqlite3.Connection, table: str, after: int = 0) -> C
     try:
         for key, *values, crc in connection.execute(query):
             rows += 1
+            unchecked += crc is None
             if crc is not None and crc != checksum(*values):
                 damages.append(Damage(table, str(key), "is not what was written"))
         damages += [Damage(table, str(key), "is missing") for (key,) in connection.execute(missing)]
     finally:
         connection.text_factory = whole
-    return CheckedTable(rows, tuple(damages))
+    return CheckedTable(rows, unchecked, tuple(damages))
 
 
 def _expected(connection: sqlite3.Connection, table: str, after: int) -> tuple[str, str]:

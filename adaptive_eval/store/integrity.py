@@ -22,6 +22,8 @@ class Integrity:
 
     rows: dict[str, int]
     """Number of rows by table, without unreadable tables."""
+    unchecked: dict[str, int]
+    """Rows without a checksum by table, from earlier versions."""
     damages: tuple[str, ...]
     elsewhere: tuple[str, ...] = ()
     """URLs of answers that were not checked, since the user has not allowed them."""
@@ -38,7 +40,6 @@ class Integrity:
         found, damages = {}, list(_log_damage(directory))
         with closing(database.open_readonly(directory, "")) as connection, database.explained(directory, ""):
             connection.execute("BEGIN")
-            notes = () if checksums.has_checksums(connection) else ("its rows have no checksums, and are not checked",)
             structure = [f"the database: {fault}" for fault in database.structure_faults(connection)]
             damages += structure
             for table in COLUMNS:
@@ -50,9 +51,10 @@ class Integrity:
             elsewhere = [] if damages else _check_texts(directory, connection, damages)
         return cls(
             {table: checked.rows for table, checked in found.items()},
+            {table: checked.unchecked for table, checked in found.items() if checked.unchecked},
             tuple(damages),
             tuple(elsewhere),
-            notes,
+            (),
             0 < len(structure) == len(damages),
         )
 
@@ -74,7 +76,7 @@ class Integrity:
             ((looks,),) = ledger.rows("SELECT count(*) FROM looks")
             ((guarded,),) = ledger.rows("SELECT current_setting('data_checksums')")
         notes = [] if guarded == "on" else [f"{ledger.where} keeps no checksums of its pages (data_checksums is off)"]
-        return cls({"trials": trials, "looks": int(looks)}, tuple(damages), notes=tuple(notes))
+        return cls({"trials": trials, "looks": int(looks)}, {}, tuple(damages), notes=tuple(notes))
 
 
 def _check_texts(directory: Path, connection: sqlite3.Connection, damages: list[str]) -> list[str]:

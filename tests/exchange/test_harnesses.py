@@ -116,7 +116,7 @@ def records(path: Path) -> list[object]:  # type: ignore[type-arg]
     return list(read_records(file))
 
 
-def lighteval_log(folder: Path) -> Path:
+def lighteval_log(folder: Path, mark: str = "") -> Path:
     """Details of two questions with three samples each."""
     path = folder / "details" / "org" / "m" / TIME / f"details_lighteval|sums|0_{TIME}.parquet"
     path.parent.mkdir(parents=True)
@@ -132,13 +132,14 @@ def lighteval_log(folder: Path) -> Path:
         }
         for n in (1, 2)
     ]
-    table = {"doc": docs, "model_response": responses, "metric": [{"avg@n": 0.3}] * 2}
+    table = {f"{mark}doc{mark}": docs, f"{mark}model_response{mark}": responses, "metric": [{"avg@n": 0.3}] * 2}
     pyarrow.parquet.write_table(pyarrow.table(table), path)
     return path
 
 
-def test_lighteval_samples_are_graded_one_by_one(tmp_path: Path) -> None:
-    done = imported(lighteval_log(tmp_path), "--to", tmp_path / "run", "--grader", "contains")
+@pytest.mark.parametrize("mark", ["", "__"])
+def test_lighteval_samples_are_graded_one_by_one(tmp_path: Path, mark: str) -> None:
+    done = imported(lighteval_log(tmp_path, mark), "--to", tmp_path / "run", "--grader", "contains")
     assert done.exit_code == 0, done.stderr
     expected = {("org/m", key, trial): right for key in "12" for trial, right in enumerate([1, 0, 0])}
     assert outcomes(tmp_path / "run") == expected

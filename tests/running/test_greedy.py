@@ -53,7 +53,7 @@ def used(directory: Path) -> tuple[int, int]:
 def test_they_are_what_a_run_of_ones_own_at_temperature_0_would_have_given(site: Site) -> None:
     ended = site.run(site.write(**FIRST))
     assert ended.exit_code in ENDED, ended.stderr
-    assert "one greedy answer of 3 models to each of 8 questions comes first" in ended.stdout
+    assert "asking 3 models for a greedy answer to each of 8 questions first" in ended.stdout
     assert "24 greedy answers count as R0" in ended.stdout and "greedy answers, which came first (R0)" in ended.stdout
     by_hand = {"trials": {"min": 1, "max": 1}, "sampling": {"temperature": 0, "max_tokens": 2000}}
     assert site.run(site.write("hand", **by_hand), "--run-dir", str(site.directory("hand"))).exit_code in ENDED

@@ -131,4 +131,4 @@ def test_what_decides_and_is_chosen_after_looks_is_named(site: Site) -> None:
     results = json.loads((site.directory() / "results.json").read_text())
     (text,) = [warning["text"] for warning in results["warnings"] if warning["kind"] == "redecided"]
     assert "stopping.confidence: 0.95 → 0.8, trials.policy: weighted → uniform; all" in text, "the horizon has its own"
-    assert "no promise covers" in text
+    assert "The promise does not cover" in text

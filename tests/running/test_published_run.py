@@ -43,7 +43,7 @@ def test_it_says_before_while_and_after_what_it_does_not_promise(site: Site) -> 
     assert [one["kind"] for one in latest(site)["warnings"]].count("peeking") == 1
     view = read_view(site.directory())
     text = markdown(view)
-    assert "As published with Bayes@N" in view.words.rule and "What is compared, and put in order, is Bayes@N" in text
+    assert "As published with Bayes@N" in view.words.rule and "Models are compared and ranked by Bayes@N" in text
     assert "made by Bayes@N" in text and "made by avg@N" not in text
     assert latest(site)["decisions"]["stopping"]["rule"] == "published"
 
@@ -79,7 +79,7 @@ def test_a_raised_horizon_keeps_what_was_and_asks_for_more(site: Site) -> None:
     assert first.outcomes.items() <= second.outcomes.items()
     assert len(second.looks) > len(first.looks)
     said = [one["text"] for one in latest(site)["warnings"] if one["kind"] == "horizon"]
-    assert len(said) == 1 and "promises nothing about repeated looks" in said[0]
+    assert len(said) == 1 and "makes no promise about repeated looks" in said[0]
 
 
 def test_what_was_called_is_told_with_the_look_since_which_it_holds() -> None:

@@ -87,7 +87,7 @@ def test_it_goes_on_with_optimal_on_what_is_stored(runs: Path, name: str, was: s
     run = ["run", str(config_of(runs, name)), "--run-dir", str(runs / name)]
     done = CliRunner().invoke(app, run)
     assert done.exit_code in (ExitCode.REACHED, ExitCode.SPENT), done.output
-    assert f"the rule {was} is gone, optimal judges the stored answers anew" in done.output
+    assert f"there is no rule {was} any more, optimal judges the stored answers again" in done.output
     assert re.search(f"stopping.rule: .*{was}.* → optimal; all looks were taken anew", done.output)
     with closing(RunReader.open(runs / name)) as reader:
         after = {(one.model, one.question, one.trial): one.category for one in reader.outcomes()}
@@ -96,4 +96,4 @@ def test_it_goes_on_with_optimal_on_what_is_stored(runs: Path, name: str, was: s
     assert before.items() <= after.items()
     assert read_view(runs / name).words.rule.startswith("A comparison is called, or given up, where backward induction")
     again = CliRunner().invoke(app, run)
-    assert "is gone" not in again.output
+    assert "there is no rule" not in again.output

@@ -82,7 +82,7 @@ def test_whatever_is_written_is_intact(directory: Path, open_store: Open, answer
     store.close()
     open_store().close()  # a resume
     found = Integrity.check(directory)
-    assert found.damages == ()
+    assert (found.damages, found.unchecked) == ((), {})
     assert (found.rows["trials"], found.rows["asked_for"]) == (7, 1)
 
 
@@ -93,7 +93,7 @@ def test_an_import_is_intact(tmp_path: Path) -> None:
     draft.finish(HEADER, {}, [])
     draft.close()
     found = Integrity.check(tmp_path)
-    assert (found.damages, found.rows["trials"]) == ((), 3)
+    assert (found.damages, found.unchecked, found.rows["trials"]) == ((), {}, 3)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +178,7 @@ def test_a_run_without_checksums_opens_and_has_them_from_then_on(directory: Path
     store.close()
     found = Integrity.check(directory)
     assert found.damages == ()
+    assert found.unchecked["trials"] == 7
     assert found.rows["trials"] == 8
 
 
@@ -186,11 +187,12 @@ def test_a_ledger_without_checksums_is_gone_on_with(directory: Path, open_store:
     store.commit(some_trials())
     store.close()
     change(directory, "DELETE FROM row_checks WHERE place = 'asked_for'")
+    assert Integrity.check(directory).unchecked == {"asked_for": 2}
     store = open_store()
     store.commit(CommitBatch([make_trial("large", "q2", 0)], sent=[SentRequest("small", 1)]))
     store.close()
     found = Integrity.check(directory)
-    assert (found.damages, found.rows["asked_for"]) == ((), 2)
+    assert (found.damages, found.unchecked, found.rows["asked_for"]) == ((), {}, 2)
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced", "folder"])
