@@ -88,7 +88,7 @@ def test_it_goes_on_with_optimal_on_what_is_stored(runs: Path, name: str, was: s
     done = CliRunner().invoke(app, run)
     assert done.exit_code in (ExitCode.REACHED, ExitCode.SPENT), done.output
     assert f"there is no rule {was} any more, optimal judges the stored answers again" in done.output
-    assert re.search(f"stopping.rule: .*{was}.* → optimal; all looks were taken anew", done.output)
+    assert re.search(f"stopping.rule: .*{was}.* → optimal; all looks were repeated", done.output)
     with closing(RunReader.open(runs / name)) as reader:
         after = {(one.model, one.question, one.trial): one.category for one in reader.outcomes()}
         (change,) = events_of_kind(reader.events(), SettingsChanged)
