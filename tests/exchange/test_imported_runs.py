@@ -69,7 +69,7 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     assert first_look(run) == [32, 32, 32]
     found, before = Found.of(run).outcomes, whole.found.outcomes
     view, counts = read_view(run), read_counts(run)
-    assert view.words.seeds.startswith("Imported trials have the seeds of where they were sampled")
+    assert view.words.seeds.startswith("Imported trials keep the seeds they were sampled with")
     assert diff_runs(view, counts, view, counts).same_seeds == ()
     common = before.keys() & found.keys()
     assert len(common) > 150

@@ -134,7 +134,7 @@ def test_failed_and_void_samples_are_missing_never_wrong(tmp_path: Path) -> None
     assert "missing   4 of openai/m" in done.stdout
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     (warning,) = [warning for warning in results["warnings"] if warning["kind"] == "missing"]
-    assert warning["text"].startswith("4 records of its logs are no trials (")
+    assert warning["text"].startswith("4 records in its logs are not trials (")
 
 
 def test_an_answer_that_was_not_scored_is_kept_for_a_grader_and_bounded(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_counted_each_they_are_an_alarm_of_the_run_and_of_its_replay(tmp_path: P
     assert {("long", "repeats"), ("short", "repeats_unclear")} <= found
     assert not {("short", "repeats"), ("sampled", "repeats"), ("sampled", "repeats_unclear")} & found
     (said,) = [one for one in view_of(run).results.warnings if one.kind == "repeats_count"]
-    assert said.model is None and "identical answers of the logs were counted each" in said.text
+    assert said.model is None and "identical answers in the logs were each counted" in said.text
     replayed = CliRunner().invoke(
         app, ["replay", str(run), "--set", "trials.max=8", "--output", str(tmp_path / "replay")]
     )
