@@ -79,6 +79,8 @@ class ModelEndpoint:
         self._loads = loads or LoadWatch()
         self._together = limits.samples_per_request
         self._started = False
+        self._probes: dict[str, asyncio.Task[bool]] = {}
+        """Tiny requests under way that caps count, by address."""
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
@@ -96,6 +98,8 @@ class ModelEndpoint:
 
     async def close(self) -> None:
         """Stop watching and close every connection."""
+        for probe in list(self._probes.values()):
+            probe.cancel()
         await self._sender.close()
         await self._servers.close()
         await self._loads.leave(self._sender.replicas)
@@ -233,14 +237,32 @@ class ModelEndpoint:
         return answers_without_text("unanswered", request.seeds, arrival, reason=str(failure))
 
     async def _fails_beside_another(self, request: AttemptedRequest, failure: Failure) -> bool:
-        """Whether its server answers a tiny request, which caps count as a lost answer; without caps it was asked."""
-        traffic, replica = self._sender.traffic, request.replica
-        if request.again is None or replica is None or not can_blame(failure.kind, traffic):
+        """Whether its server answers a tiny request, which caps count as a lost answer; without caps it was asked.
+
+        Requests that are given up meanwhile go by the same one.
+        """
+        if request.again is None or request.replica is None or not can_blame(failure.kind, self._sender.traffic):
             return False
-        traffic.lost += 1
+        url = request.replica.url
+        if url not in self._probes:
+            self._probes[url] = probe = asyncio.create_task(self._ask_counted(request, url))
+            probe.add_done_callback(partial(self._on_probe_end, url))
+        return await asyncio.shield(self._probes[url])
+
+    async def _ask_counted(self, request: AttemptedRequest, url: str) -> bool:
+        """Count a lost answer, and ask a tiny request in its place if the caps allow it."""
+        assert request.again is not None
+        if not await request.again():
+            raise NotAskedAgain("the budget does not allow asking whether the server answers")
+        self._sender.traffic.lost += 1
         request.lost = True
         await _require_allowed(request)
-        return await self._check.answers_now(replica.url)
+        return await self._check.answers_now(url)
+
+    def _on_probe_end(self, url: str, probe: asyncio.Task[bool]) -> None:
+        del self._probes[url]
+        if not probe.cancelled():
+            probe.exception()  # whoever waits for it gets it, if anybody still does
 
 
 async def _require_allowed(request: AttemptedRequest) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
-from adaptive_eval.config.planning import lost_cost
+from adaptive_eval.config.planning import budget_of, lost_cost
 from adaptive_eval.config.prepare import setup_of
 from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.types import NO_COST, Cost
@@ -29,6 +29,7 @@ from adaptive_eval.store.spending import (
     HeldServers,
     cost_by_model,
     lost_costs,
+    mean_cost,
     spent_on_baseline,
     spent_on_greedy,
     spent_on_unused,
@@ -62,7 +63,7 @@ class RemovedModelsSpending(NamedTuple):
 def spent_on_removed_models(
     reader: RunReader, models: Container[str], events: Sequence[Event]
 ) -> RemovedModelsSpending:
-    """Spending on all other models than these, and what belongs to no model; lost answers count at their maximum.
+    """Spending on all other models than these, and what belongs to no model.
 
     `events` are all events of the run.
     """
@@ -113,14 +114,17 @@ def _lost_costs(reader: RunReader, events: Sequence[Event], model: str) -> Itera
     """Costs of a model's answers that were lost, unwanted, or in flight at the end."""
     yield from (stored_cost(event) for event in unstored_answers(events) if event.model == model)
     if count := reader.in_flight().get(model, 0):
-        yield lost_costs(reader, {model: _worst_cost(reader, events, model)})[model].times(count)
+        yield _lost_cost(reader, events, model).times(count)
 
 
-def _worst_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
+def _lost_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
+    """The cost of a lost answer: at its worst if a cap counted it, else the mean of those that came."""
     header = reader.header()
     for body in reversed(reader.configurations()):
         setup = setup_of(replace(header, configuration=body))
         for number, one in enumerate(setup.config.models):
+            if one.name == model and budget_of(setup.config.budget).bought:
+                return lost_costs(reader, {model: lost_cost(one, stored_worst_costs(setup, events)[number])})[model]
             if one.name == model:
-                return lost_cost(one, stored_worst_costs(setup, events)[number])
+                return mean_cost(reader, model)
     return NO_COST

@@ -265,7 +265,7 @@ class EarlyEnd:
 
 @dataclass(frozen=True, slots=True)
 class OtherCostRow:
-    """Spending that caps count besides the stored answers of the current models."""
+    """Spending besides the stored answers of the current models."""
 
     what: str
     """left: answers of a model that the configuration no longer names; lost: answers that never came, at their maximum
@@ -340,8 +340,8 @@ class RunCost:
 
     @property
     def asked_in_vain(self) -> int:
-        """Answers that were asked for and are not stored: they never came, or no round wanted them."""
-        return sum(row.answers for row in self.beside)
+        """Answers that were asked for and never came."""
+        return sum(row.answers for row in self.beside if row.what == "lost")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.planning import budget_of
+from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.types import NO_COST
@@ -68,7 +69,9 @@ def run_directory(prepared: PreparedRun, given: Path | None, fresh: bool) -> Pat
 
 def _is_empty_and_differs(directory: Path, header: RunHeader) -> bool:
     with RunReader.if_begun(directory) as reader:
-        if reader is None or reader.trial_count() or reader.in_flight() or total_spent(reader) != NO_COST:
+        if reader is None or reader.trial_count() or total_spent(reader) != NO_COST:
+            return False
+        if reader.in_flight() and budget_of(stored_config(reader.header()).budget).bought:  # caps count these
             return False
         try:
             require_same_meaning(reader.header(), header, directory)

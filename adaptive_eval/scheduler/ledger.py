@@ -9,11 +9,11 @@ If a cap on tokens, USD or GPU time is set, a request is sent only once its entr
 its worst cost. Without one it counts as much as stored answers of its model do in the mean.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
+from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.store import AnswersLost, RunBegun, RunFinished, RunReader, RunStopped, SentRequest, Store
-from adaptive_eval.store.spending import lost_costs, mean_cost
-from adaptive_eval.supply.types import Lane, Request
+from adaptive_eval.supply.types import Request
 
 BEAT_SECONDS = 2.0
 """The elapsed time of a run is stored at least this often: a kill loses no more of it."""
@@ -24,10 +24,9 @@ UNSAID_SECONDS = BEAT_SECONDS + 1.0
 class Ledger:
     """Entries of the requests that are sent, and losses of each model's servers."""
 
-    def __init__(self, lanes: Sequence[Lane], reader: RunReader, *, capped: bool) -> None:
-        """`capped`: whether a cap counts what is lost."""
-        self._lanes, self._reader, self._capped = lanes, reader, capped
-        self._lost = [0] * len(lanes)
+    def __init__(self, state: RunState) -> None:
+        self._state, self._lanes = state, state.lanes
+        self._lost = [0] * len(state.lanes)
         """How many answers each model's endpoint had lost at the last call of `new_losses`."""
 
     def entry(self, request: Request) -> SentRequest:
@@ -37,33 +36,24 @@ class Ledger:
     def new_losses(self) -> Iterator[AnswersLost]:
         """Answers that endpoints have lost since the last call."""
         before, self._lost = self._lost, [lane.endpoint.stats.lost for lane in self._lanes]
-        counts = zip(self._lanes, self._lost, before, strict=True)
-        if lost := [(lane, now - then) for lane, now, then in counts if now > then]:
-            yield from _loss_events(self._reader, lost, killed=False, capped=self._capped)
+        for model, (now, then) in enumerate(zip(self._lost, before, strict=True)):
+            if now > then:
+                yield self._state.loss(model, now - then, killed=False)
 
 
-def lose_entered(
-    store: Store, lanes: Sequence[Lane], left: Mapping[str, int], *, capped: bool
-) -> Iterator[AnswersLost]:
-    """Record as lost the trials that earlier starts have entered and that have no answers.
+def lose_entered(store: Store, state: RunState, left: Mapping[str, int]) -> Iterator[AnswersLost]:
+    """Record as lost the trials that earlier starts have entered and that have no answers; all else is applied before.
 
     `left` counts each model's trials at batch services: they are not lost, and are entered anew when asked for.
     """
     counts = store.reader.in_flight()
-    lost = [(lane, max(0, counts[lane.name] - left.get(lane.name, 0))) for lane in lanes if counts.get(lane.name)]
-    for event in _loss_events(store.reader, lost, killed=True, capped=capped):
-        store.lose(event)
-        if event.answers:
-            yield event
-
-
-def _loss_events(
-    reader: RunReader, lost: Sequence[tuple[Lane, int]], *, killed: bool, capped: bool
-) -> Iterator[AnswersLost]:
-    worst = lost_costs(reader, {lane.name: lane.price.worst for lane, _ in lost}) if capped else {}
-    for lane, count in lost:
-        cost = worst[lane.name] if capped else mean_cost(reader, lane.name)
-        yield AnswersLost(lane.name, count, *cost.times(count), killed, estimated=None if capped else True)
+    for model, lane in enumerate(state.lanes):
+        if lane.name in counts:
+            event = state.loss(model, max(0, counts[lane.name] - left.get(lane.name, 0)), killed=True)
+            store.lose(event)
+            if event.answers:
+                state.apply(event)
+                yield event
 
 
 def at_least_elapsed(reader: RunReader) -> float:

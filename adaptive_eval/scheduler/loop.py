@@ -123,9 +123,8 @@ class Loop:
                 self._on_judged(verdict, reserved)
             case Unanswered(request, error):
                 self._on_unanswered(request, error)
-            case Abandoned(request):
-                self.state.trials.move_request(request, Step.LOST)
-                self.requests.slots.release(request.model)
+            case Abandoned(request, failed):
+                self._on_abandoned(request, failed=failed)
             case LossFound(loss, counted):
                 self.count_losses() if loss is None else self._count_loss(loss)
                 counted.set_result(None)
@@ -182,6 +181,19 @@ class Loop:
                 asyncio.get_running_loop().call_later(REFUSALS_SECONDS, self.happenings.put_nowait, RefusalsHeard())
         else:
             self._set_aside(request.model, error)
+
+    def _on_abandoned(self, request: Request, *, failed: bool) -> None:
+        """Tell the loss of a request that a server had, unless caps count it at the next start.
+
+        A batch service keeps its requests, or has said what it loses of them.
+        """
+        self.requests.slots.release(request.model)
+        if self.state.capped:
+            self.state.trials.move_request(request, Step.LOST)
+            return
+        self.requests.lose(request)
+        if not failed and request.model not in self.supply.batched:
+            self.note(self.state.loss(request.model, request.size, killed=False))
 
     def _on_tick(self) -> None:
         self.tell_time()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from adaptive_eval.scheduler.ledger import UNSAID_SECONDS, at_least_elapsed
-from adaptive_eval.scheduler.state import SpentByModel
+from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.store import (
     Event,
     HeldTime,

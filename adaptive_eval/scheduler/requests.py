@@ -58,13 +58,15 @@ class Requests:
     ) -> None:
         self._state, self._lanes, self._say = state, state.lanes, say
         self._grader, self._committer, self._guard = grader, journal.committer, guard
-        self._ledger = Ledger(state.lanes, journal.store.reader, capped=state.capped)
+        self._ledger = Ledger(state)
         self.waiting = TrialQueues(state)
         self.slots = Slots(state.lanes, supply, journal.meter.times)
         self.booked: list[Request] = []
         """Requests that are sent as soon as their ledger entries are on disk."""
         self._tasks: dict[asyncio.Task[None], Request | None] = {}
         """The request of each task; None while its answers are being graded."""
+        self._given_up: set[asyncio.Task[None]] = set()
+        """Tasks whose requests only fail."""
 
     @property
     def tasks(self) -> int:
@@ -131,6 +133,7 @@ class Requests:
         """Cancel the unanswered requests of this model."""
         for task, request in list(self._tasks.items()):
             if request is not None and request.model == model:
+                self._given_up.add(task)
                 task.cancel()
 
     async def cancel(self) -> None:
@@ -166,9 +169,10 @@ class Requests:
         self._say(Recorded(request, await self._grader.records(request, answers)))
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        unanswered = self._tasks.pop(task)
+        unanswered, failed = self._tasks.pop(task), task in self._given_up
+        self._given_up.discard(task)
         if task.cancelled() and unanswered is not None:
-            self._say(Abandoned(unanswered))
+            self._say(Abandoned(unanswered, failed))
         self._say(TaskEnded(None if task.cancelled() else task.exception()))
 
 

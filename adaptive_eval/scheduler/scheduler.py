@@ -73,12 +73,12 @@ class Scheduler:
         state, store, observer = self.state, self._loop.journal.store, self._loop.journal.observer
         await self._mending.run()
         left = self.supply.take_over(store, state.roster)
-        for event in lose_entered(store, state.lanes, left, capped=state.capped):
-            observer.happened(event)
         if state.alarms is not None:
             state.alarms.look_up(store.reader)
         for record in stored_records(store.reader, judged=state.is_judged, fitted=state.fit is not None):
             state.apply(record)
+        for event in lose_entered(store, state, left):
+            observer.happened(event)
         self.taken_up = state.spent.total
         last, looks = store.reader.latest_look(), self._loop.decide()
         if (

@@ -18,6 +18,7 @@ from adaptive_eval.graders.asked import cost_from_signals
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.departures import Departures
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
+from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.scheduler.trials import Step, TrialTable
 from adaptive_eval.store import (
     AlarmRaised,
@@ -37,7 +38,6 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.records import GradingUse, wasted_use
 from adaptive_eval.store.spending import stored_cost
-from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.supply.types import Lane
 
 BEYOND = (
@@ -139,6 +139,13 @@ class RunState:
             case AlarmRaised() if self.alarms is not None:
                 self.alarms.raised.add((event.model, event.fault))
 
+    def loss(self, model: int, answers: int, *, killed: bool) -> AnswersLost:
+        """The loss of answers that were asked for: at the worst cost if a cap counts them, else at the mean one."""
+        worst = self.lanes[model].price.worst if self.capped else None
+        cost = self.spent.lost_cost(model, worst).times(answers)
+        estimated = None if self.capped else True
+        return AnswersLost(self.lanes[model].name, answers, *cost, killed=killed, estimated=estimated)
+
     def _apply_trial(self, record: TrialRecord) -> None:
         """Apply an answer with its texts: one that has just come, or one that waits for thresholds."""
         if record.model not in self.roster.models:
@@ -148,6 +155,7 @@ class RunState:
             self.alarms.see(model, record)
         if record.awaits_verdict:
             self.awaiting[place_of(record)] = record
+            self.spent.note_cost(model, record.cost)
             self._require_within_reserve(model, self.lanes[model].price.cost(record.answer))
             self.trials.move(model, question, (record.trial,), Step.AWAITS_VERDICT)
             return
@@ -185,6 +193,7 @@ class RunState:
             return
         if outcome.awaits_verdict:  # of an earlier start, and the caps did not allow a verdict
             self._news.unjudged = True
+            self.spent.note_cost(self.roster.models.position_of(outcome.model), outcome.cost)
             self.controller.spend_outside_plan(0, outcome.cost)
             return
         model, question = self.roster.cell(outcome.model, outcome.question)
@@ -196,7 +205,7 @@ class RunState:
         self._judge(model, question, outcome)
 
     def _spend(self, model: int, outcome: StoredOutcome) -> None:
-        self.spent.usages[model].spend(outcome)
+        self.spent.spend(model, outcome)
         if not self.is_judged:  # else there is a verdict in it
             self._require_within_reserve(model, outcome.cost)
 
@@ -295,24 +304,6 @@ class News:
         news = [*self.outcomes, *(self.set_aside if controller.finished is None else ())]
         looks = controller.tell(news) if news else []  # what was asked ahead comes when the run is finished, too
         return [*looks, *(controller.take(()) if self.kept else ())]
-
-
-class SpentByModel:
-    """Usage of each model, over all starts."""
-
-    def __init__(self, models: int) -> None:
-        self.usages = [TrialUsage() for _ in range(models)]
-        self.lost_gpu_seconds = [0.0] * models
-        """Of requests that were lost."""
-
-    def count_grading(self, model: int, use: GradingUse) -> None:
-        """Count what grades have used."""
-        self.usages[model].grading = self.usages[model].grading.plus(use)
-
-    @property
-    def total(self) -> tuple[int, int]:
-        """Trials and tokens so far."""
-        return sum(usage.trials for usage in self.usages), sum(usage.tokens for usage in self.usages)
 
 
 # -- what is applied --------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from adaptive_eval.errors import Unavailable
 from adaptive_eval.graders.asked import USED
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading
-from adaptive_eval.scheduler.state import SpentByModel
+from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.store import AnswersLost, Regrade, TrialRecord
 
 BEYOND = (

@@ -68,9 +68,8 @@ def lost_costs(reader: RunReader, worst: Mapping[str, Cost]) -> Mapping[str, Cos
 
 
 def mean_cost(reader: RunReader, model: str) -> Cost:
-    """The mean cost of a stored answer: of this model, or of all models if it has none."""
-    sums = reader.sums()
-    rows = [row for row in sums if row.model == model] or sums
+    """The mean cost of a model's stored answers."""
+    rows = [row for row in reader.sums() if row.model == model]
     trials, cost = sum(row.trials for row in rows) or 1, total_cost(rows)
     return Cost(round(cost.tokens / trials), cost.usd / trials, cost.gpu_seconds / trials)
 

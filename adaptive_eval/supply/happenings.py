@@ -36,6 +36,8 @@ class Abandoned:
     """A request was cancelled before it was answered."""
 
     request: Request
+    failed: bool = False
+    """Whether it had only failed, and was given up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,33 @@ async def test_under_caps_one_tiny_request_is_asked_and_counted(endpoint: Opener
         await model.sample(CHAT, range(1), again)
         (answer,) = await model.sample(CHAT, range(BAD, BAD + 1), again)
     assert answer.signals == {"unanswered"} and answer.attempts == 5
-    assert model.stats.lost == 1 and counted == [0], "it is counted before it is asked"
+    assert model.stats.lost == 1 and set(counted) == {0}, "it is counted before it is asked"
     assert sum(asked.body["max_tokens"] != 500 for asked in server.seen) == 1
+
+
+async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_request(endpoint: Opener) -> None:
+    all_fail, failed = asyncio.Event(), 0
+
+    async def script(asked: Exchange) -> None:
+        nonlocal failed
+        if asked.body["max_tokens"] != 500:
+            await all_fail.wait()
+        elif asked.body["seed"]:
+            failed += 1
+        await failing(*range(1, 7))(asked)
+        if failed == 6 * 5:
+            all_fail.set()
+
+    async def again() -> bool:
+        return True
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, max_tokens=500)
+        await model.sample(CHAT, range(1), again)
+        asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), again)) for seed in range(1, 7)]
+        answers = [answer for one in await asyncio.gather(*asked) for answer in one]
+    assert [one.signals for one in answers] == [{"unanswered"}] * 6
+    assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
 async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opener) -> None:

@@ -1,12 +1,14 @@
 """A connection that is reset after the server has generated everything: what that has cost counts, and is told."""
 
 import json
+import signal
 import socket
 import struct
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 from live_runs import MODELS, Site, kill, trials_in, wait_until
 from typer.testing import CliRunner
+from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
@@ -38,7 +41,7 @@ class Meter(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.generated, self.waiting, self.held_after, self.resets = 0, 0, HELD_AFTER, RESETS
-        self.holds, self.go_on = threading.Event(), threading.Event()
+        self.holds, self.go_on, self.fails = threading.Event(), threading.Event(), threading.Event()
         self.attempts: Counter[str] = Counter()
         self.lock = threading.Lock()
 
@@ -72,16 +75,18 @@ class _Handler(BaseHTTPRequestHandler):
         number = json.loads(asked)["seed"] % 3
         choice = {"message": {"content": f"It is {number}." + " so" * 80}, "finish_reason": "stop"}
         usage = {"prompt_tokens": PROMPT, "completion_tokens": COMPLETION}
-        if self.server.charge(asked):
+        if self.server.fails.is_set():
+            self._reply({"error": {"message": "overloaded"}}, 503)
+        elif self.server.charge(asked):
             self._reply({"choices": [choice], "usage": usage})
         else:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_ONCE)
             self.connection.close()
             self.close_connection = True
 
-    def _reply(self, body: object) -> None:
+    def _reply(self, body: object, status: int = 200) -> None:
         content = json.dumps(body).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
@@ -146,14 +151,58 @@ def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, met
         assert f"{sum(one.tokens for one in mine):,} tokens" in said
 
 
+def all_slots_waiting(site: Site, meter: Meter, config: Path) -> tuple[int, WarmProcess]:
+    """The requests in flight, one in each slot, and the process that waits for them."""
+    slots = meter.held_after = 8  # few enough that each model has as many requests left as slots
+    process, flying = site.start(config, "--run-dir", str(site.directory())), slots * len(MODELS)
+    wait_until(lambda: meter.waiting == flying and trials_in(site.directory()) == slots, process)
+    wait_until(lambda: stored(site.directory())[2] == flying, process)
+    return flying, process
+
+
+def stop(process: WarmProcess) -> None:
+    """Ctrl-C until it ends."""
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.5)
+    process.communicate()
+
+
+def test_what_an_end_cuts_off_is_told_once_and_at_once(tmp_path: Path, meter: Meter) -> None:
+    site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
+    meter.resets = 0.0
+    config = site.write(trials={"min": 2, "max": 12}, stopping={"on_alarm": "never"})
+    flying, process = all_slots_waiting(site, meter, config)
+    stop(process)
+    tokens, lost, in_flight = stored(site.directory())
+    assert (in_flight, sum(one.answers for one in lost)) == (0, flying)
+    meter.go_on.set()
+    ended = site.run(config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    tokens, again, in_flight = stored(site.directory())
+    assert (in_flight, again) == (0, lost) and not any(one.killed for one in lost)
+    assert tokens + sum(one.tokens for one in lost) == meter.generated
+
+
+def test_what_a_server_refused_is_not_lost(tmp_path: Path, meter: Meter) -> None:
+    site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
+    meter.resets = 0.0
+    config = site.write(trials={"min": 2, "max": 12}, stopping={"on_alarm": "never"})
+    _, process = all_slots_waiting(site, meter, config)
+    meter.fails.set()
+    meter.go_on.set()
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    tokens, lost, in_flight = stored(site.directory())
+    assert (lost, in_flight) == ([], 0) and tokens == meter.generated
+
+
 def test_without_caps_too_what_a_kill_has_lost_is_told(tmp_path: Path, meter: Meter) -> None:
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     config = site.write(trials={"min": 2, "max": 12}, stopping={"on_alarm": "never"})
     meter.resets = 0.0
-    slots = meter.held_after = 8  # few enough that each model has as many requests left as slots
-    flying = slots * len(MODELS)
-    process = site.start(config, "--run-dir", str(site.directory()))
-    wait_until(lambda: meter.waiting == flying and stored(site.directory())[2] == flying, process)
+    flying, process = all_slots_waiting(site, meter, config)
     kill(process)
     meter.go_on.set()
     ended = site.run(config)

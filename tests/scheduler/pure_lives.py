@@ -404,10 +404,10 @@ class Start:
         self.disk.commit(CommitBatch(verdicts=[self._used(verdict)], events=[*filter(None, [wasted_verdict(verdict)])]))
 
     def _begin(self) -> None:
-        for _ in lose_entered(self.disk, self.lanes, {}, capped=self.setting.capped):  # type: ignore[arg-type]
-            self.moment()
         for record in stored_records(self.disk, judged=self.setting.judged, fitted=self.setting.fitted):  # type: ignore[arg-type]
             self.state.apply(record)
+        for _ in lose_entered(self.disk, self.state, {}):  # type: ignore[arg-type]
+            self.moment()
         looks = self._decide()
         if self.disk.taken_with == tuple(self.models) and self.is_plain:
             assert [*looks[: len(self.disk.looks)]] == self.disk.looks, "a stored look is not taken again"

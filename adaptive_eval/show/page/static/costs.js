@@ -58,9 +58,9 @@ export function inShort(cost) {
   return parts.join(" · ");
 }
 
-/** What was asked for and never came, or no round wanted. @param {RunCost} cost @returns {Child} */
+/** What was asked for and never came. @param {RunCost} cost @returns {Child} */
 function inVain(cost) {
-  const answers = cost.beside.reduce((sum, row) => sum + row.answers, 0);
+  const answers = cost.beside.reduce((sum, row) => sum + (row.what === "lost" ? row.answers : 0), 0);
   return answers ? `, and ${plural(answers, "lost answer")}` : null;
 }
 

@@ -1,0 +1,49 @@
+"""Usage of each model's answers, graded and lost, over all starts of a run."""
+
+from adaptive_eval.core.account import trial_reserve
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.store import StoredOutcome
+from adaptive_eval.store.records import GradingUse
+from adaptive_eval.store.usage import TrialUsage
+
+
+class SpentByModel:
+    """Usage of each model, over all starts."""
+
+    def __init__(self, models: int) -> None:
+        self.usages = [TrialUsage() for _ in range(models)]
+        self.lost_gpu_seconds = [0.0] * models
+        """Of requests that were lost."""
+        self._largest = [NO_COST] * models
+        """The largest tokens, USD and GPU seconds of an answer."""
+
+    def spend(self, model: int, outcome: StoredOutcome) -> None:
+        """Count the usage of an answer."""
+        self.usages[model].spend(outcome)
+        self.note_cost(model, outcome.cost)
+
+    def note_cost(self, model: int, cost: Cost) -> None:
+        """Note the cost of an answer, which may be the largest so far."""
+        largest = self._largest[model]
+        self._largest[model] = Cost(
+            max(largest.tokens, cost.tokens), max(largest.usd, cost.usd), max(largest.gpu_seconds, cost.gpu_seconds)
+        )
+
+    def lost_cost(self, model: int, worst: Cost | None) -> Cost:
+        """The cost of a lost answer: the `worst` one, or what is reserved if that is unbounded; without it the mean of
+        the model's answers, or of all if it has none."""
+        if worst is not None:
+            return trial_reserve(worst, self._largest[model])
+        known = [self.usages[model]] if self.usages[model].trials else self.usages
+        trials = sum(usage.trials for usage in known) or 1
+        tokens, usd = sum(usage.tokens for usage in known), sum(usage.usd for usage in known)
+        return Cost(round(tokens / trials), usd / trials, sum(usage.gpu_seconds for usage in known) / trials)
+
+    def count_grading(self, model: int, use: GradingUse) -> None:
+        """Count what grades have used."""
+        self.usages[model].grading = self.usages[model].grading.plus(use)
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """Trials and tokens so far."""
+        return sum(usage.trials for usage in self.usages), sum(usage.tokens for usage in self.usages)
