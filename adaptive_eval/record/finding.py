@@ -103,7 +103,7 @@ def _ranking_sentence(results: Judged) -> str:
     if not scored:
         return "No model has a score yet."
     if _is_alarmed(results):
-        return "No ranking: of every model all answers are empty, alike, unread or wrong."
+        return "No ranking: all answers of every model are empty, identical, unreadable or wrong."
     if not asked.compares:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
         known = "is" if done == 1 else "are"

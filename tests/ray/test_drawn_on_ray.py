@@ -47,4 +47,4 @@ def test_drawn_questions_are_the_same_at_sites_and_after_the_head_was_killed(sit
         told = CliRunner().invoke(app, command)
         assert told.exit_code == 0, told.output
     shown = CliRunner().invoke(app, ["report", str(at_sites), "--format", "md", "-o", "-"])
-    assert "Questions were drawn at random, and scores are those of all questions" in shown.output
+    assert "Questions were drawn at random, and scores estimate those on all questions" in shown.output

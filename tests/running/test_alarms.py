@@ -111,7 +111,7 @@ def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(pl
     report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "summary", "-o", "-"])
     assert "hold nothing that the grader takes for an answer" in report.stdout
     # no ranking, and no result, is made of such answers; the same command would end as this one has
-    assert "No ranking: of every model all answers are empty, alike, unread or wrong." in report.stdout
+    assert "No ranking: all answers of every model are empty, identical, unreadable or wrong." in report.stdout
     assert "start over:\n" in report.stdout and " --fresh\n" in report.stdout and "same command" not in report.stdout
     told = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md", "-o", "-"]).stdout
     assert not re.search("equal to|better than|worse than|[1-9] of \\d comparisons", report.stdout + told)

@@ -62,7 +62,7 @@ def test_a_run_asks_some_of_the_questions_and_is_the_same_after_a_kill(site: Sit
     assert len(asked) == len(set(asked)) and all(trial == 0 for *_, trial in asked)
     shown = CliRunner().invoke(app, ["report", str(straight), "--format", "md", "-o", "-"])
     assert shown.exit_code == 0, shown.output
-    assert "Questions were drawn at random, and scores are those of all questions" in shown.output
+    assert "Questions were drawn at random, and scores estimate those on all questions" in shown.output
     assert "those that were not asked too" in shown.output and "trials a question" not in shown.output
     view = read_view(straight)
     assert view.results is not None

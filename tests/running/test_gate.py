@@ -62,7 +62,7 @@ def test_a_baseline_is_recorded_as_the_guide_says_and_the_gate_asks_the_build_al
         path.write_text(yaml.safe_dump(config))
         ended = CliRunner().invoke(app, ["run", str(path), "--run-dir", str(run), "--display", "plain"])
         assert ended.exit_code == code, ended.output
-        assert "this start asked nothing" not in ended.output
+        assert "this start requested nothing" not in ended.output
     active = json.loads((run / "results.json").read_text())["run"]["active_seconds"]
     again = CliRunner().invoke(app, ["run", str(path), "--run-dir", str(run), "--display", "plain"])
     assert again.exit_code == ExitCode.WORSE

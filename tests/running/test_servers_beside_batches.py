@@ -23,7 +23,7 @@ BATCHED, OWN = "bob", tuple(name for name in MODELS if name != "bob")
 TRIALS = {"min": 4, "max": 16}
 OPENING = 5 * 8
 """Answers of each model before the first look, on eight questions."""
-WAITS = f"nothing to ask it before the batch of {BATCHED} is back"
+WAITS = f"no requests before the batch of {BATCHED} is back"
 
 
 class HourlyBatches(SimulatedServer):
