@@ -308,7 +308,7 @@ def test_a_run_waits_for_a_place_that_another_one_has(site: Site) -> None:
     config = site.write("second", trials={"min": 4, "max": 4}, models=launched(site))
     second = site.start(config)
     told = printed(second, "waiting for gpu0, which")
-    assert told.startswith(f"waiting for gpu0, which the run first (process {first.pid}, since 20")
+    assert told.startswith(f"waiting for gpu0, which is used by the run first (process {first.pid}, since 20")
     assert len(servers(site)) == 2, "a server and its keeper"
     checked = CliRunner().invoke(app, ["check", str(config)])
     assert checked.exit_code == ExitCode.ENDPOINTS
