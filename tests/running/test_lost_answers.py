@@ -4,11 +4,10 @@ import json
 import signal
 import socket
 import struct
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -161,11 +160,11 @@ def all_slots_waiting(site: Site, meter: Meter, config: Path) -> tuple[int, Warm
 
 
 def stop(process: WarmProcess) -> None:
-    """Ctrl-C until it ends."""
-    while process.poll() is None:
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.5)
+    """Ctrl-C, and once more where it waits for what is in flight."""
+    process.send_signal(signal.SIGINT)
+    while "stopping: " not in (line := process.stdout.readline()):
+        assert line, process.stderr.read()
+    process.send_signal(signal.SIGINT)
     process.communicate()
 
 
