@@ -27,7 +27,10 @@ def compare(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.")] = None,
 ) -> None:
-    """Say what changed from RUN_A to RUN_B, on what both have: scores, verdicts, questions, settings."""
+    """Show what changed from RUN_A to RUN_B: scores, verdicts, questions and settings.
+
+    Scores are compared on the models and questions of both runs.
+    """
     with reported(run_a, run_b):
         a, b = read_view(run_a), read_view(run_b)
         _require_comparable(a, b)

@@ -20,7 +20,7 @@ SHOWN = 1000
 Run = Annotated[Path, typer.Argument(help="The directory of a run, finished or not.", metavar="RUN")]
 Name = Annotated[str, typer.Option("--format", help=f"One of {', '.join(EXPORTS)}.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file (inspect: a folder); default: in RUN.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file or folder.")]
 Text = Annotated[
     bool | None, typer.Option("--text/--no-text", help="Include what the models wrote; default: yes, except in csv.")
 ]

@@ -33,7 +33,7 @@ Weights = Annotated[str | None, typer.Option(help="The possible scores, as in 0,
 Scorer = Annotated[str | None, typer.Option(help="The score that counts, if an Inspect log has several.")]
 LeaveOut = Annotated[list[str] | None, typer.Option(help="Leave out a model or a question.", metavar="NAME")]
 Further = Annotated[
-    bool, typer.Option("--further", help="Trials of each file come on top of those of the files before.")
+    bool, typer.Option("--further", help="Add the trials of each file to those of the files before it.")
 ]
 RepeatsAreSamples = Annotated[
     bool, typer.Option("--repeats-are-samples", help="Count identical answers too: they are independent samples.")

@@ -39,6 +39,6 @@ def _write(file: Path, text: str, force: bool) -> None:
         with file.open("w" if force else "x", encoding="utf-8") as target:
             target.write(text)
     except FileExistsError:
-        raise ConfigError(f"{file} is there already; give another name, or --force to write over it") from None
+        raise ConfigError(f"{file} exists already; give another name, or --force to overwrite it") from None
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from error

@@ -34,7 +34,7 @@ def label(
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Only show what the labels say so far.")] = False,
 ) -> None:
-    """Label answers of RUN one by one, blinded: the grader's error, and scores corrected for it.
+    """Label answers of RUN blinded, to measure the grader's error and correct the scores for it.
 
     A page in a browser on this machine shows each answer with its question and the reference, but neither its model nor
     its grade. Each label is one key; q or Ctrl-C ends the session. Answers whose labels help open comparisons most come
@@ -43,9 +43,7 @@ def label(
     with reported(run):
         require_directory(run)
         if [port is not None, source is not None, show].count(True) > 1:
-            raise ConfigError(
-                "--port is of a page to label on, which --from and --show do without; give one of the three"
-            )
+            raise ConfigError("--port, --from and --show exclude each other; give one of them")
         if not show:
             writable_labels_file(run)  # fails before anybody labels in vain
         if source is not None:

@@ -32,13 +32,13 @@ def relabel(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.")] = None,
     plots: Annotated[
-        Path | None, typer.Option(help="Draw how ranks move into this folder too, as SVG and PNG.")
+        Path | None, typer.Option(help="Also draw the changes of ranks into this folder, as SVG and PNG.")
     ] = None,
 ) -> None:
     """Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.
 
-    Every rubric is applied to the stored signals; nothing is asked, and nothing in RUN is changed. To go on under
-    another rubric: `adaptive-eval regrade RUN --config CONFIG`.
+    Every rubric is applied to the stored signals; no server is called, and nothing in RUN is changed. To continue the
+    run with another rubric: `adaptive-eval regrade RUN --config CONFIG`.
     """
     with reported(run):
         found = relabel_run(run, _rubrics(run, rubric) if rubric else None)

@@ -23,7 +23,7 @@ def report(
         Path | None,
         typer.Option("--output", "-o", help="The file, or - for the terminal; default: report.html etc. in RUN."),
     ] = None,
-    plots: Annotated[Path | None, typer.Option(help="Draw the figures into this folder too, as SVG and PNG.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Also draw the figures into this folder, as SVG and PNG.")] = None,
     beside_fixed: Annotated[
         bool,
         typer.Option(

@@ -118,7 +118,7 @@ async def _serve(server: SimulatedServer, world: World, own: OwnQuestions | None
     async with server:
         typer.echo(f"{world.name} at {server.base_url}; Ctrl-C ends it")
         questions = "" if own is not None else f"questions: {{world: {world.name}}} and "
-        typer.echo(f"a configuration asks it with {questions}this base_url; true scores:")
+        typer.echo(f"to use it, write {questions}this base_url into a configuration; true scores:")
         for model, score in zip(world.models, world.truth, strict=True):
             typer.echo(f"  {model}  {score:.1%}")
         typer.echo(f"{JUDGE} and {VERIFIER} are served too")

@@ -38,9 +38,11 @@ def track(
     with reported(run):
         require_directory(run)
         if wandb == mlflow:
-            raise ConfigError("a run is told to one tracker at a time: give --wandb or --mlflow")
+            raise ConfigError("give either --wandb or --mlflow: one tracker at a time")
         if (project or entity or group) and mlflow or (experiment or tracking_uri) and wandb:
-            raise ConfigError("--project, --entity and --group go with --wandb, the others with --mlflow")
+            raise ConfigError(
+                "--project, --entity and --group are for --wandb, --experiment and --tracking-uri for --mlflow"
+            )
         feed = open_feed(run, PATIENCE_SECONDS, lambda: None)
         name = "wandb" if wandb else "mlflow"
         require_no_links(run)

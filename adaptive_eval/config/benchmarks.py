@@ -27,16 +27,16 @@ class BenchmarkPart(Section):
     """One of several benchmarks, whose mean is a part of the score."""
 
     name: str = Field(max_length=100, json_schema_extra={"pattern": f"^{NAME}$"})
-    """What its questions begin with in results: NAME/id."""
+    """Prefix of the ids of its questions in results: NAME/id."""
     weight: float = Field(1.0, gt=0, allow_inf_nan=False)
-    """What its mean counts in the score, beside those of the others."""
+    """Weight of its mean in the score, relative to the others."""
     gate: Share | None = Field(None, ge=0)
-    """A gate of its own beside `objective.gate`: how much worse than the baseline a model may be here, 0.05 or "5%". A
-    model passes where it passes all gates, and fails where it fails one of them."""
+    """A further gate beside `objective.gate`: how much worse than the baseline a model may be here, 0.05 or "5%". A
+    model passes if it passes all gates, and fails if it fails one."""
     benchmark: BenchmarkConfig | None = None
-    """A task of Inspect, or {lm_eval: TASK}, in place of questions and grader."""
+    """A task of Inspect, or {lm_eval: TASK}, instead of questions and grader."""
     prompt: PromptConfig = PromptConfig()
-    """How its questions are put to models: the keys that it names go over those of the run and of the models."""
+    """Keys that override the prompt of the run and of the models."""
 
     @field_validator("name")
     @classmethod
@@ -46,7 +46,7 @@ class BenchmarkPart(Section):
         return name
 
     def prompt_of(self, own: PromptConfig) -> PromptConfig:
-        """The prompt for these questions and a model with the prompt `own`."""
+        """The model's own prompt with the keys of this section."""
         named = {key: getattr(self.prompt, key) for key in self.prompt.model_fields_set}
         return own.model_copy(update=named)
 

@@ -119,7 +119,7 @@ class FinishedImport(NamedTuple):
 def draft_run(path: Path, terms: ImportTerms) -> Iterator["RunDraft"]:
     """A context with a run to be filled, which is moved to `path` at the end; on any error nothing is left there."""
     if path.exists():
-        raise ConfigError(f"{path} is there already; import into a new directory")
+        raise ConfigError(f"{path} exists already; import into a new directory")
     directory = path.with_name(f".{path.name}.draft-{os.getpid()}")
     try:
         directory.mkdir(parents=True)
