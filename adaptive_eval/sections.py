@@ -47,7 +47,7 @@ def refuse(rule: str, mend: str) -> PydanticCustomError:
 
 def _specifies(name: str) -> str:
     if not re.fullmatch(SPECIFICATION, name):
-        raise refuse("must name something of yours", "write it as package.module:attribute")
+        raise refuse("must name an object to import", "write it as package.module:attribute")
     return name
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported, typed_command
+from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, report_errors, typed_command
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
@@ -182,7 +182,7 @@ def check(config: Config, overrides: Overrides = None) -> None:
 
     A judge and a verifier are asked, too. Exit code 5: one of them cannot be used.
     """
-    with reported():
+    with report_errors():
         settings = load_config(config, overrides or ())
         healthy = show_health(asyncio.run(check_endpoints(settings)) | asyncio.run(check_graders(settings)))
         typer.echo(_next_step(typed_command("run", config, overrides, "--dry-run"), healthy=healthy))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
@@ -70,7 +70,7 @@ def import_(
     `replay` work on the run, and `run` goes on with it: with the config.yaml in it, once the addresses of its models
     are filled in.
     """
-    with reported():
+    with report_errors():
         request = ImportRequest(
             files=files,
             to=to,

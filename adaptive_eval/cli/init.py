@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported, typed_command
+from adaptive_eval.cli.shared import report_errors, typed_command
 from adaptive_eval.config.starter import starter
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.benchmark import NamedBenchmark
@@ -17,7 +17,7 @@ Benchmark = Annotated[str | None, typer.Option(help="One that `adaptive-eval ben
 
 def init(file: File = Path("adaptive-eval.yaml"), benchmark: Benchmark = None, force: Force = False) -> None:
     """Write a commented configuration to start from."""
-    with reported():
+    with report_errors():
         _write(file, starter(_find_named(benchmark)), force)
     missing = "models and questions" if benchmark is None else "models"
     typer.echo(f"wrote {file}; fill in {missing}\nNext: {typed_command('validate', file)}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.record.labelled import labelled_run
@@ -40,7 +40,7 @@ def label(
     its grade. Each label is one key; q or Ctrl-C ends the session. Answers whose labels help open comparisons most come
     first. The labels are stored in RUN/labels.jsonl; reports then have the grader's error, and scores corrected for it.
     """
-    with reported(run):
+    with report_errors(run):
         require_directory(run)
         if [port is not None, source is not None, show].count(True) > 1:
             raise ConfigError("--port, --from and --show exclude each other; give one of them")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.lines import first_few
@@ -55,7 +55,7 @@ def monitor(
     In a terminal it ends when the run ends, with the run's exit code; Ctrl-C ends the monitor alone. Exit code 7: the
     run goes on. For a database it shows the state of each of its runs.
     """
-    with reported(run):
+    with report_errors(run):
         if web:
             if once or display is not None:
                 raise ConfigError("--once and --display are for a terminal; remove them, or --web")

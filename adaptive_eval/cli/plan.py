@@ -8,7 +8,7 @@ import orjson
 import typer
 
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import Config, Overrides, reported, typed_command
+from adaptive_eval.cli.shared import Config, Overrides, report_errors, typed_command
 from adaptive_eval.config.drawn import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
@@ -49,7 +49,7 @@ def plan(
     The run is simulated with its own controller, in worlds drawn from what a pilot leaves open, or without one from a
     prior that the output states. If the pilot is the run of CONFIG itself, the forecast goes on from it.
     """
-    with reported():
+    with report_errors():
         if json is not None and (json.is_dir() or not json.parent.is_dir()):
             raise ConfigError(f"--json must name a file in a folder that exists, but got {json}")
         prepared = prepare(load_config(config, overrides or ()))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported, typed_command
+from adaptive_eval.cli.shared import report_errors, typed_command
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.lines import safe_name, several
@@ -35,7 +35,7 @@ def regrade(
     ] = False,
 ) -> None:
     """Grade answers of RUN again: those on which the grader failed, or with --config all of them."""
-    with reported(run):
+    with report_errors(run):
         if overrides and config is None:
             raise ConfigError("--set changes a setting of --config; add --config, or remove --set")
         settings = load_config(config, overrides or ()) if config is not None else None

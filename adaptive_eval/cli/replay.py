@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import Overrides, reported
+from adaptive_eval.cli.shared import Overrides, report_errors
 from adaptive_eval.core import Look
 from adaptive_eval.errors import ConfigError, ExitCode, StoreError
 from adaptive_eval.record.ending import EXIT_CODES, why_finished
@@ -55,7 +55,7 @@ def replay(
 
     Exit codes: as of `run` for one replay; 0 for many with --runs.
     """
-    with reported(Path(what)):
+    with report_errors(Path(what)):
         prepared = prepare_replay(ReplayRequest(what, config, tuple(overrides or ()), array, top))
         directory = _directory(output, prepared.source.name)
         if runs > 1:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.cli.inspect_task import Budget, Most, Prices, TaskArgs, TaskModels, TaskOptions, load_settings
-from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, reported, typed_command
+from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, report_errors, typed_command
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
@@ -81,7 +81,7 @@ def run(
     (Ctrl-C once waits for what is in flight, twice stops at once); 5 the models' servers could not be used; 6 a model
     fails the gate (objective.gate): it is worse than the baseline by more than delta.
     """
-    with reported():
+    with report_errors():
         options = TaskOptions(model or (), task_args or (), prices or (), most, budget)
         settings = load_settings(config, overrides or (), options)
         prepared = prepare(settings)

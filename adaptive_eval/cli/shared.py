@@ -28,7 +28,7 @@ def typed_command(command: str, config: Path, overrides: Sequence[str] | None = 
 
 
 @contextmanager
-def reported(*runs: Path) -> Iterator[None]:
+def report_errors(*runs: Path) -> Iterator[None]:
     """Report errors of this package; any other exception is a defect and keeps its traceback.
 
     Damage of the `runs` that does not prevent reading them is printed first.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.simulate.answering import ANSWER_WORDS, OwnQuestions
@@ -55,7 +55,7 @@ def simulate(
     A judge and a verifier are served too, under these names. They follow their rules and know what is right; --judge
     right=0.9 --judge wrong=0.05 sets the shares of right and of wrong answers that the judge calls right.
     """
-    with reported():
+    with report_errors():
         own = None
         if world in WORLDS:
             built = WORLDS[world]()

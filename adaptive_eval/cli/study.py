@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 
 if TYPE_CHECKING:
     from adaptive_eval.study.experiment import Experiment, OnStudyProgress, StudyRequest
@@ -40,7 +40,7 @@ def _run_study(
     experiment: "Callable[[OnStudyProgress], Experiment]", output: Path | None, runs: Sequence[Path] = ()
 ) -> None:
     """Run an experiment with a progress bar, then show and write its results."""
-    with reported(*runs):
+    with report_errors(*runs):
         from rich.console import Console
 
         from adaptive_eval.show.experiments import show_experiment, write_experiment

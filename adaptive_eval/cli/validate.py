@@ -6,7 +6,7 @@ from itertools import chain
 
 import typer
 
-from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported, typed_command
+from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, report_errors, typed_command
 from adaptive_eval.config.coupled import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import NOTHING, TOO_FEW, first_round_problems
@@ -24,7 +24,7 @@ def validate(config: Config, overrides: Overrides = None) -> None:
 
     The grader reads the answer key of every question, as if it were an answer, and must find it right.
     """
-    with reported():
+    with report_errors():
         prepared = prepare(load_config(config, overrides or ()))
         keys = asyncio.run(check_keys(prepared))
     most = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max

@@ -1,8 +1,8 @@
 """Several benchmarks in a run: their section, and the weights of their questions.
 
-In a file each entry of `benchmarks` has its own questions, grader and prompt. In `RunConfig` the questions and graders
-of all are one section each, by the names of the benchmarks, so that the rest of the program has one set of questions,
-whose ids begin with these names, and one grader.
+In a file each entry of `benchmarks` has its own questions, grader and prompt. `RunConfig` joins their questions and
+graders into one section each, so that the rest of the program has one set of questions, whose ids begin with the
+benchmark's name, and one grader.
 """
 
 import re
@@ -45,7 +45,7 @@ class BenchmarkPart(Section):
             raise refuse("must be made of letters, digits, dots, underscores and hyphens", "write it as aime-2024")
         return name
 
-    def prompt_of(self, own: PromptConfig) -> PromptConfig:
+    def complete_prompt(self, own: PromptConfig) -> PromptConfig:
         """The model's own prompt with the keys of this section."""
         named = {key: getattr(self.prompt, key) for key in self.prompt.model_fields_set}
         return own.model_copy(update=named)
@@ -82,4 +82,4 @@ def prompt_for(model: PromptConfig, question: Question, benchmarks: Iterable[Ben
     """The prompt for a question and a model with this prompt."""
     name = benchmark_named(question.id)
     part = next((one for one in benchmarks if one.name == name), None)
-    return model if part is None else part.prompt_of(model)
+    return model if part is None else part.complete_prompt(model)

@@ -55,7 +55,7 @@ def _built_in_or_plug_in(entries: Entries, what: str, sections: Mapping[str, typ
     """The type of a key that names a built-in or a plug-in; `sections` are for built-ins with their own options."""
     sections = sections or {}
 
-    def known(name: str) -> str:
+    def check_name(name: str) -> str:
         if name in entries or (entries is RULES and name in RETIRED) or re.fullmatch(SPECIFICATION, name):
             return name
         close = get_close_matches(name.lower(), entries, 1)
@@ -69,7 +69,7 @@ def _built_in_or_plug_in(entries: Entries, what: str, sections: Mapping[str, typ
         return used if used in sections else "plug_in"
 
     choices = [{"enum": list(entries)}, {"type": "string", "pattern": SPECIFICATION}]
-    name = Annotated[str, AfterValidator(known), WithJsonSchema({"anyOf": choices}), Tag("name")]
+    name = Annotated[str, AfterValidator(check_name), WithJsonSchema({"anyOf": choices}), Tag("name")]
     either: Any = name | Annotated[PlugIn, Tag("plug_in")]
     for used, section in sections.items():
         tagged: Any = Annotated[section, Tag(used)]
@@ -213,7 +213,7 @@ class StoppingConfig(Section):
         rule = info.data.get("rule", "optimal")
         if familywise == "holm" and isinstance(rule, str) and rule in RULES and not RULES[rule].correctable:
             able = " or ".join(entry.name for entry in RULES.values() if entry.correctable)
-            raise refuse(f"needs a rule with a valid p-value, which {rule} has not", f"choose {able}")
+            raise refuse(f"needs a rule with a valid p-value, which {rule} lacks", f"choose {able}")
         return familywise
 
     @field_validator("prior")

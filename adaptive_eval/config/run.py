@@ -221,7 +221,7 @@ class PriorEvidenceConfig(Section):
     @classmethod
     def _check_one_source(cls, greedy: bool, info: ValidationInfo) -> bool:
         if greedy and info.data.get("run") is not None:
-            raise refuse("may not stand beside `run`", "take outcomes of an earlier run, or greedy answers")
+            raise refuse("cannot be combined with `run`", "take outcomes of an earlier run, or greedy answers")
         if not greedy and "run" in info.data and info.data["run"] is None:
             raise refuse("must be true where no `run` is given", "name an earlier run, as in `run: runs/last-month`")
         return greedy
@@ -237,7 +237,7 @@ class PriorEvidenceConfig(Section):
     @classmethod
     def _check_one_map(cls, groups: Mapping[str, str], info: ValidationInfo) -> Mapping[str, str]:
         if groups and info.data.get("questions"):
-            raise refuse("may not stand beside `questions`", "map questions or groups of them")
+            raise refuse("cannot be combined with `questions`", "map questions or groups of them")
         return groups
 
 

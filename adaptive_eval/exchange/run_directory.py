@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, setup_of
+from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, stored_setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller
 from adaptive_eval.errors import ConfigError, StoreError
@@ -65,7 +65,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     seeds match the configuration, the looks are those that the run itself would have taken.
     """
     with closing(Store.attach(directory)) as store:
-        setup = setup_of(store.reader.header())._replace(config=config)
+        setup = stored_setup(store.reader.header())._replace(config=config)
         roster, plan = setup.roster, stored_plan(setup, store.reader, store.reader.events())
         if open_rubric(config.rubric).lacks:
             rubric = kept_rubric(config.rubric, store.reader.events())
