@@ -24,11 +24,11 @@ from adaptive_eval.endpoints.secrets import (
     HEADERS,
     INHERITED,
     SECRET_VARIABLE,
+    find_urls,
     holds_secret,
     looks_secret,
     path_looks_secret,
     secret_given,
-    urls_in,
 )
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import RubricConfig
@@ -81,7 +81,7 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
         return "holds a secret, which must not stand in the file"
     if "command" in path and {"launch", "notify"} & set(path) and (given := secret_given(str(value))):
         return f"holds a secret ({given}), which would be stored"
-    if path[0] == "notify" and any(map(path_looks_secret, urls_in(str(value)))):
+    if path[0] == "notify" and any(map(path_looks_secret, find_urls(str(value)))):
         return "holds what looks like a key, which would be stored"
     if "base_url" in path and variables and path_looks_secret(str(value)):
         return "takes in what looks like a key, which would be stored with the results"

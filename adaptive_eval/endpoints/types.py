@@ -218,7 +218,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model is asked: the messages of a chat, or the text of a completion."""
+    """A prompt: the messages of a chat, or the text of a completion."""
 
     messages: tuple[Message, ...] | None = None
     text: str | None = None
@@ -279,7 +279,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaHealth:
-    """Health of a replica: the models that it serves, or what went wrong."""
+    """Result of checking a replica."""
 
     url: str
     healthy: bool
@@ -359,7 +359,7 @@ def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:
 
 
 Again = Callable[[], Awaitable[bool]]
-"""Returns whether a lost request that may have cost something may be repeated; may take a while."""
+"""Returns whether a lost request, which may have cost something, may be repeated; may take a while."""
 
 
 class Endpoint(Protocol):

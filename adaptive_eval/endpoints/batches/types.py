@@ -64,9 +64,7 @@ class BatchConfig(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.patience is not None and self.kind in CANNOT_CANCEL:
-            rule = (
-                f"has a patience, but batches of {self.kind} cannot be cancelled: what they answer would be paid twice"
-            )
+            rule = f"has a patience, but batches of {self.kind} cannot be cancelled: their answers would be paid twice"
             raise refuse(rule, "remove `patience`")
         return self
 
@@ -146,7 +144,7 @@ class BatchFormat(Protocol):
 
     most_bytes: int
 
-    def sized(self, request: BatchRequest) -> bytes:
+    def encode(self, request: BatchRequest) -> bytes:
         """The request as it is sent, so that its size is known."""
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
