@@ -108,7 +108,7 @@ CALLS = {"judged": 2, "agent": 2, "turns": 3}
 
 
 @pytest.mark.parametrize(
-    "kind", [kind if kind == "judged" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+    "kind", [kind if kind == "exactly" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 )
 def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: str) -> None:
     ended = run(site, write(site, kind, benchmark=KINDS[kind]))

@@ -26,7 +26,7 @@ def found_by(site: Site, name: str, **changes: object) -> Found:
     return Found.of(site.directory(name))
 
 
-@pytest.mark.parametrize("batched", [MODELS, MODELS[:1]], ids=["all", "one"])
+@pytest.mark.parametrize("batched", [pytest.param(MODELS, marks=pytest.mark.slow), MODELS[:1]], ids=["all", "one"])
 def test_greedy_answers_come_in_batches_as_others_do(
     site: Site, ended_runs: EndedRuns, batched: tuple[str, ...]
 ) -> None:

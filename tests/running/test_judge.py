@@ -136,6 +136,7 @@ def test_verdicts_are_categories_and_most_votes_decide(site: Site) -> None:
     assert all((trial.category == 0) == (trial.signals["verdict"] == "good") for trial in trials)
 
 
+@pytest.mark.slow
 def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: Site, fair_url: str) -> None:
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=0.02))) as url:
         config = site.write(**settings(fair_url, grader=judged_by(url)))
@@ -311,6 +312,7 @@ def forgetful(share: float) -> SimulatedServer:
 ABREAST = {"concurrency": {"in_flight": 64}}
 
 
+@pytest.mark.slow
 def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(site: Site, fair_url: str) -> None:
     judge = forgetful(0.2)
     with serving(judge) as url:
@@ -339,6 +341,7 @@ def test_what_the_judge_has_lost_ends_a_run_at_its_cap(site: Site, fair_url: str
     assert 0 < judge.counts["reset"] * 1000 < 400_000
 
 
+@pytest.mark.slow
 def test_judging_anew_stays_within_the_caps_or_is_confirmed(site: Site, fair_url: str) -> None:
     """Nothing is sent where a cap might not bear it; what it has used is spent, with replies that were lost."""
     limits = {"sampling": {"max_tokens": 20}, "concurrency": {"in_flight": 64, "patience": 0.0}}
