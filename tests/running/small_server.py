@@ -5,7 +5,7 @@ question and seed alone. With `slow` it thinks for a second; with `held` it answ
 further ones when there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the
 middle of its tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it
 ignores SIGTERM; with `cramped` it starts only where no other one of its folder is up, and else makes the file `go`;
-with `diary` it writes down in `diary.jsonl` of the folder whom it answered when; with `bare` it lacks the model ada;
+with `diary` it writes down in `diary.jsonl` of the folder which model answered a question when; with `bare` it lacks the model ada;
 with `picky` it fails each request for ada's first question from when there is a file `go` in the folder.
 """
 
@@ -55,8 +55,9 @@ class Handler(BaseHTTPRequestHandler):
         if "crash" in sys.argv and number == 10 and not CRASHED.exists():
             CRASHED.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        text = answer(asked["model"], asked["messages"][-1]["content"], asked.get("seed", 0))
-        if "diary" in sys.argv:
+        prompt = asked["messages"][-1]["content"]
+        text = answer(asked["model"], prompt, asked.get("seed", 0))
+        if "diary" in sys.argv and any(row["prompt"] in prompt for row in QUESTIONS):
             with (Path(sys.argv[-1]) / "diary.jsonl").open("a") as diary:
                 diary.write(json.dumps([asked["model"], os.getpid(), time.monotonic()]) + "\n")
         if "wordy" in sys.argv:
