@@ -5,8 +5,8 @@ question and seed alone. With `slow` it thinks for a second; with `held` it answ
 further ones when there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the
 middle of its tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it
 ignores SIGTERM; with `cramped` it starts only where no other one of its folder is up, and else makes the file `go`;
-with `diary` it writes down in `diary.jsonl` of the folder which model answered a question when; with `bare` it lacks the model ada;
-with `picky` it fails each request for ada's first question from when there is a file `go` in the folder.
+with `diary` it writes down in `diary.jsonl` of the folder which model answered a question when; with `bare` it lacks
+the model ada; with `picky` it fails each request for ada's first question from when there is a file `go` in the folder.
 """
 
 import fcntl

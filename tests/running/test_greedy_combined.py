@@ -51,7 +51,8 @@ def test_servers_of_a_pool_are_there_for_greedy_answers_first(site: Site) -> Non
 
     def pooled(*flags: str) -> dict[str, object]:
         models = launched(site, *flags, exclusive=None)
-        return {"models": models, "servers": {"pool": {"places": ["0"]}}, "trials": {"min": 3, "max": 6, "favour": "answers"}}
+        trials = {"min": 3, "max": 6, "favour": "answers"}
+        return {"models": models, "servers": {"pool": {"places": ["0"]}}, "trials": trials}
 
     whole = found_by(site, "whole", **pooled())
     process = site.start(site.write(**GREEDY, **pooled("held=5")), "--run-dir", str(site.directory()))
