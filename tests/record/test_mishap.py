@@ -43,6 +43,7 @@ class Refusing(BaseHTTPRequestHandler):
 @pytest.fixture
 def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("SOME_KEY", KEY)
+    monkeypatch.setattr(ThreadingHTTPServer, "request_queue_size", 256)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -98,4 +98,5 @@ if __name__ == "__main__":
     if "stubborn" in sys.argv:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     QUESTIONS = [json.loads(line) for line in (Path(sys.argv[-1]) / "questions.jsonl").read_text().splitlines()]
+    ThreadingHTTPServer.request_queue_size = 1024  # who is not let in at once tries again after a second
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
