@@ -183,16 +183,16 @@ class Loop:
             self._set_aside(request.model, error)
 
     def _on_abandoned(self, request: Request, *, failed: bool) -> None:
-        """Tell the loss of a request that a server had, unless caps count it at the next start.
+        """Tell the loss of a request that a server had, unless it refuses all, or caps count it at the next start.
 
-        A batch service keeps its requests, or has said what it loses of them.
+        A batch service keeps its requests, or has said what it loses.
         """
         self.requests.slots.release(request.model)
         if self.state.capped:
             self.state.trials.move_request(request, Step.LOST)
             return
         self.requests.lose(request)
-        if not failed and request.model not in self.supply.batched:
+        if not failed and request.model not in {*self.supply.batched, *self.state.departures.refused}:
             self.note(self.state.loss(request.model, request.size, killed=False))
 
     def _on_tick(self) -> None:

@@ -416,14 +416,14 @@ def test_a_run_on_a_disk_that_may_only_be_read_is_read_and_not_written(site: Sit
 
 
 def test_two_processes_cannot_write_one_run_by_two_paths(site: Site) -> None:
-    process = site.start(site.write(), "--run-dir", str(site.directory()))
-    assert wait_for_trials(site.directory(), 1, process)
-    process.send_signal(signal.SIGSTOP)
-    (site.folder / "link").symlink_to(site.directory())
-    second = site.run(site.write(), "--run-dir", str(site.folder / "link"))
-    assert second.exit_code == ExitCode.FAILED and "is held by process" in second.stderr
-    process.send_signal(signal.SIGCONT)
-    kill(process)
+    with serving(GatedServer(small_world(), 10)) as url:
+        config = replace(site, base_url=url).write()
+        process = site.start(config, "--run-dir", str(site.directory()))
+        assert wait_for_trials(site.directory(), 1, process)
+        (site.folder / "link").symlink_to(site.directory())
+        second = site.run(config, "--run-dir", str(site.folder / "link"))
+        assert second.exit_code == ExitCode.FAILED and "is held by process" in second.stderr
+        kill(process)
 
 
 def test_servers_that_never_answered_have_finished_nothing(site: Site, unused_tcp_port: int) -> None:
