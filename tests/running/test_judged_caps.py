@@ -40,7 +40,7 @@ from thoroughness import examples, only_drawn
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.errors import AdaptiveEvalError, ConfigError, StoreError, Unavailable
+from adaptive_eval.errors import AdaptiveEvalError, ConfigError, GraderError, StoreError, Unavailable
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
@@ -128,7 +128,7 @@ def lead_judged(
             except Unavailable as error:
                 failed = error
             if anew is not None:
-                with suppress(ConfigError, StoreError, Unavailable):  # the caps do not bear it, or there is no run yet
+                with suppress(ConfigError, GraderError, StoreError, Unavailable):  # as caps may bring about
                     servers.judge_anew(config, folder / "run", anew)
                 horizon *= 2
         reader = RunReader.open(folder / "run")
