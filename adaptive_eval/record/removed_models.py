@@ -24,6 +24,7 @@ from adaptive_eval.store import (
     ServerLaunched,
     events_of_kind,
 )
+from adaptive_eval.store.records import NO_GRADING
 from adaptive_eval.store.roster import Names
 from adaptive_eval.store.spending import (
     HeldServers,
@@ -126,5 +127,6 @@ def _lost_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
             if one.name == model and budget_of(setup.config.budget).bought:
                 return lost_costs(reader, {model: lost_cost(one, stored_worst_costs(setup, events)[number])})[model]
             if one.name == model:
-                return mean_cost(reader, model)
+                stored = [row for row in reader.sums() if row.model == model]
+                return mean_cost(stored, [reader.grading_uses().get(model, NO_GRADING)])
     return NO_COST
