@@ -114,7 +114,7 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
     if path.is_dir():
         raise ConfigError(f"{path} is a folder, but this format is one file; give another --output")
     if path.exists() and not force:
-        raise ConfigError(f"{path} is there already; replace it with --force, or give another --output")
+        raise ConfigError(f"{path} exists already; replace it with --force, or give another --output")
     draft = _beside(path)
     with _explained(path):
         try:
@@ -150,7 +150,7 @@ def _require_ours(path: Path, force: bool, ending: str) -> None:
     if others:
         raise ConfigError(f"{path} holds {others[0]}, which is no {ending} file; give an --output of its own")
     if not force and any(path.iterdir()):
-        raise ConfigError(f"{path} is there already; replace it with --force, or give another --output")
+        raise ConfigError(f"{path} exists already; replace it with --force, or give another --output")
 
 
 def _put(draft: Path, path: Path) -> None:

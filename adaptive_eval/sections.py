@@ -47,21 +47,21 @@ def refuse(rule: str, mend: str) -> PydanticCustomError:
 
 def _specifies(name: str) -> str:
     if not re.fullmatch(SPECIFICATION, name):
-        raise refuse("must name something of yours", "write it as package.module:attribute")
+        raise refuse("must name an object to import", "write it as package.module:attribute")
     return name
 
 
 Specification = Annotated[str, Field(json_schema_extra={"pattern": SPECIFICATION}), AfterValidator(_specifies)]
-"""What is loaded from beside the configuration, or from what is installed: `package.module:attribute`."""
+"""An object in the folder of the configuration or in an installed package: `package.module:attribute`."""
 
 
 class PlugIn(Section):
-    """A rule, policy or objective of your own, with what it is made of."""
+    """A rule, policy or objective of your own, with its options."""
 
     use: Specification
-    """`package.module:attribute`, looked for beside the configuration and among what is installed."""
+    """`package.module:attribute`, searched in the folder of the configuration and in installed packages."""
     options: Mapping[str, Any] = Field(default_factory=dict)
-    """Handed to it by name when it is made."""
+    """Keyword arguments for its constructor."""
 
     def __str__(self) -> str:
         return self.use
@@ -102,12 +102,12 @@ MILLION = 1e6
 
 
 class Price(Section):
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: float = Field(ge=0)
-    """Of prompts."""
+    """Price of prompt tokens."""
     output: float = Field(ge=0)
-    """Of answers."""
+    """Price of completion tokens."""
 
     def usd(self, prompt_tokens: float, completion_tokens: float) -> float:
         """The cost of these tokens."""

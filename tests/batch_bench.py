@@ -10,7 +10,7 @@ from live_runs import small_world
 from adaptive_eval.endpoints.batches.opening import BatchService
 from adaptive_eval.endpoints.batches.types import BatchConfig
 from adaptive_eval.endpoints.batches.wire import MaybeCreated
-from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, signal_of_error
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, error_signal
 from adaptive_eval.endpoints.types import (
     Again,
     Answer,
@@ -111,7 +111,7 @@ class DirectWire:
         head, _, body = reply.parts[0][1].partition(b"\r\n\r\n")
         status = int(head.split()[1])
         if status >= 300:
-            signal_of_error(status, body, {})
+            error_signal(status, body, {})
             raise Refusal(status, "refused")
         return body
 

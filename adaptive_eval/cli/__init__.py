@@ -25,10 +25,10 @@ COMMANDS = {
     "check": "Ask every server for its models and for one tiny answer.",
     "report": "Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.",
     "track": "Send RUN to W&B or MLflow, while it goes on or afterwards.",
-    "compare": "Say what changed from RUN_A to RUN_B, on what both have: scores, verdicts, questions, settings.",
+    "compare": "Show what changed from RUN_A to RUN_B: scores, verdicts, questions and settings.",
     "regrade": "Grade answers of RUN again: those on which the grader failed, or with --config all of them.",
     "relabel": "Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.",
-    "label": "Label answers of RUN one by one, blinded: the grader's error, and scores corrected for it.",
+    "label": "Label answers of RUN blinded, to measure the grader's error and correct the scores for it.",
     "verify": "Check RUN for damage: every stored row by its checksum, the database, and results.json.",
     "replay": "Repeat a run on recorded or simulated outcomes; no server is asked.",
     "study": "Repeat an experiment of the Bayes@N paper: a table, and with --output its data and figures.",
@@ -83,7 +83,7 @@ app = typer.Typer(
 
 
 def _call_command(context: typer.Context) -> None:
-    """Load a command, and let it read the arguments."""
+    """Load a command, and call it with the arguments."""
     try:
         command = load_command(str(context.info_name))
         enable_collections()
@@ -91,7 +91,7 @@ def _call_command(context: typer.Context) -> None:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith(f"{PACKAGE}."):
             raise
-        typer.echo(f"error: this needs {error.name}, which this installation is without", err=True)
+        typer.echo(f"error: this command needs {error.name}, which is not installed", err=True)
         raise typer.Exit(ExitCode.CONFIGURATION) from None
     raise typer.Exit(code or 0)
 
@@ -139,7 +139,7 @@ def main() -> None:
 
 
 def _reopen_standard_streams() -> None:
-    """Connect standard streams that were closed at the start to the null device, or a socket would get their number."""
+    """Connect closed standard streams to the null device, since a socket would get their number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             mode = "r" if number == 0 else "w"

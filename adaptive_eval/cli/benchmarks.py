@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.config.named_benchmarks import PACKAGES, named_benchmarks
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.benchmark import NamedBenchmark, near_names
@@ -30,7 +30,7 @@ def benchmarks(word: Word = None, as_json: AsJson = False) -> None:
     The names are for `adaptive-eval init --benchmark NAME`. No code of a package is run, so only facts in its files
     are shown.
     """
-    with reported():
+    with report_errors():
         known = named_benchmarks(Path.cwd())
         told = ((one, f"{one.name}\n{one.about}\n{one.description}".lower()) for one in known)
         found = [one for one, text in told if word is None or word.lower() in text]

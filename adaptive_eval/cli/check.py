@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported, typed_command
+from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, report_errors, typed_command
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
@@ -54,7 +54,7 @@ def rehearse(
     healthy = show_health(found | asyncio.run(check_graders(prepared.config)))
     up = {model.name for model in prepared.config.asked if model.launch is None and found[model.name].ok}
     healthy &= show_answers(asyncio.run(try_answers(prepared, up)), prepared)
-    place = "a new run" if there is None else f"resumes, {count(there)} trials are there"
+    place = "a new run" if there is None else f"resumes with {count(there)} trials"
     repeated = repeated_questions(prepared.questions)
     for line in (
         *_plan_lines(prepared),
@@ -63,7 +63,7 @@ def rehearse(
         f"keys      {keys.summary}",
         *([] if repeated is None else [f"warn      {safe_line(repeated, LONGEST_LINE)}"]),
         *([f"warn      {sampling_sentence(prior)}"] if prior is not None and prior.sampled_otherwise else []),
-        f"lies in   {safe_line(str(directory), 200)} ({place})",
+        f"directory {safe_line(str(directory), 200)} ({place})",
         _next_step(command, healthy=healthy),
     ):
         typer.echo(line)
@@ -71,7 +71,7 @@ def rehearse(
 
 
 def _next_step(command: str, *, healthy: bool) -> str:
-    return f"{NEXT}{command}" if healthy else f"{NEXT}see to what has failed above, then run the same command again"
+    return f"{NEXT}{command}" if healthy else f"{NEXT}fix what has failed above, then run the same command again"
 
 
 def show_health(found: Mapping[str, Health]) -> bool:
@@ -102,9 +102,9 @@ def show_answers(tried: Sequence[TriedAnswer], prepared: PreparedRun) -> bool:
             typer.echo(f"        {line}")
     grades = [one.grade for one in tried if isinstance(one.answer, Answer)]
     if grades and all(isinstance(one, GraderError) for one in grades):
-        typer.echo("warn  none of these answers has a grade, and without grades a run decides nothing: mend the grader")
+        typer.echo("warn  the grader fails on all of these answers, and a run needs grades: fix the grader")
     if grades and all(isinstance(one, Grade) and one.signals.get("has_answer") is False for one in grades):
-        typer.echo("warn  the grader finds nothing in any of these answers: look at prompt, server and grader")
+        typer.echo("warn  the grader finds nothing in any of these answers: check the prompt, server and grader")
     return all(isinstance(one.answer, Answer) for one in tried)
 
 
@@ -113,7 +113,7 @@ def _answer_lines(one: TriedAnswer, rubric: Rubric, max_tokens: int | None) -> I
         yield f"no answer: {safe_line(str(one.answer), 400)}"
         return
     more = ", ".join([several(one.answer.completion_tokens, "token"), *sorted(one.answer.signals)])
-    yield f"wrote {safe_line(_without_middle(one.answer.text), 2 * SHOWN_CHARACTERS + 3)!r} ({more})"
+    yield f"wrote {safe_line(_cut_middle(one.answer.text), 2 * SHOWN_CHARACTERS + 3)!r} ({more})"
     if "truncated" in one.answer.signals and 0 < one.answer.completion_tokens < CUT_OFF_SHARE * (max_tokens or 0):
         yield f"cut off by its server before max_tokens ({max_tokens}): is the server's context too small?"
     if not isinstance(one.grade, Grade):
@@ -122,14 +122,14 @@ def _answer_lines(one: TriedAnswer, rubric: Rubric, max_tokens: int | None) -> I
     extracted = "nothing" if one.grade.extracted is None else repr(safe_line(one.grade.extracted, SHOWN_CHARACTERS))
     category = one.grade.category
     if category is None:
-        yield f"found {extracted}; its category waits for thresholds that are fitted on the opening"
+        yield f"found {extracted}; its category needs thresholds, which are fitted before the first look"
         return
     key = repr(safe_line(one.question.answer, SHOWN_CHARACTERS))
     yield f"found {extracted}, key {key}: {safe_line(rubric.names[category])} ({rubric.weights[category]:g})"
 
 
-def _without_middle(text: str) -> str:
-    """Remove the middle of a text, but keep the end, which has the answer."""
+def _cut_middle(text: str) -> str:
+    """Cut a long text in the middle, since its end has the answer."""
     if len(text) <= 2 * SHOWN_CHARACTERS:
         return text
     return f"{text[:SHOWN_CHARACTERS]} … {text[-SHOWN_CHARACTERS:]}"
@@ -149,10 +149,10 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     yield f"policy    {config.trials.policy}"
     yield f"pace      {safe_line(pace_in_words(config), 400)}"
     yield f"at most   {', '.join(_maximum_costs(plan))}"
-    yield "          (everyone's maximum, every answer at its longest: what caps reserve)"
+    yield "          (the most trials of every model, every answer at its longest: what caps reserve)"
     if config.prior_evidence is not None and config.prior_evidence.greedy:
         greedy = bench.models * bench.questions
-        yield f"before    {count(greedy)} greedy answers, one to each question, which count as R0 and under the caps"
+        yield f"before    {count(greedy)} greedy answers, one to each question, which count as R0 and in the caps"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     first = question.prompt if asked_by_inspect(config, question) else first
@@ -182,7 +182,7 @@ def check(config: Config, overrides: Overrides = None) -> None:
 
     A judge and a verifier are asked, too. Exit code 5: one of them cannot be used.
     """
-    with reported():
+    with report_errors():
         settings = load_config(config, overrides or ())
         healthy = show_health(asyncio.run(check_endpoints(settings)) | asyncio.run(check_graders(settings)))
         typer.echo(_next_step(typed_command("run", config, overrides, "--dry-run"), healthy=healthy))

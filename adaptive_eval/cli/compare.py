@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.cli.shared import reported, write_text
+from adaptive_eval.cli.shared import report_errors, write_text
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import RunView, read_view
@@ -27,8 +27,11 @@ def compare(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.")] = None,
 ) -> None:
-    """Say what changed from RUN_A to RUN_B, on what both have: scores, verdicts, questions, settings."""
-    with reported(run_a, run_b):
+    """Show what changed from RUN_A to RUN_B: scores, verdicts, questions and settings.
+
+    Scores are compared on the models and questions of both runs.
+    """
+    with report_errors(run_a, run_b):
         a, b = read_view(run_a), read_view(run_b)
         _require_comparable(a, b)
         if a.name == b.name:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported, write_text
+from adaptive_eval.cli.shared import report_errors, write_text
 
 
 def demo(
@@ -18,7 +18,7 @@ def demo(
     Choose models' true scores, sample trial by trial, and see posteriors, ranks and intervals move, and how repeated
     looks mislead about two equal models.
     """
-    with reported():
+    with report_errors():
         from adaptive_eval.show.page.documents import demo_page
 
         write_text(output, demo_page())

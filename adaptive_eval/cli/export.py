@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest
 from adaptive_eval.exchange.export import export as export_run
@@ -20,7 +20,7 @@ SHOWN = 1000
 Run = Annotated[Path, typer.Argument(help="The directory of a run, finished or not.", metavar="RUN")]
 Name = Annotated[str, typer.Option("--format", help=f"One of {', '.join(EXPORTS)}.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file (inspect: a folder); default: in RUN.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file or folder.")]
 Text = Annotated[
     bool | None, typer.Option("--text/--no-text", help="Include what the models wrote; default: yes, except in csv.")
 ]
@@ -32,7 +32,7 @@ def export(run: Run, form: Name, output: Output = None, force: Force = False, te
     npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl: one row a trial.
     inspect: a folder with one Inspect log a model. A run in progress is exported as it is at this moment.
     """
-    with reported(run):
+    with report_errors(run):
         if form not in EXPORTS:
             raise ConfigError(f"--format must be one of {', '.join(EXPORTS)}, but got {form!r}")
         with closing(RunReader.open(run)) as reader:

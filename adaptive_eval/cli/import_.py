@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
@@ -33,7 +33,7 @@ Weights = Annotated[str | None, typer.Option(help="The possible scores, as in 0,
 Scorer = Annotated[str | None, typer.Option(help="The score that counts, if an Inspect log has several.")]
 LeaveOut = Annotated[list[str] | None, typer.Option(help="Leave out a model or a question.", metavar="NAME")]
 Further = Annotated[
-    bool, typer.Option("--further", help="Trials of each file come on top of those of the files before.")
+    bool, typer.Option("--further", help="Add the trials of each file to those of the files before it.")
 ]
 RepeatsAreSamples = Annotated[
     bool, typer.Option("--repeats-are-samples", help="Count identical answers too: they are independent samples.")
@@ -70,7 +70,7 @@ def import_(
     `replay` work on the run, and `run` goes on with it: with the config.yaml in it, once the addresses of its models
     are filled in.
     """
-    with reported():
+    with report_errors():
         request = ImportRequest(
             files=files,
             to=to,

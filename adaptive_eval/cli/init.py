@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported, typed_command
+from adaptive_eval.cli.shared import report_errors, typed_command
 from adaptive_eval.config.starter import starter
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.benchmark import NamedBenchmark
@@ -17,7 +17,7 @@ Benchmark = Annotated[str | None, typer.Option(help="One that `adaptive-eval ben
 
 def init(file: File = Path("adaptive-eval.yaml"), benchmark: Benchmark = None, force: Force = False) -> None:
     """Write a commented configuration to start from."""
-    with reported():
+    with report_errors():
         _write(file, starter(_find_named(benchmark)), force)
     missing = "models and questions" if benchmark is None else "models"
     typer.echo(f"wrote {file}; fill in {missing}\nNext: {typed_command('validate', file)}")
@@ -39,6 +39,6 @@ def _write(file: Path, text: str, force: bool) -> None:
         with file.open("w" if force else "x", encoding="utf-8") as target:
             target.write(text)
     except FileExistsError:
-        raise ConfigError(f"{file} is there already; give another name, or --force to write over it") from None
+        raise ConfigError(f"{file} exists already; give another name, or --force to overwrite it") from None
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from error

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.record.labelled import labelled_run
@@ -34,18 +34,16 @@ def label(
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Only show what the labels say so far.")] = False,
 ) -> None:
-    """Label answers of RUN one by one, blinded: the grader's error, and scores corrected for it.
+    """Label answers of RUN blinded, to measure the grader's error and correct the scores for it.
 
     A page in a browser on this machine shows each answer with its question and the reference, but neither its model nor
     its grade. Each label is one key; q or Ctrl-C ends the session. Answers whose labels help open comparisons most come
     first. The labels are stored in RUN/labels.jsonl; reports then have the grader's error, and scores corrected for it.
     """
-    with reported(run):
+    with report_errors(run):
         require_directory(run)
         if [port is not None, source is not None, show].count(True) > 1:
-            raise ConfigError(
-                "--port is of a page to label on, which --from and --show do without; give one of the three"
-            )
+            raise ConfigError("--port, --from and --show exclude each other; give one of them")
         if not show:
             writable_labels_file(run)  # fails before anybody labels in vain
         if source is not None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.lines import first_few
@@ -55,17 +55,15 @@ def monitor(
     In a terminal it ends when the run ends, with the run's exit code; Ctrl-C ends the monitor alone. Exit code 7: the
     run goes on. For a database it shows the state of each of its runs.
     """
-    with reported(run):
+    with report_errors(run):
         if web:
             if once or display is not None:
-                raise ConfigError(
-                    "--web serves a page, so --once and --display have no meaning with it; leave them out"
-                )
+                raise ConfigError("--once and --display are for a terminal; remove them, or --web")
             _require_run(run, wait)
             _serve(run, host, port or 0)
             return
         if port is not None or host is not None:
-            raise ConfigError("--port and --host say where --web serves its page; add --web")
+            raise ConfigError("--port and --host are for the page of --web; add --web, or remove them")
         if is_address(run) and not holds_ledger(run):
             typer.echo(runs_text(RunsFolder(run).briefs()))
             return
@@ -85,18 +83,18 @@ def _require_one_run(path: Path) -> None:
 
 
 def _require_run(path: Path, wait: bool) -> None:
-    """Raise `ConfigError` for a run that does not exist: most likely a typo. With `wait` only names close to that of
-    another run are refused, but not NAME~2 beside NAME, which `--fresh` makes."""
+    """Raise `ConfigError` for a run that does not exist. With `wait` only names close to that of another run are
+    refused, but not NAME~2 beside NAME, which `--fresh` makes."""
     if path.exists() or is_address(path):
         return
     names = list(RunsFolder(path.parent).runs())
     others = [name for name in names if not wait or name != path.name.partition("~")[0]]
     if close := get_close_matches(path.name, others, 1, cutoff=0.8):
-        raise ConfigError(f"{path} is not there; did you mean {path.parent / close[0]}?")
+        raise ConfigError(f"{path} does not exist; did you mean {path.parent / close[0]}?")
     if not wait:
         place = "this folder" if path.parent == Path() else str(path.parent)
         there = f"the runs in {place} are {first_few(names, SHOWN_RUNS)}" if names else f"there are no runs in {place}"
-        raise ConfigError(f"{path} is not there; {there}. --wait waits for one that is about to begin")
+        raise ConfigError(f"{path} does not exist; {there}. --wait waits for a run that is about to begin")
 
 
 def _announce_waiting(run: Path) -> None:
@@ -106,14 +104,14 @@ def _announce_waiting(run: Path) -> None:
 def _attach(feed: Feed, kind: DisplayKind | None) -> ExitCode:
     display = open_display(kind, open_rubric(feed.stored.config.rubric).weights)
 
-    async def until_asked_to_stop() -> ExitCode:
+    async def attach_until_terminated() -> ExitCode:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         return await attach(feed, display)
 
     try:
-        return asyncio.run(until_asked_to_stop())
+        return asyncio.run(attach_until_terminated())
     except (KeyboardInterrupt, asyncio.CancelledError):
         typer.echo("the run goes on", err=True)
         return ExitCode.RUNNING
@@ -147,8 +145,8 @@ def _serve(path: Path, host: str | None, port: int) -> None:
     if is_address(path):
         require_reachable(path)
     elif not path.is_dir():
-        raise ConfigError(f"{path} is no directory; give that of a run, or the folder in which runs lie")
+        raise ConfigError(f"{path} is not a directory; name the directory of a run, or a folder of runs")
     where = host or LOOPBACK
     if not is_loopback(where):
-        typer.echo(f"warning: whoever reaches {where} reads everything in {path}, without a password", err=True)
+        typer.echo(f"warning: anyone who reaches {where} can read everything in {path} without a password", err=True)
     asyncio.run(serve(path, where, port, lambda url: typer.echo(f"{shown(path)} at {url}  Ctrl-C ends it")))

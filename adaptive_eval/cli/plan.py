@@ -8,7 +8,7 @@ import orjson
 import typer
 
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import Config, Overrides, reported, typed_command
+from adaptive_eval.cli.shared import Config, Overrides, report_errors, typed_command
 from adaptive_eval.config.drawn import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
@@ -30,10 +30,10 @@ BLOCK = 200
 PilotRun = Annotated[Path | None, typer.Option(help="An earlier run that shows what to expect; it may be small.")]
 Worlds = Annotated[
     int,
-    typer.Option(min=MIN_WORLDS, help="The most times that the run is simulated, each time with other true scores."),
+    typer.Option(min=MIN_WORLDS, help="Most simulations of the run, each with other true scores."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the simulation: another one draws other worlds.")]
-Json = Annotated[Path | None, typer.Option(help="Write the forecast to this file too.")]
+Json = Annotated[Path | None, typer.Option(help="Also write the forecast to this file.")]
 
 
 def plan(
@@ -49,7 +49,7 @@ def plan(
     The run is simulated with its own controller, in worlds drawn from what a pilot leaves open, or without one from a
     prior that the output states. If the pilot is the run of CONFIG itself, the forecast goes on from it.
     """
-    with reported():
+    with report_errors():
         if json is not None and (json.is_dir() or not json.parent.is_dir()):
             raise ConfigError(f"--json must name a file in a folder that exists, but got {json}")
         prepared = prepare(load_config(config, overrides or ()))
@@ -74,14 +74,13 @@ def plan(
 
 
 def _hints(prepared: PreparedRun, request: ForecastRequest) -> Iterator[str]:
-    """Hints: caps below the first round's cost, stored trials of this run that could be the pilot, and asking some of
-    very many questions."""
+    """Hints on caps below the first round's cost, on stored trials as a pilot, and on drawing questions."""
     yield from (f"warning   {problem}" for problem in first_round_problems(prepared))
     directory = newest_directory(prepared.config.store.folder, prepared.config.name)
     if request.pilot is None and holds_ledger(directory):
-        yield f"hint      {directory} has trials of this run; --pilot {directory} goes on from them"
+        yield f"hint      {directory} has trials of this run; --pilot {directory} continues from them"
     if len(prepared.questions) >= WORTH_DRAWING and may_draw(prepared.config):
         opening, blocks = int(prepared.plan.opening.sum()), BLOCK * len(prepared.config.asked)
         drawn = f"trials: {{min: 1, max: 1, draw: {BLOCK}}}"
-        yield f"hint      {opening:,} trials come before the first look; with `{drawn}` {blocks:,} would,"
-        yield "          and some of the questions may do"
+        yield f"hint      the first look needs {opening:,} trials, with `{drawn}` only {blocks:,};"
+        yield "          some of the questions may then suffice"

@@ -15,7 +15,7 @@ REDRAW_SECONDS = 0.1
 
 
 class Progress:
-    """Shows how much of `total` is done, until it is closed."""
+    """A progress bar on a terminal; else a line for each tenth of `total`."""
 
     def __init__(self, total: float) -> None:
         self._total = total

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported, typed_command
+from adaptive_eval.cli.shared import report_errors, typed_command
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.lines import safe_name, several
@@ -35,9 +35,9 @@ def regrade(
     ] = False,
 ) -> None:
     """Grade answers of RUN again: those on which the grader failed, or with --config all of them."""
-    with reported(run):
+    with report_errors(run):
         if overrides and config is None:
-            raise ConfigError("--set changes a setting of --config, which is not given; add it")
+            raise ConfigError("--set changes a setting of --config; add --config, or remove --set")
         settings = load_config(config, overrides or ()) if config is not None else None
         command = typed_command("run", config or Path("CONFIG"), overrides, "--run-dir", str(run))
         arguments = None if config is None else tuple(shlex.split(command)[2:])
@@ -55,7 +55,7 @@ def _score_lines(done: Regraded, command: str) -> Iterator[str]:
     """Each model's score before and now, and what going on by this command would cost."""
     if done.after is None:
         if done.answers:
-            yield f"going on: {command}"
+            yield f"to continue: {command}"
         return
     before = {} if done.before is None else {row.name: row.score for row in done.before.models}
     old, new = (Scale.of(one.weights) for one in (done.before or done.after, done.after))

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.cli.shared import reported, write_text
+from adaptive_eval.cli.shared import report_errors, write_text
 from adaptive_eval.config.load import load_rubric
-from adaptive_eval.config.prepare import setup_of
+from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.record.relabel import Relabelling
@@ -32,15 +32,15 @@ def relabel(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.")] = None,
     plots: Annotated[
-        Path | None, typer.Option(help="Draw how ranks move into this folder too, as SVG and PNG.")
+        Path | None, typer.Option(help="Also draw the changes of ranks into this folder, as SVG and PNG.")
     ] = None,
 ) -> None:
     """Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.
 
-    Every rubric is applied to the stored signals; nothing is asked, and nothing in RUN is changed. To go on under
-    another rubric: `adaptive-eval regrade RUN --config CONFIG`.
+    Every rubric is applied to the stored signals; no server is called, and nothing in RUN is changed. To continue the
+    run with another rubric: `adaptive-eval regrade RUN --config CONFIG`.
     """
-    with reported(run):
+    with report_errors(run):
         found = relabel_run(run, _rubrics(run, rubric) if rubric else None)
         drawn = [] if plots is None else _draw(found, plots)
         text = _render(found, kind or ("text" if output is None else "md"))
@@ -55,7 +55,7 @@ def relabel(
 def _rubrics(run: Path, files: list[Path]) -> dict[str, RubricConfig]:
     """The rubric of each file, by the name of the file."""
     with open_run(run) as stored:
-        names = tuple(setup_of(stored.reader.header()).roster.models)
+        names = tuple(stored_setup(stored.reader.header()).roster.models)
     named = [path.stem for path in files]
     if len(set(named)) < len(named):
         named = [str(path) for path in files]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import Overrides, reported
+from adaptive_eval.cli.shared import Overrides, report_errors
 from adaptive_eval.core import Look
 from adaptive_eval.errors import ConfigError, ExitCode, StoreError
 from adaptive_eval.record.ending import EXIT_CODES, why_finished
@@ -29,8 +29,8 @@ What = Annotated[
         help="An .npz file, a run directory, or the name of a set of simulated models.", metavar="FILE|RUN|WORLD"
     ),
 ]
-Config = Annotated[Path | None, typer.Option(help="A configuration; only its deciding settings are read.")]
-Runs = Annotated[int, typer.Option(min=1, help="More than one: repeat with so many seeds, and summarize.")]
+Config = Annotated[Path | None, typer.Option(help="A configuration, for its settings on decisions.")]
+Runs = Annotated[int, typer.Option(min=1, help="Number of replays, each with its own seed; several are summarized.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the first run; default: 0, or trials as recorded.")]
 Top = Annotated[int | None, typer.Option(min=1, help="Only this many models, the best ones.")]
 Array = Annotated[str | None, typer.Option(help="The array of outcomes; default: R, or correct and count.")]
@@ -55,29 +55,29 @@ def replay(
 
     Exit codes: as of `run` for one replay; 0 for many with --runs.
     """
-    with reported(Path(what)):
+    with report_errors(Path(what)):
         prepared = prepare_replay(ReplayRequest(what, config, tuple(overrides or ()), array, top))
         directory = _directory(output, prepared.source.name)
         if runs > 1:
             code = _replay_many(prepared, directory, range(seed or 0, (seed or 0) + runs))
         else:
-            code = _replay_once(prepared, directory, seed)
+            code = _replay_single(prepared, directory, seed)
     raise typer.Exit(code)
 
 
 def _directory(output: Path | None, name: str) -> Path:
-    """Make the directory for the results; raises `ConfigError` if it holds a real run or cannot be made."""
+    """Create the directory for the results; raises `ConfigError` if it holds a run or cannot be created."""
     directory = output or Path("runs") / f"replay-{name}"
     if holds_ledger(directory):
-        raise ConfigError(f"{directory} holds a run, whose results a replay would replace; give another --output")
+        raise ConfigError(f"{directory} holds a run, whose results a replay would overwrite; give another --output")
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{directory} cannot be made: {error.strerror}; give another --output") from error
+        raise ConfigError(f"{directory} cannot be created: {error.strerror}; give another --output") from error
     return directory
 
 
-def _replay_once(prepared: PreparedReplay, directory: Path, seed: int | None) -> ExitCode:
+def _replay_single(prepared: PreparedReplay, directory: Path, seed: int | None) -> ExitCode:
     plan = prepared.plan
     with Progress(plan.bench.models * plan.bench.questions * plan.trials.max) as progress:
         performed = perform_replay(prepared, seed, _show_looks(progress))

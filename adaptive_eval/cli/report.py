@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.cli.shared import reported, write_text
+from adaptive_eval.cli.shared import report_errors, write_text
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import RunView, read_report
 from adaptive_eval.store.address import beside
@@ -23,7 +23,7 @@ def report(
         Path | None,
         typer.Option("--output", "-o", help="The file, or - for the terminal; default: report.html etc. in RUN."),
     ] = None,
-    plots: Annotated[Path | None, typer.Option(help="Draw the figures into this folder too, as SVG and PNG.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Also draw the figures into this folder, as SVG and PNG.")] = None,
     beside_fixed: Annotated[
         bool,
         typer.Option(
@@ -39,7 +39,7 @@ def report(
     Markdown, for a pull request. summary: a few lines of text, for a mail. json: everything except the trials. csv: the
     ranking, a line a model. junit: the outcome of a gate (objective.gate) for each model.
     """
-    with reported(run):
+    with report_errors(run):
         if beside_fixed:
             from adaptive_eval.study.beside_fixed import store_beside_fixed  # simulations take a while to load
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.cli.inspect_task import Budget, Most, Prices, TaskArgs, TaskModels, TaskOptions, load_settings
-from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, reported, typed_command
+from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, report_errors, typed_command
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
@@ -35,7 +35,7 @@ DryRun = Annotated[
         help="Check everything, show two graded answers of each model, and say what would run.",
     ),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Start over beside the existing run; nothing is deleted.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start a new run beside the existing one, which is kept.")]
 Shown = Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")]
 Metrics = Annotated[
     str | None,
@@ -81,7 +81,7 @@ def run(
     (Ctrl-C once waits for what is in flight, twice stops at once); 5 the models' servers could not be used; 6 a model
     fails the gate (objective.gate): it is worse than the baseline by more than delta.
     """
-    with reported():
+    with report_errors():
         options = TaskOptions(model or (), task_args or (), prices or (), most, budget)
         settings = load_settings(config, overrides or (), options)
         prepared = prepare(settings)
@@ -96,7 +96,7 @@ def run(
             from adaptive_eval.cli.check import rehearse
 
             if ray is not None:
-                from adaptive_eval.sites.opening import require_sites  # one that nobody else pays for
+                from adaptive_eval.sites.opening import require_sites
 
                 require_sites(prepared.config)
             forecast = None if options.typed else typed_command("plan", config, overrides)
@@ -123,7 +123,7 @@ def _warn_of_caps(prepared: PreparedRun, directory: Path) -> None:
 
 
 def _announce_regraded(directory: Path) -> None:
-    """Say what the run will ask for because grades have changed since it ended; on a terminal, ask whether to go on."""
+    """Print what the run will request because its answers were regraded; on a terminal, ask whether to continue."""
     with RunReader.if_begun(directory) as reader:
         events = () if reader is None else events_since_start(reader.events())
     if not any(event.opening is not None for event in events_of_kind(events, TrialsRegraded)):
@@ -133,7 +133,7 @@ def _announce_regraded(directory: Path) -> None:
     if going_on is None:
         return
     typer.echo(f"Grades have changed since this run was last started: {going_on}.")
-    if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Go on?"):
+    if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Continue?"):
         raise typer.Exit(ExitCode.STOPPED)
 
 
@@ -143,7 +143,7 @@ def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iter
     if address is None:
         yield None
         return
-    # imported here: it needs an extra, and nobody else pays for it
+    # imported here: it needs an extra
     from adaptive_eval.sites.cluster import sites_of_run
     from adaptive_eval.sites.nodes import join_cluster
     from adaptive_eval.sites.opening import RunSites, keeper_name, require_sites
@@ -156,7 +156,7 @@ def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iter
 
 @contextmanager
 def _open_watcher(shown: Display, metrics: str | None) -> Iterator[Watcher]:
-    """Combine the display with metrics, if they are wanted."""
+    """The display, combined with a server of metrics if there is an address for it."""
     if metrics is None:
         yield shown
         return

@@ -28,10 +28,10 @@ def typed_command(command: str, config: Path, overrides: Sequence[str] | None = 
 
 
 @contextmanager
-def reported(*runs: Path) -> Iterator[None]:
+def report_errors(*runs: Path) -> Iterator[None]:
     """Report errors of this package; any other exception is a defect and keeps its traceback.
 
-    Damage of the `runs` that does not keep them from being read is noted first.
+    Damage of the `runs` that does not prevent reading them is printed first.
     """
     try:
         for run in runs:
@@ -54,7 +54,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def print_damage_notes(run: Path) -> None:
-    """Note damage of a run that does not keep it from being read."""
+    """Print damage of a run that does not prevent reading it."""
     from adaptive_eval.record.lines import safe_line
     from adaptive_eval.record.verified import harmless_damage
 

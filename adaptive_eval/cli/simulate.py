@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.simulate.answering import ANSWER_WORDS, OwnQuestions
@@ -55,7 +55,7 @@ def simulate(
     A judge and a verifier are served too, under these names. They follow their rules and know what is right; --judge
     right=0.9 --judge wrong=0.05 sets the shares of right and of wrong answers that the judge calls right.
     """
-    with reported():
+    with report_errors():
         own = None
         if world in WORLDS:
             built = WORLDS[world]()
@@ -118,7 +118,7 @@ async def _serve(server: SimulatedServer, world: World, own: OwnQuestions | None
     async with server:
         typer.echo(f"{world.name} at {server.base_url}; Ctrl-C ends it")
         questions = "" if own is not None else f"questions: {{world: {world.name}}} and "
-        typer.echo(f"a configuration asks it with {questions}this base_url; true scores:")
+        typer.echo(f"to use it, write {questions}this base_url into a configuration; true scores:")
         for model, score in zip(world.models, world.truth, strict=True):
             typer.echo(f"  {model}  {score:.1%}")
         typer.echo(f"{JUDGE} and {VERIFIER} are served too")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 
 if TYPE_CHECKING:
     from adaptive_eval.study.experiment import Experiment, OnStudyProgress, StudyRequest
@@ -40,7 +40,7 @@ def _run_study(
     experiment: "Callable[[OnStudyProgress], Experiment]", output: Path | None, runs: Sequence[Path] = ()
 ) -> None:
     """Run an experiment with a progress bar, then show and write its results."""
-    with reported(*runs):
+    with report_errors(*runs):
         from rich.console import Console
 
         from adaptive_eval.show.experiments import show_experiment, write_experiment
@@ -110,7 +110,7 @@ def priors(
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
-    """What outcomes of an older model are worth as a prior for the newer one (section 2.8, Fig. 2)."""
+    """The worth of an older model's outcomes as a prior for a newer one (section 2.8, Fig. 2)."""
     from adaptive_eval.study.priors import study_priors
 
     _run_sampling_study(study_priors, replicates, seed, output)
@@ -121,9 +121,9 @@ def convergence(
     data: Annotated[list[Path], typer.Argument(help="Runs, or .npz files of outcomes.", metavar="DATA...")],
     replicates: Annotated[int, typer.Option(min=1, help="Bootstrap samples for each metric.")] = 100_000,
     trials: Annotated[
-        int | None, typer.Option(min=2, help="Use so many trials of each question; default: all, up to 80.")
+        int | None, typer.Option(min=2, help="Use this many trials of each question; default: all, up to 80.")
     ] = None,
-    top: Annotated[int | None, typer.Option(min=2, help="Use only so many models, the best ones.")] = None,
+    top: Annotated[int | None, typer.Option(min=2, help="Use only this many models, the best ones.")] = None,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:

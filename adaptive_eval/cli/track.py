@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
@@ -35,12 +35,14 @@ def track(
     It logs scores, intervals, verdicts and spending over the looks, then ranking, report and figures. A run in progress
     is followed until it is over. A run that was tracked before gets what it lacks.
     """
-    with reported(run):
+    with report_errors(run):
         require_directory(run)
         if wandb == mlflow:
-            raise ConfigError("a run is told to one tracker at a time: give --wandb or --mlflow")
+            raise ConfigError("give either --wandb or --mlflow: one tracker at a time")
         if (project or entity or group) and mlflow or (experiment or tracking_uri) and wandb:
-            raise ConfigError("--project, --entity and --group go with --wandb, the others with --mlflow")
+            raise ConfigError(
+                "--project, --entity and --group are for --wandb, --experiment and --tracking-uri for --mlflow"
+            )
         feed = open_feed(run, PATIENCE_SECONDS, lambda: None)
         name = "wandb" if wandb else "mlflow"
         require_no_links(run)

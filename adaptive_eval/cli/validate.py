@@ -6,7 +6,7 @@ from itertools import chain
 
 import typer
 
-from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported, typed_command
+from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, report_errors, typed_command
 from adaptive_eval.config.coupled import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import NOTHING, TOO_FEW, first_round_problems
@@ -24,13 +24,13 @@ def validate(config: Config, overrides: Overrides = None) -> None:
 
     The grader reads the answer key of every question, as if it were an answer, and must find it right.
     """
-    with reported():
+    with report_errors():
         prepared = prepare(load_config(config, overrides or ()))
         keys = asyncio.run(check_keys(prepared))
     most = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
     first_round = list(first_round_problems(prepared))
     in_vain = any(problem.startswith((NOTHING, TOO_FEW)) for problem in first_round)
-    said = f"{config} is sound{', but a run of it would request no answers' if in_vain else ''}"
+    said = f"{config} is valid{', but a run of it would request no answers' if in_vain else ''}"
     typer.echo(f"{said}: {run_in_words(prepared.config, len(prepared.questions))}, {most:,} trials at most")
     typer.echo(f"pace: {safe_line(pace_in_words(prepared.config), LONGEST_LINE)}")
     if (promised := promise_in_short(prepared.config.stated())) is not None:
@@ -45,7 +45,7 @@ def validate(config: Config, overrides: Overrides = None) -> None:
 
 
 def _missing_requirements(config: RunConfig) -> Iterator[str]:
-    """Missing keys and programs of a run; no errors here, since the run may be on another machine."""
+    """Missing keys and programs: only warnings, since the run may be on another machine."""
     environment = read_environment(config.folder)
     for model in config.asked:
         if (problem := model.missing_key(environment)) is not None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.verified import verify_run
@@ -18,7 +18,7 @@ def verify(run: Annotated[Path, typer.Argument(help="The directory of a run.", m
 
     Exit code 0: all that can be checked is intact; 1: something is damaged, and every damage is listed.
     """
-    with reported():
+    with report_errors():
         found = verify_run(run)
     for note in found.notes:
         typer.echo(f"note: {safe_line(note)}")

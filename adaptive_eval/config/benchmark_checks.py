@@ -19,8 +19,7 @@ def check_benchmark_names(benchmarks: Parts, questions: QuestionsConfig | None =
     names = [one.name for one in benchmarks]
     for number, name in enumerate(names):
         if name in names[:number]:
-            rule = "must be another one than those of the other benchmarks"
-            yield Problem(("benchmarks", number, "name"), rule, "rename it", repr(name))
+            yield Problem(("benchmarks", number, "name"), "must differ from the other names", "rename it", repr(name))
     if questions is not None and questions.benchmarks and not benchmarks:
         mend = "write them as `benchmarks: [{name: ..., questions: ...}]`"
         yield Problem(("questions", "benchmarks"), "is filled in by `benchmarks`, and there is none", mend)
@@ -29,7 +28,7 @@ def check_benchmark_names(benchmarks: Parts, questions: QuestionsConfig | None =
 def check_gates(
     benchmarks: Parts, objective: ObjectiveConfig, stopping: StoppingConfig, trials: TrialsConfig
 ) -> Iterator[Problem]:
-    """Check that benchmarks have gates only if the run has one, and settings support them."""
+    """Check that benchmarks have gates only if the run has one, and that settings support them."""
     rule = RULES.get(str(stopping.rule))
     for number, part in enumerate(benchmarks):
         path: KeyPath = ("benchmarks", number, "gate")
@@ -37,13 +36,13 @@ def check_gates(
             continue
         if not objective.gate:
             mend = "set `objective: {kind: baseline, baseline: NAME, gate: true}`, or remove it"
-            yield Problem(path, "is for a run that has a gate", mend)
+            yield Problem(path, "needs a gate of the run, too", mend)
         if rule is not None and not rule.correctable:
-            yield Problem(path, f"needs a rule with a valid p-value, which {rule.name} has not", "use rule: optimal")
+            yield Problem(path, f"needs a rule with a valid p-value, which {rule.name} lacks", "use rule: optimal")
         if stopping.familywise != "none":
-            yield Problem(path, "shares its error with the other gates, for each model", "remove stopping.familywise")
+            yield Problem(path, "shares the error with a model's other gates already", "remove stopping.familywise")
         if trials.seeds == "coupled":
-            yield Problem(path, "may not stand beside coupled seeds", "remove trials.seeds, or the gate")
+            yield Problem(path, "cannot be combined with coupled seeds", "remove trials.seeds, or the gate")
 
 
 def check_templates(benchmarks: Parts, models: Models, questions: QuestionsConfig) -> Iterator[Problem]:
@@ -51,7 +50,7 @@ def check_templates(benchmarks: Parts, models: Models, questions: QuestionsConfi
     for number, part in enumerate(benchmarks):
         own = questions.benchmarks.get(part.name)
         known = (*QUESTION_FIELDS, *(() if own is None else own.fields.metadata))
-        templates = dict.fromkeys(part.prompt_of(model.prompt).template for _, model in asked_models(models))
+        templates = dict.fromkeys(part.complete_prompt(model.prompt).template for _, model in asked_models(models))
         for problem in dict.fromkeys(told for one in templates for told in template_problems(one, known)):
             yield Problem(("benchmarks", number, "prompt"), "has a name in braces that is no field", problem)
 
@@ -64,13 +63,13 @@ def check_groups(report: ReportConfig, questions: QuestionsConfig, trials: Trial
             mend = "name the field under questions.fields.metadata"
             yield Problem(("report", "by"), "must be fields of the questions that are kept", mend, name)
     if report.by and trials.draw is not None:
-        rule = "may not stand beside trials.draw, which asks some of the questions"
+        rule = "cannot be combined with trials.draw, which asks only some of the questions"
         yield Problem(("report", "by"), rule, "remove it, or trials.draw")
 
 
 def check_question_weights(benchmarks: Parts, trials: TrialsConfig, report: ReportConfig) -> Iterator[Problem]:
     """Refuse settings without a formula for questions of unequal weight."""
-    rule = "may not stand beside several benchmarks: it is about questions that weigh alike"
+    rule = "cannot be combined with several benchmarks: it needs questions of equal weight"
     given = ((("trials", "draw"), trials.draw is not None), (("report", "metrics"), bool(report.metrics)))
     for path, is_given in given if benchmarks else ():
         if is_given:

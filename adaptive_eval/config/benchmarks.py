@@ -1,8 +1,8 @@
 """Several benchmarks in a run: their section, and the weights of their questions.
 
-In a file each entry of `benchmarks` has its own questions, grader and prompt. In `RunConfig` the questions and graders
-of all are one section each, by the names of the benchmarks, so that the rest of the program has one set of questions,
-whose ids begin with these names, and one grader.
+In a file each entry of `benchmarks` has its own questions, grader and prompt. `RunConfig` joins their questions and
+graders into one section each, so that the rest of the program has one set of questions, whose ids begin with the
+benchmark's name, and one grader.
 """
 
 import re
@@ -27,16 +27,16 @@ class BenchmarkPart(Section):
     """One of several benchmarks, whose mean is a part of the score."""
 
     name: str = Field(max_length=100, json_schema_extra={"pattern": f"^{NAME}$"})
-    """What its questions begin with in results: NAME/id."""
+    """Prefix of the ids of its questions in results: NAME/id."""
     weight: float = Field(1.0, gt=0, allow_inf_nan=False)
-    """What its mean counts in the score, beside those of the others."""
+    """Weight of its mean in the score, relative to the others."""
     gate: Share | None = Field(None, ge=0)
-    """A gate of its own beside `objective.gate`: how much worse than the baseline a model may be here, 0.05 or "5%". A
-    model passes where it passes all gates, and fails where it fails one of them."""
+    """A further gate beside `objective.gate`: how much worse than the baseline a model may be here, 0.05 or "5%". A
+    model passes if it passes all gates, and fails if it fails one."""
     benchmark: BenchmarkConfig | None = None
-    """A task of Inspect, or {lm_eval: TASK}, in place of questions and grader."""
+    """A task of Inspect, or {lm_eval: TASK}, instead of questions and grader."""
     prompt: PromptConfig = PromptConfig()
-    """How its questions are put to models: the keys that it names go over those of the run and of the models."""
+    """Keys that override the prompt of the run and of the models."""
 
     @field_validator("name")
     @classmethod
@@ -45,8 +45,8 @@ class BenchmarkPart(Section):
             raise refuse("must be made of letters, digits, dots, underscores and hyphens", "write it as aime-2024")
         return name
 
-    def prompt_of(self, own: PromptConfig) -> PromptConfig:
-        """The prompt for these questions and a model with the prompt `own`."""
+    def complete_prompt(self, own: PromptConfig) -> PromptConfig:
+        """The model's own prompt with the keys of this section."""
         named = {key: getattr(self.prompt, key) for key in self.prompt.model_fields_set}
         return own.model_copy(update=named)
 
@@ -82,4 +82,4 @@ def prompt_for(model: PromptConfig, question: Question, benchmarks: Iterable[Ben
     """The prompt for a question and a model with this prompt."""
     name = benchmark_named(question.id)
     part = next((one for one in benchmarks if one.name == name), None)
-    return model if part is None else part.prompt_of(model)
+    return model if part is None else part.complete_prompt(model)

@@ -60,10 +60,10 @@ def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
 def _check_some_model_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:
     recorded = list(recorded_models(models))
     if models and len(recorded) == len(models):
-        mend = "add the model that is new; to see what earlier runs have found use `adaptive-eval report`"
-        yield Problem(("models",), "must have one that is asked: all of them are recorded", mend)
+        mend = "add a new model; to see the results of earlier runs use `adaptive-eval report`"
+        yield Problem(("models",), "must have a model that is asked, but all are recorded", mend)
     if objective.kind == "place" and None not in models and not recorded:
-        rule = "place needs recorded models, among which the others are placed"
+        rule = "place needs recorded models, to which the others are compared"
         yield Problem(("objective", "kind"), rule, "give models `recorded: RUN`, or use the objective ranking")
 
 
@@ -185,9 +185,7 @@ def _check_prior_depth(prior_evidence: PriorEvidenceConfig | None, trials: Trial
     """Check that a question takes no more outcomes of R0 than the first look has of its own."""
     depth = None if prior_evidence is None else prior_evidence.depth
     if depth is not None and depth > trials.min:
-        rule = (
-            f"must be at most trials.min, which is {trials.min}: no question takes more outcomes than it is asked anew"
-        )
+        rule = f"must be at most trials.min, which is {trials.min}: no question has more prior outcomes than new trials"
         mend = "lower it, or raise trials.min; for outcomes that count less, set prior_evidence.discount"
         yield Problem(("prior_evidence", "depth"), rule, mend, got=str(depth))
 

@@ -1,7 +1,4 @@
-"""Checks of `trials.seeds: coupled`, and reasons known before a run why it may couple nothing.
-
-Vocabularies and samplers of the servers are not known then.
-"""
+"""Checks of `trials.seeds: coupled`, and warnings about models that are unlikely to be coupled."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -26,8 +23,8 @@ def why_uncoupled(config: RunConfig) -> Iterator[str]:
     for one, other in _compared_pairs(config.objective.options, list(models)):
         if why := _obstacle(models[one], models[other]):
             yield (
-                f"{one} and {other} share their seeds, but {why}: they will hardly go together, and are then compared "
-                "as independent models"
+                f"{one} and {other} share their seeds, but {why}: their answers will hardly be correlated, and they "
+                "are then compared as independent models"
             )
 
 
@@ -68,7 +65,7 @@ def coupled_problems(
         rule = "must be self with `trials.seeds: coupled`, whose variances are centred at the differences of two models"
         yield Problem(("stopping", "prior"), rule, mend, stopping.prior)
     rule = (
-        "may not stand beside `trials.seeds: coupled`, which compares trial by trial: of an earlier run there are only "
+        "cannot be combined with `trials.seeds: coupled`, which compares trial by trial: an earlier run only gives "
         "counts"
     )
     if prior_evidence is not None:

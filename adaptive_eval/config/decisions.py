@@ -1,4 +1,4 @@
-"""The sections that determine decisions: objective, stopping, trials and budget."""
+"""The sections that determine decisions: objective, stopping, trials, budget."""
 
 import re
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def _built_in_or_plug_in(entries: Entries, what: str, sections: Mapping[str, typ
     """The type of a key that names a built-in or a plug-in; `sections` are for built-ins with their own options."""
     sections = sections or {}
 
-    def known(name: str) -> str:
+    def check_name(name: str) -> str:
         if name in entries or (entries is RULES and name in RETIRED) or re.fullmatch(SPECIFICATION, name):
             return name
         close = get_close_matches(name.lower(), entries, 1)
@@ -69,7 +69,7 @@ def _built_in_or_plug_in(entries: Entries, what: str, sections: Mapping[str, typ
         return used if used in sections else "plug_in"
 
     choices = [{"enum": list(entries)}, {"type": "string", "pattern": SPECIFICATION}]
-    name = Annotated[str, AfterValidator(known), WithJsonSchema({"anyOf": choices}), Tag("name")]
+    name = Annotated[str, AfterValidator(check_name), WithJsonSchema({"anyOf": choices}), Tag("name")]
     either: Any = name | Annotated[PlugIn, Tag("plug_in")]
     for used, section in sections.items():
         tagged: Any = Annotated[section, Tag(used)]
@@ -144,12 +144,12 @@ else:
 
 
 class _ObjectiveConfig(Section):
-    """Which comparisons matter."""
+    """The comparisons to decide."""
 
     kind: ObjectiveName = "ranking"
     gate: bool = False
-    """A non-inferiority test for continuous integration: each model passes when it is not worse by `stopping.delta`
-    than the baseline, and fails, with exit code 6, when it is worse by more (baseline)."""
+    """Non-inferiority test for continuous integration: a model passes if it is less than `stopping.delta` worse than
+    the baseline, and fails, with exit code 6, if it is worse by more (baseline)."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -174,22 +174,23 @@ class _ObjectiveConfig(Section):
 
 
 class StoppingConfig(Section):
-    """When a comparison is decided, with what promise, and which alarms end the run before."""
+    """When a comparison is decided, with which error rate, and which alarms stop the run early."""
 
     rule: RuleName = "optimal"
     confidence: Share = 0.95
-    """One-sided confidence in an order: a wrong one is called with probability at most 1 - confidence, a winner among
-    exact ties with at most twice that."""
+    """One-sided confidence in an order: the wrong order is called with probability at most 1 - confidence, a winner
+    among exact ties with at most twice that."""
     delta: Share = Field(0.0, ge=0)
-    """Scores within this of each other are as good as equal: 0.01 or "1%". Ties can then be certified."""
+    """Largest difference of scores that counts as a tie: 0.01 or "1%". With 0 no tie can be certified."""
     familywise: Literal["none", "holm"] = "none"
-    """holm: the promise holds for all comparisons of the run together, not for each."""
+    """holm: `confidence` holds for all comparisons of the run together; none: for each."""
     prior: Literal["uniform", "self"] = Field("self", validate_default=True)
-    """Where variances come from: `self`, a prior centred at each model's own shares, is sharp and calibrated; `uniform`
-    is that of the published Bayes@N, whose variances are too large where questions are nearly always or never right."""
+    """Prior of the variances. self: centred at each model's own shares of the categories, sharp and calibrated;
+    uniform: that of the published Bayes@N, whose variances are too large if most questions are nearly always right or
+    nearly always wrong."""
     on_alarm: StopOnAlarm = "all"
-    """End the run after its first look if all answers of a model are empty, alike, unread by the grader or wrong: of
-    every model (all), or of one (any). Such a run can be resumed."""
+    """Stop the run after its first look if all answers of every model (all), or of one model (any), are empty,
+    identical, unreadable for the grader, or wrong. The run can be resumed."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -212,7 +213,7 @@ class StoppingConfig(Section):
         rule = info.data.get("rule", "optimal")
         if familywise == "holm" and isinstance(rule, str) and rule in RULES and not RULES[rule].correctable:
             able = " or ".join(entry.name for entry in RULES.values() if entry.correctable)
-            raise refuse(f"needs a rule with a valid p-value, which {rule} has not", f"choose {able}")
+            raise refuse(f"needs a rule with a valid p-value, which {rule} lacks", f"choose {able}")
         return familywise
 
     @field_validator("prior")
@@ -231,9 +232,7 @@ else:
 
 
 MOST_TRIALS = 1_000_000_000
-"""Largest `trials.max`: more than anybody asks, and small enough for the integers of the decisions."""
-
-
+"""Largest `trials.max`, small enough for the integers of the decisions."""
 LEAST_TRIALS = 4
 
 
@@ -243,30 +242,29 @@ def least_trials(most: int) -> int:
 
 
 class TrialsConfig(Section):
-    """How many trials a question gets from a model, which come next, and with which seeds."""
+    """Number, order and seeds of the trials of each question by each model."""
 
     min: Count = Field(LEAST_TRIALS, ge=1)
-    """Trials a question before the first look; default: 4, or three tenths of `max` where that is less. The pace `time`
-    looks first at 0.15 of `max`, and batches at 0.3, where that is more."""
+    """Trials of each question before the first look; default: 4, or 30% of `max` if that is less. With `favour: time`
+    it is at least 15% of `max`, with batches 30%."""
     max: Count = Field(80, ge=1, le=MOST_TRIALS)
-    """Trials a question at most (on average over the questions): the horizon."""
+    """Most trials of each question (on average over the questions): the horizon."""
     draw: Count | None = Field(None, ge=LEAST_DRAWN)
-    """For benchmarks of thousands of questions: one trial of each (min and max are 1), in an order drawn at random
-    (`questions.shuffle`), and a look after every so many. A run ends when its comparisons are decided, long before all
-    questions were asked; scores stand for all of them, and `questions.limit` says how many are asked at most."""
+    """Questions between two looks, for benchmarks of thousands of questions: each is asked once (min and max are 1), in
+    random order (`questions.shuffle`). The run ends when its comparisons are decided, usually long before the last
+    question; scores are estimates for all questions. `questions.limit` is the most to ask."""
     favour: Literal["auto", "answers", "time"] = "auto"
-    """What you pay for. answers: no trial is asked beyond what the next look needs; time: servers are kept full, and
-    let go as soon as their model is settled. auto takes time where any model is on a server of your own (the run
-    starts it, `gpus` are named, or it has neither a `price` nor a key), else answers. A run keeps what it began with.
-    With a `batch` rounds are large, whatever is favoured."""
+    """What to save. answers: request only what the next look needs; time: keep servers busy, and release each as soon
+    as its model is done; auto: time if any model is on a server of your own (the run starts it, it has `gpus`, or it
+    has neither `price` nor key), else answers. A resume keeps the first choice. With `batch` rounds are always
+    large."""
     policy: PolicyName = "weighted"
     lookahead: int | None = Field(None, ge=0, le=64)
-    """Rounds in flight while a look is pending; default: what `favour` says."""
+    """Rounds in flight while a look is pending; default: by `favour`."""
     seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
-    """hashed: each model and question has seeds of its own, which follow from the run's `seed`; consecutive: trial i of
-    every question has `seed` + i; coupled: each question has seeds of its own, the same for all models, and models
-    whose answers go together are compared trial by trial, which takes far fewer trials for near copies (objectives
-    baseline and pairs)."""
+    """Seed of trial i. hashed: i + a hash of the run's `seed`, model and question; consecutive: `seed` + i; coupled:
+    i + a hash of `seed` and question, the same for all models, which are compared trial by trial if their answers are
+    correlated: far fewer trials for near copies (objectives baseline and pairs)."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -300,7 +298,7 @@ class TrialsConfig(Section):
 
 
 class BudgetConfig(Section):
-    """Hard caps on the whole run, which are never exceeded; what is not given is not capped."""
+    """Hard caps on the whole run, never exceeded; default: none."""
 
     trials: Count | None = Field(None, ge=1)
     """Answers of all models together."""
@@ -309,10 +307,10 @@ class BudgetConfig(Section):
     usd: float | None = Field(None, gt=0)
     """US dollars, by the models' `price`."""
     gpu_hours: float | None = Field(None, gt=0)
-    """GPU hours, by the models' `gpus` and the time for which the run holds its servers, or that requests to others
+    """GPU hours: a model's `gpus` times how long the run holds its servers, or how long requests to other servers
     take."""
     wall_time: Seconds | None = Field(None, gt=0)
-    """Time from the start, over all resumes: "2h30m", or seconds."""
+    """Active time of the run over all starts, such as "2h30m"."""
 
 
 BUILT_IN = OBJECTIVES.keys() | RULES.keys() | POLICIES.keys()
@@ -322,7 +320,7 @@ class Decisions(Section):
     """All settings that determine decisions; the whole configuration of a replay, and a part of that of a run."""
 
     folder: Path = Path()
-    """Where relative paths and plug-ins are searched: the folder of the file."""
+    """Folder of the file, in which relative paths and plug-ins are searched."""
     rubric: RubricConfig = RubricConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     stopping: StoppingConfig = StoppingConfig()

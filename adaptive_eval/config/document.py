@@ -1,4 +1,4 @@
-"""Reads YAML files to plain values, with the line of every value, and fills in environment variables.
+"""Parses YAML files to plain values, with the line of every value, and fills in environment variables.
 
 Scalars follow YAML 1.2: `no`, `on` and `12:30` are texts, `1e-3` is a number, a date is a text. Duplicate keys, tags,
 anchors that contain themselves and numbers that are not finite are problems.
@@ -173,7 +173,7 @@ def add_yaml(document: Document, text: str, path: KeyPath, environment: Mapping[
         node = loader.get_single_node()
         return _Builder(document, loader, environment, place).build(node, path) if node is not None else None
     except yaml.MarkedYAMLError as error:
-        line = f"line {_line_of(error, text)}"
+        line = f"line {_error_line(error, text)}"
         mend = "" if place is None else "put a text with such characters into quotes of its own: key='\"text\"'"
         rule = f"is not YAML: {_clear_message(error, text)}"
         document.refuse(path, rule, mend, place=place or line)
@@ -221,8 +221,8 @@ def _clear_message(error: yaml.MarkedYAMLError, text: str) -> str:
     return next((plain for begins, plain in CLEAR_MESSAGES.items() if said.startswith(begins)), said)
 
 
-def _line_of(error: yaml.MarkedYAMLError, text: str) -> int:
-    """The line to correct: the parser reports a missing colon only at the next one."""
+def _error_line(error: yaml.MarkedYAMLError, text: str) -> int:
+    """The line to correct; for a missing colon it is the one before the parser's."""
     mark = error.problem_mark or error.context_mark
     if error.context == "while scanning a simple key" and error.context_mark is not None:
         mark = error.context_mark

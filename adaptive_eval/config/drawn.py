@@ -38,14 +38,14 @@ def drawn_problems(trials: TrialsConfig, objective: ObjectiveConfig, stopping: S
         yield Problem(("trials", "favour"), rule, "remove it", trials.favour)
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is not None and (entry.own_rule is not None or entry.name in ("threshold", "place")):
-        rule = "must compare models that are all asked, since trials.draw judges them by what both made of a question"
+        rule = "must compare models that are all asked, since trials.draw compares their answers question by question"
         yield Problem(("objective", "kind"), rule, "change it, or remove trials.draw", entry.name)
     chosen = RULES.get(str(stopping.rule))
     if chosen is not None and chosen.estimator != "average":
-        rule = "compares Bayes@N, which is about questions that all have trials"
+        rule = "compares Bayes@N, which needs trials of all questions"
         yield Problem(("stopping", "rule"), rule, "change it, or remove trials.draw", chosen.name)
     if stopping.prior == "uniform":
-        rule = "is about several trials of a question, and trials.draw goes by what varies between questions"
+        rule = "needs several trials of a question, and trials.draw asks each once"
         yield Problem(("stopping", "prior"), rule, "remove it, or trials.draw", stopping.prior)
 
 
@@ -62,25 +62,25 @@ def drawn_beginning_problems(
     prior_evidence: PriorEvidenceConfig | None,
     report: ReportConfig,
 ) -> Iterator[Problem]:
-    """Check that nothing is known beforehand, and each question has one trial."""
+    """Check that there are no outcomes of earlier runs, and no settings for several trials of a question."""
     if trials.draw is None:
         return
-    rule = "may not stand beside trials.draw, which begins with questions that nobody was asked"
+    rule = "cannot be combined with trials.draw, which begins with questions that no model was asked"
     if prior_evidence is not None:
         yield Problem(("prior_evidence",), rule, "remove it, or trials.draw")
     for number, _ in recorded_models(models):
         yield Problem(("models", number, "recorded"), rule, "remove it, or trials.draw")
     if trials.seeds == "coupled":
-        rule = "must not be coupled with trials.draw: models are compared by the question, and not by the trial"
+        rule = "must not be coupled with trials.draw, which compares models question by question"
         yield Problem(("trials", "seeds"), rule, "remove it, or trials.draw", trials.seeds)
     if report.metrics:
-        rule = "may not stand beside trials.draw: a metric is about several trials of every question"
+        rule = "cannot be combined with trials.draw: a metric needs several trials of every question"
         yield Problem(("report", "metrics"), rule, "remove it, or trials.draw")
 
 
 def drawn_rubric_problems(trials: TrialsConfig, rubric: RubricConfig) -> Iterator[Problem]:
-    """Check that no median lengths are fitted on the opening, which lacks most questions."""
+    """Check that no median lengths are fitted before the first look, when most questions have no answers."""
     if trials.draw is not None and rubric.fit == "opening" and rubric.looks_at_lengths:
-        rule = "may not be opening with trials.draw and length_ratio: most questions are asked only after the opening"
+        rule = "may not be opening with trials.draw and length_ratio: most questions are asked after the first look"
         mend = "give an earlier run that asked all of them, look at completion_tokens, or remove trials.draw"
         yield Problem(("rubric", "fit"), rule, mend, rubric.fit)

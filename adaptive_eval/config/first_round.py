@@ -1,4 +1,4 @@
-"""Checks whether the caps cover the first round in the worst case; if not, says what follows and what would help."""
+"""Checks whether the caps cover the first round in the worst case; if not, says what happens and what to change."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,9 +25,9 @@ def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
     if open_ := [name for name, worst in zip(names, plan.bench.worst_cost, strict=True) if worst.is_unbounded]:
         caps = " and ".join(f"budget.{key}" for key in ("tokens", "usd") if getattr(plan.budget, key) is not None)
         yield (
-            f"no max_tokens: of {', '.join(open_)} an answer is reserved at {SEEN_MARGIN:g} times the largest so far, "
-            f"and the first is requested alone; {caps} may be exceeded by what answers in flight use beyond that. With "
-            "sampling.max_tokens a cap never is, and the sum for the first round is known"
+            f"no max_tokens: for {', '.join(open_)} caps reserve {SEEN_MARGIN:g} times the largest answer so far, and "
+            f"the first answer is requested alone. {caps} may be exceeded by longer answers in flight. Set "
+            "sampling.max_tokens: then no cap is exceeded, and the cost of the first round is known"
         )
 
 

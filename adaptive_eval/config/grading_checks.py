@@ -25,7 +25,7 @@ NAME_IT = "name the field that holds it"
 
 
 def check_metrics_binary(report: ReportConfig, rubric: RubricConfig) -> Iterator[Problem]:
-    """Check that metrics of several draws have a rubric of two categories."""
+    """Check that a report with metrics has a rubric of two categories."""
     if report.metrics and (categories := len(open_rubric(rubric).weights)) != 2:
         rule = "need a rubric of two categories, since each draw succeeds or fails"
         yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
@@ -40,7 +40,7 @@ def check_recorded_outcomes(
         rule = "may not be `opening` with recorded models, whose categories go by other thresholds"
         yield Problem(("rubric", "fit"), rule, f"take those of the earlier run: `fit: {{run: {recorded[0]}}}`")
     if recorded and prior_evidence is not None:
-        rule = "may not stand beside recorded models"
+        rule = "cannot be combined with recorded models"
         yield Problem(("prior_evidence",), rule, "remove it, or name the models' runs under prior_evidence alone")
 
 
@@ -72,7 +72,7 @@ def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Mo
 
 
 def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
-    """Check that prices and limits are known from which caps reserve the cost of grading."""
+    """Check that the prices and limits are given from which caps reserve the cost of grading."""
     needs = (
         ("usd", budget.usd, "price"),
         ("usd", budget.usd, "sampling.max_tokens"),
@@ -125,7 +125,7 @@ def check_prior_categories(prior_evidence: PriorEvidenceConfig | None, rubric: R
         rule = "may not be `opening` with prior_evidence, whose categories go by other thresholds"
         mend = f"take those of the earlier run: `fit: {{run: {prior_evidence.run}}}`"
         if prior_evidence.greedy:
-            rule = "may not be `opening` with greedy answers, which come before it and need their categories"
+            rule = "may not be `opening` with greedy answers, which are graded before the run's own"
             mend = "take thresholds of an earlier run (`fit: {run: ...}`), or give numbers under `thresholds`"
         yield Problem(("rubric", "fit"), rule, mend)
 

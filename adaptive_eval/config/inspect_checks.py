@@ -14,7 +14,7 @@ from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 
-OWN_PROMPTS = "is of no use: the task of Inspect has its own prompts"
+OWN_PROMPTS = "has no effect: the task of Inspect has its own prompts"
 AS_INSPECT = "write how Inspect asks it under `config`, such as {temperature: 0.6, max_tokens: 2000}"
 
 
@@ -32,12 +32,12 @@ def check_inspect_benchmark(
     for name, one in graders_of(grader).items() if grader is not None else ():
         if tasks.get(name) is not None and not isinstance(one, InspectScores):
             path: KeyPath = ("grader", "graders", name) if name else ("grader",)
-            yield Problem(path, "is of no use: the scorer of the task grades", "remove it")
+            yield Problem(path, "has no effect: the scorer of the task grades", "remove it")
     for number, part in enumerate(benchmarks):
         if part.benchmark is not None and part.prompt != PromptConfig():
             yield Problem(("benchmarks", number, "prompt"), OWN_PROMPTS, "remove it")
     if prior_evidence is not None and prior_evidence.greedy:
-        rule = "is not for tasks of Inspect: nobody knows how often a sample of them is drawn"
+        rule = "cannot be used with tasks of Inspect, which may call a model more than once in a sample"
         yield Problem(("prior_evidence", "greedy"), rule, "remove it, or name an earlier run")
     for number, model in asked_models(models):
         path = ("models", number)
@@ -49,9 +49,9 @@ def check_inspect_benchmark(
 
 
 def _check_asked_model(model: ModelConfig, path: KeyPath, *, has_prompt: bool) -> Iterator[Problem]:
-    """What is said of prompts and sampling, as if the run asked it itself."""
+    """Refuse settings of prompts and sampling, which Inspect does not use."""
     if model.sampling != Sampling(max_tokens=model.sampling.max_tokens):
-        rule = "may have max_tokens alone, which is what a sample of Inspect may use in all"
+        rule = "may only have max_tokens, the limit on all tokens of a sample of Inspect"
         yield Problem((*path, "sampling"), rule, AS_INSPECT)
     if model.prompt != PromptConfig() and not has_prompt:
         yield Problem((*path, "prompt"), OWN_PROMPTS, "remove it")

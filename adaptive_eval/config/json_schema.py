@@ -16,7 +16,7 @@ from adaptive_eval.questions.benchmark import LmEvalConfig
 from adaptive_eval.sections import Section
 
 FILLED_IN = {"RunConfig": {"name", "questions", "grader"}, "ModelConfig": {"model", "base_url"}}
-"""Required keys that a file may leave out, since they are filled in, as by a benchmark."""
+"""Required keys that a file may omit, since loading fills them in."""
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 """JSON schema's names of bounds, by pydantic's names on optional keys."""
 _CLASS = re.compile(r"^class (?P<name>\w+).*\n(?:(?:[ )].*)?\n)*", re.MULTILINE)
@@ -61,24 +61,24 @@ def _describe_fields(schema: dict[str, Any], section: type[Section]) -> None:
         anew = base.__dict__.get("__annotations__", {})
         texts = {name: text for name, text in texts.items() if name not in anew}
         if issubclass(base, Section):
-            texts |= _texts_of(base)
+            texts |= _field_docstrings(base)
     for name, value in schema.get("properties", {}).items():
         if name in texts:
             value.setdefault("description", texts[name])
 
 
 @cache
-def _texts_of(section: type[Section]) -> dict[str, str]:
-    """The docstrings of a class's fields; only the class is parsed, since whole modules would take longer.
+def _field_docstrings(section: type[Section]) -> dict[str, str]:
+    """The docstrings of a class's fields; none for classes without source, which are created from the registry.
 
-    Classes that are created from the registry have no source, and so none.
+    Only the class is parsed, since whole modules would take longer.
     """
-    classes = ast.parse(_classes_of(section.__module__).get(section.__name__, "")).body
+    classes = ast.parse(_class_sources(section.__module__).get(section.__name__, "")).body
     return dict(text for one in classes if isinstance(one, ast.ClassDef) for text in _field_texts(one))
 
 
 @cache
-def _classes_of(module: str) -> dict[str, str]:
+def _class_sources(module: str) -> dict[str, str]:
     """The source of each class of a module."""
     return {one["name"]: one[0] for one in _CLASS.finditer(getsource(sys.modules[module]))}
 
@@ -112,7 +112,7 @@ def _complete_benchmarks(schema: dict[str, Any]) -> None:
 def _default_description(name: str, value: dict[str, Any], sections: dict[str, Any]) -> str:
     """The description of a key without its own docstring: that of its section."""
     if "const" in value:
-        return f"Which {name} it is."
+        return f"The {name} of this section."
     for part in (value, value.get("items", {}), *value.get("anyOf", ())):
         if "$ref" in part and (said := sections[_name(part["$ref"])].get("description")):
             return str(said)
@@ -120,14 +120,14 @@ def _default_description(name: str, value: dict[str, Any], sections: dict[str, A
 
 
 def _allow_short_form(section: dict[str, Any], key: str, sections: dict[str, Any]) -> dict[str, Any]:
-    """A schema that allows a section or the value of one of its keys."""
+    """A schema that allows a section, or only the value of one of its keys."""
     long = {name: value for name, value in section.items() if name not in ("description", "default")}
     kept = {name: value for name, value in section.items() if name in ("description", "default")}
     return {**kept, "anyOf": [*_short_form(section, key, sections), long]}
 
 
 def _short_form(section: dict[str, Any], key: str, sections: dict[str, Any]) -> list[dict[str, Any]]:
-    """The schema of that value, without mappings, which must be written under their key."""
+    """The schema of that value; no mappings, which must be written under their key."""
     if "discriminator" in section:
         kinds = section["discriminator"]["mapping"].items()
         return [{"enum": [kind for kind, reference in kinds if "required" not in sections[_name(reference)]]}]

@@ -18,17 +18,17 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.document import VARIABLE, Document, read_document, read_environment
 from adaptive_eval.config.normalise import apply_override, complete_settings, expand_short_forms, fill_in_addresses
 from adaptive_eval.config.problems import KeyPath, Problem, problem_list
-from adaptive_eval.config.refusals import problems_of
+from adaptive_eval.config.refusals import convert_errors
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.secrets import (
     HEADERS,
     INHERITED,
     SECRET_VARIABLE,
+    find_urls,
     holds_secret,
     looks_secret,
     path_looks_secret,
     secret_given,
-    urls_in,
 )
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import RubricConfig
@@ -60,7 +60,7 @@ def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
             elif "launch" in inner:
                 mend = INHERITED
             elif "notify" in inner:
-                mend = "a command reads its own files: `curl --config FILE` has its URL and headers in one"
+                mend = "let the command read it from a file, as in `curl --config FILE`"
             document.refuse(inner, rule, mend)
             value[key] = BLANK
 
@@ -70,7 +70,7 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
     if value is None:
         return None
     if path == LEDGER_KEY and set("@?") & set(str(value)):
-        return "has a user, a password or options in it, which would be stored"
+        return "contains a user, a password or options, which would be stored"
     in_header = bool(set(path) & set(HEADERS))
     variables = document.variables.get(document.origin(path), ())
     if in_header:
@@ -81,7 +81,7 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
         return "holds a secret, which must not stand in the file"
     if "command" in path and {"launch", "notify"} & set(path) and (given := secret_given(str(value))):
         return f"holds a secret ({given}), which would be stored"
-    if path[0] == "notify" and any(map(path_looks_secret, urls_in(str(value)))):
+    if path[0] == "notify" and any(map(path_looks_secret, find_urls(str(value)))):
         return "holds what looks like a key, which would be stored"
     if "base_url" in path and variables and path_looks_secret(str(value)):
         return "takes in what looks like a key, which would be stored with the results"
@@ -131,8 +131,8 @@ def _to_file_text(value: object) -> object:
         raise TypeError(f"{value!r} is neither a plain value, a path nor a function")
     if module == "__main__" or not name.isidentifier():
         raise ConfigError(
-            f"the function {name} cannot be imported by the processes that grade, which a notebook or another function "
-            "holds; put it at the top of a file, my_graders.py, and import it from there"
+            f"the function {name} is defined in a notebook or another function, so that grading processes cannot "
+            "import it; put it at the top level of a file, my_graders.py, and import it from there"
         )
     return f"{module}:{name}"
 
@@ -203,7 +203,7 @@ def _set_folder(document: Document, folder: Path) -> None:
     """Set the folder for relative paths, as an absolute path."""
     given = document.tree.get("folder")
     if given is not None:
-        told = "folder is no key any more; write paths from the folder of the file, the next version refuses it"
+        told = "folder is no longer a key; write paths relative to the folder of the file, the next version refuses it"
         warn(told, FutureWarning, 2)
     if given is None or isinstance(given, str):
         document.tree["folder"] = str((folder / (given or "")).absolute())
@@ -240,7 +240,7 @@ def _check_document(
         config = schema.model_validate_json(json.dumps(document.tree), strict=True)
         sections = {name: getattr(config, name) for name in schema.model_fields}
     except ValidationError as error:
-        problems += problems_of(error.errors(include_url=False), document)
+        problems += convert_errors(error.errors(include_url=False), document)
         sections = dict(_valid_sections(document, schema))
     if names is not None:
         sections["names"] = tuple(names)

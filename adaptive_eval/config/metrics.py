@@ -1,4 +1,4 @@
-"""Optional metrics that a report shows beside the score: `pass@8`, `maj@5`, `g-pass@4:0.5`.
+"""Optional metrics of a report: `pass@8`, `maj@5`, `g-pass@4:0.5`.
 
 Each is the expected result of k fresh answers to a question. Its estimate is the mean over all draws of k of a
 question's trials (a U-statistic), which is unbiased if every question has at least k trials.
@@ -26,7 +26,7 @@ class AskedMetric:
     """Gives mean, sigma and interval of the posterior from counts."""
 
 
-def metric_of(name: str) -> AskedMetric | None:
+def find_metric(name: str) -> AskedMetric | None:
     """The metric with this name; None if there is none."""
     from scorio import eval as metrics  # imported here: scipy is slow to load, and checking a name does not need it
 

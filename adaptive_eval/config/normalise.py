@@ -139,7 +139,7 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
         path: KeyPath = ("models", number, "base_url")
         way = next((way for key, way in WAYS.items() if model.get(key) is not None), None)
         if "base_url" in model and way is not None:
-            document.refuse(path, f"is of no use to {way.whose}", way.mend)
+            document.refuse(path, f"has no effect on {way.whose}", way.mend)
         elif "base_url" in model:
             continue
         elif way is not None or model.get("simulate") is True:
@@ -182,7 +182,7 @@ def _join_benchmarks(document: Document) -> None:
     shared = tree.pop("grader", None)
     for section in ("questions", "benchmark"):
         if tree.pop(section, None) is not None:
-            rule, mend = "may not stand beside benchmarks", "give it to the entries of `benchmarks`, or remove these"
+            rule, mend = "cannot be combined with benchmarks", "give it to the entries of `benchmarks`, or remove these"
             document.refuse((section,), rule, mend)
     joined: dict[str, dict[str, Any]] = {"questions": {}, "grader": {}}
     for number, entry in enumerate(listed):
@@ -200,7 +200,7 @@ def _join_benchmarks(document: Document) -> None:
     if len(worlds) == 1 and None not in worlds:
         tree["questions"]["world"] = worlds.pop()
     elif worlds - {None}:
-        rule, mend = "has a world of the simulator, which serves one", "give all benchmarks questions of one world"
+        rule, mend = "has several worlds, and the simulator serves one", "give all benchmarks questions of one world"
         document.refuse(("benchmarks",), rule, mend)
     tree["grader"] = {"kind": "by_benchmark", "graders": joined["grader"]}
 
@@ -218,7 +218,7 @@ def _move_out(document: Document, entry: dict[str, Any], path: KeyPath, section:
     document.origins[(section, INNER[section], entry["name"])] = (*path, section)
     if section == "grader" and isinstance(own, dict) and (own.get("kind") == "verifier" or own.get("against")):
         key = "against" if own.get("against") else "kind"
-        rule = "cannot grade one of several benchmarks: a verifier, or a judge that compares answers, needs a run alone"
+        rule = "cannot grade one of several benchmarks: a verifier, or a judge that compares answers, needs its own run"
         mend = "use a key, a function, or a judge that gives verdicts or scores; or run this benchmark by itself"
         document.refuse((*path, "grader", key), rule, mend, str(own[key]))
 

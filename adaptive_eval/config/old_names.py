@@ -1,4 +1,4 @@
-"""Names of earlier versions, which configuration files may use for one more version, and stored runs for ever."""
+"""Old names of keys: allowed in files for one more version, and in stored runs forever."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ PRESET: Mapping[KeyPath, object] = {
 """The settings of `preset: published`."""
 DONE_IS_TOLD = "`notify` with `on: [done]` runs a command when a model is done"
 TRACKED = "`adaptive-eval track RUN` beside the run follows it while it goes on"
-POSTED = "a command such as curl posts what it is given"
+POSTED = "use `notify.command` with a program such as curl"
 AGAINST_TRIALS = ("against", "trials")
 LABELS_BY_HAND = "`adaptive-eval label RUN --from FILE` takes labels from a file"
 WITHOUT_EFFECT: Mapping[KeyPath, str] = {
@@ -54,13 +54,13 @@ WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     ("notify", "webhook_env"): POSTED,
     ("notify", "stalled_after"): "an alarm tells of a model that gives nothing but failures",
     ("trials", "hour_is_worth"): "auto goes by what you pay for",
-    ("stopping", "futility"): "every rule gives up what would hardly be settled",
+    ("stopping", "futility"): "every rule gives up comparisons that would hardly be decided",
     ("allocation", "growth"): "a round has one trial a question",
     ("sites", "batch"): "messages are as large as they should be",
     ("sites", "moment"): "messages wait as long as they should",
-    ("concurrency", "steer"): "servers that tell their load are never sent more than they can use",
+    ("concurrency", "steer"): "servers that report their load are never sent more than they can use",
     ("sampling", "seed"): "it is one for the whole run",
-    AGAINST_TRIALS: "all answers of the model in that run are compared with",
+    AGAINST_TRIALS: "all answers of the model in that run are used",
 }
 OF_RUN: Mapping[KeyPath, KeyPath | None] = {**dict.fromkeys(WITHOUT_EFFECT), **MOVED}
 OF_MODEL: Mapping[KeyPath, KeyPath | None] = {
@@ -71,10 +71,9 @@ OF_MODEL: Mapping[KeyPath, KeyPath | None] = {
 }
 """Old keys within a model or a judge."""
 OPPONENT = "opponent"
-"""A key of stored runs, from when a run could ask for the answers that it compares with, and the folder of these in the
-run."""
+"""A former key, still in stored runs, and the folder of a run with the answers that its judge compared with."""
 AGE = ("trials", "hour_is_worth")
-"""Present in every run from when there were five paces."""
+"""A former key, in every run from when there were five paces."""
 RAN_AHEAD = {"cost": 0, "soon": 0, "balanced": 60, "time": 360}
 """Trials of a model that ran ahead of a look at old paces, with all models in step."""
 MOST_AHEAD = 0.15
@@ -110,8 +109,8 @@ def _sections(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
 
 def move(tree: Any, old: KeyPath, new: KeyPath | None) -> None:
     """Move the value at the old path to the new one, or remove it."""
-    value = _section_of(tree, old).pop(old[-1])
-    section = None if new is None or value is None else _section_of(tree, new)
+    value = _parent_section(tree, old).pop(old[-1])
+    section = None if new is None or value is None else _parent_section(tree, new)
     if new is not None and isinstance(section, dict):
         section[new[-1]] = value
     if old[0] in GONE_SECTIONS and not tree[old[0]]:
@@ -123,12 +122,12 @@ def expand_preset(tree: dict[str, Any]) -> None:
     if tree.get("preset") == "published":
         del tree["preset"]
         for path, value in PRESET.items():
-            section = _section_of(tree, path)
+            section = _parent_section(tree, path)
             if isinstance(section, dict):
                 section.setdefault(path[-1], value)
 
 
-def _section_of(tree: Any, path: KeyPath) -> Any:
+def _parent_section(tree: Any, path: KeyPath) -> Any:
     """The mapping with the last key of a path; missing sections on the way are created."""
     for depth, key in enumerate(path[:-1], start=1):
         if isinstance(tree, dict) and path[:depth] == RULE_OPTIONS[:-1] and not isinstance(tree.get(key), dict):
@@ -139,7 +138,7 @@ def _section_of(tree: Any, path: KeyPath) -> Any:
     return tree
 
 
-def in_new_names(sections: Mapping[str, Any], questions: int) -> Mapping[str, Any]:
+def upgrade_sections(sections: Mapping[str, Any], questions: int) -> Mapping[str, Any]:
     """Convert the sections of a stored run to today's names; a run with models in step keeps its rounds."""
     sections = copy.deepcopy(dict(sections))
     for old, new in [keys for keys in old_keys(sections) if keys[0] != AGE]:

@@ -1,7 +1,7 @@
-"""The answers of an earlier run with which a judge compares, as they are when the new run is prepared.
+"""Loads the questions of a run, with the answers of an earlier run that its judge compares with.
 
-They become part of the questions and are stored with the run, so that the earlier run is not needed for reports, labels
-or regrading, and a resume notices if they have changed.
+These answers are stored with the questions: reports, labels and regrading do not need the earlier run, and a resume
+detects changes in it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from adaptive_eval.store.whereabouts import is_run
 NOT_THERE = frozenset({"timed_out", "unanswered"})
 
 
-def questions_of(config: RunConfig) -> tuple[Question, ...]:
+def load_run_questions(config: RunConfig) -> tuple[Question, ...]:
     """Load the questions of a run, with answers of an earlier run to compare with, if configured."""
     sections, rows = dict(config.questions.benchmarks) or {"": config.questions}, dict[str, list[FileRow]]()
     for name, task in config.inspect_tasks.items():
@@ -34,7 +34,7 @@ def questions_of(config: RunConfig) -> tuple[Question, ...]:
     questions, grader = load_questions(section, folder=config.folder, seed=config.seed, rows=rows), config.grader
     if not isinstance(grader, Judge) or not isinstance(grader.against, AnswersOfModel):
         return questions
-    others = answers_in(grader.against.run, grader.against.model, grader.longest)
+    others = read_answers(grader.against.run, grader.against.model, grader.longest)
     return tuple(replace(one, others=others.get(one.id, ())) for one in questions)
 
 
@@ -51,7 +51,7 @@ def _samples(
     return section, [FileRow(f"sample {number}", row) for number, row in enumerate(listed, start=1)]
 
 
-def answers_in(run: Path, model: str, longest: int) -> Mapping[str, tuple[str, ...]]:
+def read_answers(run: Path, model: str, longest: int) -> Mapping[str, tuple[str, ...]]:
     """The answers of a model in a run, by question, shortened to what a judge sees."""
     if not is_run(run):
         raise ConfigError(f"grader.against.run: {run} holds no run; name the directory of one")

@@ -46,7 +46,7 @@ class FavourChoice(NamedTuple):
 def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> FavourChoice:
     """Choose `time` if any model is on the user's own server, else `answers`."""
     if trials.draw is not None:
-        return FavourChoice("answers", "questions that are drawn are asked block by block")
+        return FavourChoice("answers", "trials.draw asks the questions block by block")
     own = [model.name for model in models if is_own_server(model)]
     if not own:
         by_inspect = any(model.inspect is not None for model in models)
@@ -70,9 +70,9 @@ def is_own_server(model: ModelConfig) -> bool:
     return model.launch is not None or bool(model.gpus) or (model.price is None and not known_by)
 
 
-def opening_of(trials: TrialsConfig, *, batched: bool = False) -> int:
+def opening_trials(trials: TrialsConfig, *, batched: bool = False) -> int:
     """Trials a question before the first look."""
-    return pace_of(trials, questions=1, batched=batched).first_round(trials.min, trials.max)
+    return make_pace(trials, questions=1, batched=batched).first_round(trials.min, trials.max)
 
 
 def trials_in_words(config: RunConfig) -> str:
@@ -80,12 +80,12 @@ def trials_in_words(config: RunConfig) -> str:
     trials = config.trials
     if trials.draw is not None:
         return f"one trial of each in blocks of {trials.draw}"
-    opening = opening_of(trials, batched=config.batched)
+    opening = opening_trials(trials, batched=config.batched)
     more = f" (the first round has {opening} at this pace, more than trials.min)" if opening > trials.min else ""
     return f"{opening} to {trials.max} trials a question{more}"
 
 
-def pace_of(trials: TrialsConfig, questions: int, *, batched: bool = False) -> Pace:
+def make_pace(trials: TrialsConfig, questions: int, *, batched: bool = False) -> Pace:
     """The pace for a number of questions; `batched` says whether any model is asked through a batch service.
 
     An unresolved `auto`, as without models, counts as `answers`.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.benchmarks import weigh_questions
 from adaptive_eval.config.decisions import BudgetConfig, Decisions, TrialsConfig
-from adaptive_eval.config.pace import pace_of
+from adaptive_eval.config.pace import make_pace
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.core.horizon import PastHorizon
@@ -27,7 +27,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batches.types import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.by_benchmark import graders_that_ask, questions_of
+from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.launch.types import GRACE_SECONDS
@@ -50,8 +50,8 @@ class EarlierHorizon(NamedTuple):
     looks: int
 
 
-class KnownBefore(NamedTuple):
-    """What is known of a run's models from earlier runs."""
+class PriorKnowledge(NamedTuple):
+    """Outcomes of a run's models from earlier runs, and their cost to this run."""
 
     counts: CountArray | None = None
     """(L, M, K): R0, and all outcomes of recorded models."""
@@ -62,13 +62,13 @@ class KnownBefore(NamedTuple):
 
 
 class RunFacts(NamedTuple):
-    """What a plan needs to know of the run, beside its questions and decisions."""
+    """Facts about a run for its plan, besides questions and decisions."""
 
     first: NDArray[np.integer] | None = None
-    """(L, M): existing trials."""
+    """(L, M): stored trials."""
     horizons: Sequence[EarlierHorizon] = ()
     capped_opening: bool | None = None
-    """That of `Plan`."""
+    """As in `Plan`."""
     spent_first: SpentBefore = NOTHING_SPENT
     """The cost of R0."""
     batched: bool = False
@@ -76,23 +76,23 @@ class RunFacts(NamedTuple):
     budget: Budget | None = None
     """The caps of a run that launches servers; None: those of any other."""
     coupled: bool = False
-    """That of `Plan`."""
+    """As in `Plan`."""
 
 
 NO_FACTS = RunFacts()
-NOTHING_KNOWN = KnownBefore()
+NOTHING_KNOWN = PriorKnowledge()
 
 
-def plan_of(
+def make_plan(
     config: RunConfig,
     questions: Sequence[Question],
     worst: Sequence[Cost],
     facts: RunFacts = NO_FACTS,
-    known: KnownBefore = NOTHING_KNOWN,
+    known: PriorKnowledge = NOTHING_KNOWN,
 ) -> Plan:
     """The plan of a configuration for these questions; `worst` is the most that a trial of each model may cost.
 
-    `facts` has what is stored of the run, and `known` what earlier runs tell of the models.
+    `facts` are about the stored run, and `known` has outcomes of earlier runs.
     """
     weighing = weigh_questions(config.benchmarks, [question.id for question in questions])
     bench = Bench(
@@ -109,7 +109,7 @@ def plan_of(
     facts = facts._replace(
         spent_first=known.spent,
         batched=config.batched,
-        budget=budget_of(config.budget, config.models, config.serving_groups),
+        budget=core_caps(config.budget, config.models, config.serving_groups),
         coupled=config.trials.seeds == "coupled",
     )
     return plan_on(bench, config, [model.name for model in config.models], facts)
@@ -118,8 +118,8 @@ def plan_of(
 def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFacts = NO_FACTS) -> Plan:
     """The plan for these models and questions."""
     first, horizons, spent_first = facts.first, facts.horizons, facts.spent_first
-    budget = budget_of(config.budget) if facts.budget is None else facts.budget
-    paced = partial(pace_of, questions=bench.questions, batched=facts.batched)
+    budget = core_caps(config.budget) if facts.budget is None else facts.budget
+    paced = partial(make_pace, questions=bench.questions, batched=facts.batched)
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
     begins, pace = [*before, config.trials][0], paced(config.trials)
     capped = facts.capped_opening if first is None else None
@@ -159,7 +159,7 @@ def _block_size(trials: TrialsConfig, questions: int, first: NDArray[np.integer]
     """The number of questions in a block; 0 if questions are not drawn."""
     if trials.draw is not None and first is not None:
         raise ConfigError(
-            "trials.draw begins with questions that nobody was asked, and there are trials already; remove it"
+            "trials.draw begins with questions that no model was asked, and there are trials already; remove it"
         )
     if trials.draw is not None and trials.draw > questions:
         mend = f"there are {questions} questions; lower it, or remove it, so that all of them are asked at once"
@@ -188,7 +188,7 @@ def _explain_misfit(config: Decisions) -> Iterator[None]:
         raise ConfigError(f"the {parts}: {error}") from error
 
 
-def budget_of(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: Sequence[ServingGroup] = ()) -> Budget:
+def core_caps(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: Sequence[ServingGroup] = ()) -> Budget:
     """The caps in the core's units; `groups` has the models whose servers the run launches.
 
     Such servers cost until they have ended, so they are stopped some time before the cap on GPU time.
@@ -292,7 +292,7 @@ def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
     limits = [model.sampling.max_tokens for model in config.asked]
     written = None if not limits or None in limits else MOST_BYTES_A_TOKEN * max(limit or 0 for limit in limits)
     asked = graders_that_ask(config.grader).items()
-    each = [dearest, *(one.worst_cost(questions_of(name, questions), written) for name, one in asked)]
+    each = [dearest, *(one.worst_cost(benchmark_questions(name, questions), written) for name, one in asked)]
     return Cost(*(max(values) for values in zip(*each, strict=True)))
 
 

@@ -48,7 +48,7 @@ def _call_plug_in(found: Any, key: str, name: str, options: Mapping[str, object]
         return make(found, options, known)
     except Exception as error:  # the user's code may raise anything
         given = f"with the options {dict(options)!r:.200}" if options else "without options"
-        raise ConfigError(f"{key}: {name} could not be made {given}: {error}") from error
+        raise ConfigError(f"{key}: {name} could not be created {given}: {error}") from error
 
 
 def _check_names(found: Any, key: str, name: str, options: Mapping[str, object]) -> None:

@@ -2,10 +2,8 @@
 
 The meaning of a run's trials is the part of the configuration that a resume may not change. It includes the source
 files of a user's grading function. Everything else may change and is recorded: where models are served, concurrency,
-time limits, objective, stopping, the choice of trials, and budget. This includes the user's own rules and policies: a
-resume takes looks again, and changes in their source files are recorded like other settings.
-
-Missing programs of launched models are also found here.
+timeouts, objective, stopping, the choice of trials, budget, and the source files of the user's own rules and policies.
+A resume takes the looks again.
 """
 
 import inspect
@@ -20,10 +18,10 @@ from typing import Any, NamedTuple, cast
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.config.benchmarks import prompt_for
-from adaptive_eval.config.old_names import OLD_PLUG_INS, in_new_names
-from adaptive_eval.config.other_answers import questions_of
+from adaptive_eval.config.old_names import OLD_PLUG_INS, upgrade_sections
+from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.pace import choose_favour
-from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs
+from adaptive_eval.config.planning import longest_prompts, lost_cost, make_plan, trial_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
@@ -60,14 +58,14 @@ GRADER_WORKINGS: dict[str, Any] = {
     "against": {"run"},
     "beside": {"timeout", "workers", "memory"},
 }
-"""Settings of how a grader is run, which do not change its grades."""
+"""Settings of graders that do not change grades."""
 
 MODEL_WORKINGS = {"name", "recorded", "launch", "batch", "concurrency", "price", "gpus", "prompt_logprobs"}
-"""Settings of how a model is served and paid for; all keys neither here nor above are part of its trials' meaning."""
+"""Settings of models that do not change answers; all other keys, but those above, are part of the meaning."""
 SAMPLING_WORKINGS = {"timeout", "extra_headers"}
 
 PLUG_INS = "plug_ins"
-"""Key in a stored configuration for facts about plug-ins, for readers of the run, which do not load them."""
+"""Key of a stored configuration for facts about plug-ins, since readers of the run do not load these."""
 OWN_RULE = "objective.rule"
 """Key there for the rule that a user's objective defines."""
 
@@ -175,13 +173,13 @@ def stored_config(header: RunHeader) -> RunConfig:
     """The configuration with which a run was last started; raises `StoreError` if it cannot be read any more."""
     stored = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
     try:
-        body = json.dumps(in_new_names(stored, len(header.questions)))
+        body = json.dumps(upgrade_sections(stored, len(header.questions)))
         json.loads(body, parse_constant=_require_number)
         return RunConfig.model_validate_json(body)
     except ValueError as error:
         place = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else str(error)
         raise StoreError(
-            f"the stored configuration is damaged, or another version's (see {place!a:.80}); restore a copy of the run"
+            f"the stored configuration is damaged or of another version (see {place!a:.80}); restore a copy of the run"
         ) from error
 
 
@@ -232,10 +230,10 @@ class StoredSetup(NamedTuple):
     roster: Roster
 
 
-def setup_of(header: RunHeader) -> StoredSetup:
+def stored_setup(header: RunHeader) -> StoredSetup:
     """The setup in a stored header."""
     config, questions = stored_config(header), stored_questions(header)
-    return StoredSetup(config, questions, stored_words(header), roster_of(config, questions))
+    return StoredSetup(config, questions, stored_words(header), make_roster(config, questions))
 
 
 SHOWN_PROBLEMS = 10
@@ -269,8 +267,8 @@ class PreparedRun:
 def prepare(config: RunConfig) -> PreparedRun:
     """Load the questions and prepare the run; raises `ConfigError`."""
     if isinstance(config.grader, Logged):
-        raise ConfigError("grader.kind is logged, which grades nothing: it stands for the grades of imported logs")
-    questions = questions_of(config)
+        raise ConfigError("grader.kind: logged stands for the grades of imported logs; name a grader for new answers")
+    questions = load_run_questions(config)
     _require_gradable(config, questions)
     config, why = choose_pace(config)
     prepared = replace(with_questions(config, questions), why_favoured=why)
@@ -285,7 +283,7 @@ def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
     return with_trials(config, {"favour": choice.favour}), choice.why
 
 
-def begin_as(config: RunConfig, stored: RunConfig, *, at_any_pace: bool) -> RunConfig:
+def adopt_stored_trials(config: RunConfig, stored: RunConfig, *, at_any_pace: bool) -> RunConfig:
     """Take over `trials.min` of a stored run unless the configuration sets it, and `at_any_pace` its pace."""
     began, kept = stored.trials, dict[str, object]()
     if at_any_pace:
@@ -300,9 +298,9 @@ def with_trials(config: RunConfig, changed: Mapping[str, object]) -> RunConfig:
     return config.model_copy(update={"trials": config.trials.model_copy(update=changed)})
 
 
-def decided_by(prepared: PreparedRun, config: RunConfig) -> PreparedRun:
-    """The run with the decisions of another configuration, and the same questions and prompts."""
-    plan = plan_of(config, prepared.questions, prepared.plan.bench.worst_cost)
+def with_decisions(prepared: PreparedRun, config: RunConfig) -> PreparedRun:
+    """The same questions and prompts with the decisions of another configuration."""
+    plan = make_plan(config, prepared.questions, prepared.plan.bench.worst_cost)
     return replace(prepared, config=config, plan=plan, header=run_header(config, prepared.questions))
 
 
@@ -319,19 +317,19 @@ def _with_own_rule(prepared: PreparedRun) -> PreparedRun:
 
 def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> PreparedRun:
     """A prepared run with loaded questions, for a configuration whose pace is chosen."""
-    prompts = prompts_of(config, questions)
+    prompts = render_prompts(config, questions)
     return PreparedRun(
         config=config,
         questions=questions,
         rubric=open_rubric(config.rubric),
         prompts=prompts,
-        plan=plan_of(config, questions, worst_costs(config, questions, longest_prompts(prompts))),
+        plan=make_plan(config, questions, worst_costs(config, questions, longest_prompts(prompts))),
         header=run_header(config, questions),
-        roster=roster_of(config, questions),
+        roster=make_roster(config, questions),
     )
 
 
-def roster_of(config: RunConfig, questions: Sequence[Question]) -> Roster:
+def make_roster(config: RunConfig, questions: Sequence[Question]) -> Roster:
     """The names of a configuration's models and of these questions."""
     return Roster.of((model.name for model in config.models), (question.id for question in questions))
 
@@ -379,7 +377,7 @@ def _others_note(others: Sequence[str]) -> str:
     return f" (the same is true of {len(others)} more: {', '.join(others[:NAMED_ALIKE])}{more})"
 
 
-def prompts_of(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tuple[Prompt, ...], ...]:
+def render_prompts(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tuple[Prompt, ...], ...]:
     """Prompts by model and question."""
     ways = [(model.api, model.prompt.model_dump_json()) for model in config.models]
     models = dict(zip(ways, config.models, strict=True))  # one of those that are asked alike

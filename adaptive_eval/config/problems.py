@@ -10,11 +10,11 @@ SHOWN_CHARACTERS = 60
 
 
 class Problem(NamedTuple):
-    """A mistake in a configuration, and how to mend it."""
+    """A mistake in a configuration, and how to fix it."""
 
     path: KeyPath
     rule: str
-    """The broken rule, or what is wrong, as words after the name of the value."""
+    """The broken rule, or what is wrong, to follow the key: `must be positive`."""
     mend: str = ""
     got: str | None = None
     place: str = ""
@@ -29,7 +29,7 @@ class Problem(NamedTuple):
 
 
 def written_path(path: KeyPath) -> str:
-    """A path as people write it: `models[0].sampling.temperature`."""
+    """A path as text: `models[0].sampling.temperature`."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return "".join(parts).removeprefix(".")
 

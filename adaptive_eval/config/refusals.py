@@ -111,7 +111,7 @@ RULES = {
 }
 
 
-def problems_of(errors: Iterable[ErrorDetails], document: Document) -> Iterator[Problem]:
+def convert_errors(errors: Iterable[ErrorDetails], document: Document) -> Iterator[Problem]:
     """Convert pydantic's errors; errors of several branches of a union are combined."""
     found: dict[KeyPath, list[Problem]] = {}
     for problem in _drop_echoes([_problem(error, document) for error in errors]):
@@ -157,21 +157,21 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     if kind == "value_error":
         return Problem(path, str(context["error"]))
     if kind == "literal_error":
-        return _one_of(path, context["expected"], document)
+        return _choice_problem(path, context["expected"], document)
     if kind == "union_tag_invalid":
         return _grader_problem(path, context["expected_tags"], document)
     if kind == "union_tag_not_found":
         return Problem((*path, "kind"), "must be given", "such as `kind: math`")
     rule, mend = RULES.get(kind, (re.sub(r"^\w+ should ", "must ", error["msg"]), ""))
-    return Problem(path, rule, "" if mend == UNQUOTED and not _would_be_unquoted(document.value(path)) else mend, got)
+    return Problem(path, rule, "" if mend == UNQUOTED and not _needs_no_quotes(document.value(path)) else mend, got)
 
 
-def _would_be_unquoted(value: object) -> bool:
+def _needs_no_quotes(value: object) -> bool:
     """Whether a text would be a number or a boolean without quotes."""
     return isinstance(value, str) and not isinstance(yaml_value(value), str)
 
 
-def _one_of(path: KeyPath, expected: str, document: Document) -> Problem:
+def _choice_problem(path: KeyPath, expected: str, document: Document) -> Problem:
     choices = [choice.strip().strip("'") for choice in expected.replace(" or ", ", ").split(",")]
     value = document.value(path)
     close = get_close_matches(value.lower(), choices, 1) if isinstance(value, str) else []
@@ -182,7 +182,7 @@ def _one_of(path: KeyPath, expected: str, document: Document) -> Problem:
 def _grader_problem(path: KeyPath, expected: str, document: Document) -> Problem:
     """The problem of an unknown kind of grader; for a function it suggests the right form."""
     tags = [tag for tag in expected.split(", ") if tag.strip("'") not in STORED_ONLY]
-    said = _one_of((*path, "kind"), ", ".join(tags), document)
+    said = _choice_problem((*path, "kind"), ", ".join(tags), document)
     value = document.value(said.path)
     own = isinstance(value, str) and re.fullmatch(SPECIFICATION, value) is not None
     return said._replace(mend=f'write {{kind: python, function: "{value}"}}') if own else said

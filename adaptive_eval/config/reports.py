@@ -15,10 +15,10 @@ def _is_metric(name: str) -> str:
 
 
 class ReportConfig(Section):
-    """What reports show besides the ranking."""
+    """Contents of reports besides the ranking."""
 
     metrics: tuple[Annotated[str, Field(max_length=40), AfterValidator(_is_metric)], ...] = ()
-    """Metrics of k draws, beside the score: pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold),
-    mg-pass@4. For rubrics of two categories."""
+    """Metrics of k draws: pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold), mg-pass@4. For rubrics of
+    two categories."""
     by: tuple[str, ...] = ()
     """Fields of the questions' metadata, such as topic or level, by which scores are broken down."""

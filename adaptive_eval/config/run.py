@@ -57,36 +57,36 @@ ModelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max
 
 
 class ModelConfig(EndpointConfig):
-    """One model that is ranked: where it is served, and how it is asked.
+    """A model to rank: where it is served, and how it is asked.
 
-    `model` is by default what `launch` loads, else its `name`, and `base_url` the variable OPENAI_BASE_URL. `sampling`,
-    `prompt` and `concurrency` start from those of the run, and change only the keys they name.
+    `model` is by default what `launch` loads, else `name`; `base_url` is the variable OPENAI_BASE_URL. `sampling`,
+    `prompt` and `concurrency` override single keys of the run's sections.
     """
 
     model_config = ConfigDict(strict=True)
 
     name: ModelName
-    """What the model is called in results: unique, and kept when the run is resumed."""
+    """Unique name of the model in results; a resume finds the model's trials by it."""
     sampling: Sampling = Sampling()
     prompt: PromptConfig = PromptConfig()
     concurrency: Limits = Limits()
     price: Price | None = None
     gpus: float | None = Field(None, ge=0)
-    """GPUs that serve this model, all replicas together; 0 where none is yours."""
+    """GPUs that serve this model, all replicas together; 0 if you pay for none."""
     simulate: bool = False
-    """The model is one of `questions.world`, served by the simulator; no `base_url` is needed."""
+    """Ask the simulator, which has this model in `questions.world`; no `base_url` is needed."""
     launch: LaunchConfig | None = None
-    """The run starts the model's server, and stops it in the end; no `base_url` is needed."""
+    """Start a server for the model, and stop it at the end; no `base_url` is needed."""
     recorded: Path | None = None
-    """The directory of an earlier run, from the current directory: the model's outcomes there stand in this run, and it
-    is never asked; no `base_url` is needed. `model` is its name there. What is taken is stored with this run."""
+    """Directory of an earlier run, relative to the current directory. Its outcomes of this model are copied into this
+    run, and the model is never asked. `model` is its name there; no `base_url` is needed."""
     inspect: str | None = Field(None, min_length=1, max_length=500)
-    """The model's name in Inspect, such as openai/gpt-x, where the benchmark is a task of Inspect; no `base_url` is
-    needed. `sampling.max_tokens` is then what a sample may use in all: Inspect ends it there (`token_limit`)."""
+    """The model's name in Inspect, such as openai/gpt-x, for tasks of Inspect; no `base_url` is needed.
+    `sampling.max_tokens` then limits all tokens of a sample (Inspect's `token_limit`)."""
     config: Mapping[str, Any] = Field(default_factory=dict)
-    """How Inspect asks it (`GenerateConfig`), such as {temperature: 0.6, max_tokens: 32768}."""
+    """Options for Inspect (`GenerateConfig`), such as {temperature: 0.6, max_tokens: 32768}."""
     args: Mapping[str, Any] = Field(default_factory=dict)
-    """Arguments of the model in Inspect, as after -M."""
+    """Arguments of the model in Inspect, as with -M."""
     batch: BatchConfig | None = None
     """Ask through the provider's batch service, at about half the price: `batch: openai`, anthropic or openrouter."""
 
@@ -123,7 +123,7 @@ def _require_messages(model: Mapping[str, Any]) -> None:
 
 
 class ServersConfig(Section):
-    """Where the run serves models that it starts itself."""
+    """Places on which the run starts model servers."""
 
     pool: PoolConfig | None = None
     sites: SitesConfig = SitesConfig()
@@ -153,21 +153,21 @@ def serving_groups(models: Iterable[ModelConfig], pool: PoolConfig | None) -> li
 
 
 class StoreConfig(Section):
-    """Where runs are kept."""
+    """Storage of runs."""
 
     folder: Path = Path("runs")
-    """A run lies in the folder of its name here; from the current directory."""
+    """Folder of all runs, relative to the current directory; each run has a directory of its name in it."""
     answers: str = Field(LEDGER, max_length=500)
-    """Where the texts of answers are kept: `ledger`, in the run's database; `segments`, as Parquet files in the folder
-    `answers` of the run; or the URL of a folder that fsspec knows, such as s3://bucket/answers. Keys of a storage come
-    from its own variables. The last two need an extra: pip install 'adaptive-eval[segments]'."""
+    """Storage of the texts of answers: `ledger`, the run's database; `segments`, Parquet files in the folder `answers`
+    of the run; or the URL of a folder for fsspec, such as s3://bucket/answers. Credentials come from the storage's own
+    variables. The last two need an extra: pip install 'adaptive-eval[segments]'."""
 
     ledger: str | None = Field(None, max_length=500)
-    """A PostgreSQL database that keeps this run beside others, as postgresql://host[:port]/database; default: the file
-    `run.sqlite` in the directory of the run. User and password come from PGUSER and PGPASSWORD, or from ~/.pgpass, and
-    options from the other variables of PostgreSQL. It needs an extra: pip install 'adaptive-eval[postgres]'."""
+    """A PostgreSQL database for this run and others, as postgresql://host[:port]/database; default: the file
+    `run.sqlite` in the run's directory. User and password come from PGUSER and PGPASSWORD, or from ~/.pgpass, and
+    options from PostgreSQL's other variables. It needs an extra: pip install 'adaptive-eval[postgres]'."""
     patience: Seconds = PATIENCE
-    """How long the run waits for a database that is away before it ends; it can be resumed then."""
+    """Time to wait for an unavailable database before the run ends; it can then be resumed."""
 
     @field_validator("ledger")
     @classmethod
@@ -191,38 +191,37 @@ class StoreConfig(Section):
 
 
 class PriorEvidenceConfig(Section):
-    """Outcomes that count as trials of this run, though it did not draw them: R0 (paper, 2.8). They are those of an
-    earlier run, or of one greedy answer to each question.
+    """Prior outcomes, which count like trials of this run: R0 (paper, 2.8). They come from an earlier run, or from one
+    greedy answer to each question.
 
-    Taken are trials that the earlier run made before its first look, and never more of a question than this run has at
-    its own first look: deeper, they would outweigh it.
+    Only trials before the first look of the earlier run count, and of each question no more than this run has at its
+    own first look, so that they do not outweigh it.
     """
 
     run: Path | None = None
-    """The directory of the earlier run, from the current directory."""
+    """Directory of the earlier run, relative to the current directory."""
     greedy: bool = Field(False, validate_default=True)
-    """In place of an earlier run: ask every model each question once at temperature 0 before anything else. These
-    answers are a run of their own, in the folder `greedy` of this one, and are counted in its costs and caps."""
+    """Instead of an earlier run: first ask every model each question once at temperature 0. These answers are a run of
+    their own, in the folder `greedy` of this one, and count in its costs and caps."""
     depth: Count | None = Field(None, ge=1)
-    """Outcomes of each question, D; default, and most: `trials.min`."""
+    """Outcomes of each question, D; default and limit: `trials.min`."""
     discount: float = Field(1.0, gt=0, le=1)
-    """What each of these outcomes counts, beside an answer of this run: a power prior. Below 1 where a model, or the
-    questions, have changed since."""
+    """Weight of each outcome, relative to an answer of this run (a power prior). Set it below 1 if the model or the
+    questions have changed since."""
     models: Mapping[ModelName, ModelName] = Field(default_factory=dict)
-    """For a model of this run the one of the earlier run that it comes from, such as an older version of it; default:
-    the one of the same name."""
+    """The earlier run's model for a model of this run, such as an older version; default: the one of the same name."""
     questions: Mapping[str, str] = Field(default_factory=dict)
-    """For a question of this run the one of the earlier run that it comes from, as in a related data set; those that
-    are not named have none."""
+    """The earlier run's question for a question of this run, as in a related data set; questions that are not named
+    have no prior outcomes."""
     groups: Mapping[str, str] = Field(default_factory=dict)
-    """The same for groups of questions (`questions.fields.cluster`): each question takes the shares of the categories
-    in a group of the earlier run, as so many outcomes as `depth` says."""
+    """The same for groups of questions (`questions.fields.cluster`): each question gets `depth` outcomes with the
+    category shares of the earlier run's group."""
 
     @field_validator("greedy")
     @classmethod
     def _check_one_source(cls, greedy: bool, info: ValidationInfo) -> bool:
         if greedy and info.data.get("run") is not None:
-            raise refuse("may not stand beside `run`", "take outcomes of an earlier run, or greedy answers")
+            raise refuse("cannot be combined with `run`", "take outcomes of an earlier run, or greedy answers")
         if not greedy and "run" in info.data and info.data["run"] is None:
             raise refuse("must be true where no `run` is given", "name an earlier run, as in `run: runs/last-month`")
         return greedy
@@ -238,34 +237,34 @@ class PriorEvidenceConfig(Section):
     @classmethod
     def _check_one_map(cls, groups: Mapping[str, str], info: ValidationInfo) -> Mapping[str, str]:
         if groups and info.data.get("questions"):
-            raise refuse("may not stand beside `questions`", "map questions or groups of them")
+            raise refuse("cannot be combined with `questions`", "map questions or groups of them")
         return groups
 
 
 class NotifyConfig(Section):
-    """Which command is told of what happens to a run, by a small JSON."""
+    """A command that the run calls on events, with a small JSON on standard input."""
 
     command: tuple[str, ...] = Field(min_length=1)
-    """A program with its arguments, run in the folder of the configuration without any key; the JSON is its input."""
+    """A program with its arguments. It runs in the folder of the configuration, without API keys in its environment."""
     on: tuple[Literal["end", "alarm", "done"], ...] = Field(("end", "alarm"), min_length=1)
-    """end: the run is finished or stopped; alarm: all answers of a model are wrong, empty or alike, it was set aside,
-    or its servers do what they should not; done: nothing more is asked of a model whose server the run has not
-    started, which can be stopped."""
+    """end: the run has finished or stopped; alarm: all answers of a model are wrong, empty or identical, the model was
+    set aside, or its servers misbehave; done: a model is done, and its server, which the run has not started, can be
+    stopped."""
 
 
 class RunConfig(Decisions):
     """A whole configuration, checked."""
 
     name: RunName
-    """Default: the name of the file."""
+    """Name of the run; default: that of the file."""
     seed: int = Field(0, ge=0, lt=SEED_SPAN)
-    """Decides the order of `questions.shuffle`, and with `trials.seeds` the seed of every trial."""
+    """Seed of `questions.shuffle`, and with `trials.seeds` of every trial."""
     benchmark: BenchmarkConfig | None = None
-    """A task of Inspect, in place of `questions` and `grader`."""
+    """A task of Inspect or lm_eval, instead of `questions` and `grader`."""
     benchmarks: tuple[BenchmarkPart, ...] = ()
-    """Several benchmarks, in place of `questions`: the score is the weighted mean of their means. Each entry has
-    `questions` and `grader` as the run otherwise, or `benchmark`, a task of Inspect or of lm_eval; the run's grader is
-    for those without. Where one is a task of Inspect, Inspect asks for the answers to the other questions, too."""
+    """Several benchmarks, instead of `questions`; the score is the weighted mean of their means. Each has its own
+    `questions` and `grader` (default: the run's), or a `benchmark`, a task of Inspect or lm_eval. If any is a task of
+    Inspect, all requests go through Inspect."""
     questions: QuestionsConfig
     prompt: PromptConfig = PromptConfig()
     sampling: Sampling = Sampling()
@@ -286,12 +285,12 @@ class RunConfig(Decisions):
 
     @property
     def recorded(self) -> frozenset[int]:
-        """The models that are never asked, by their numbers."""
+        """Indices of recorded models, which are never asked."""
         return frozenset(number for number, model in enumerate(self.models) if model.recorded is not None)
 
     @property
     def launched(self) -> dict[int, LaunchConfig]:
-        """How the run starts servers of its own, by the numbers of their models."""
+        """`launch` sections by model index."""
         return {number: model.launch for number, model in enumerate(self.models) if model.launch is not None}
 
     @property
@@ -300,7 +299,7 @@ class RunConfig(Decisions):
         return tuple(model for model in self.models if model.recorded is None)
 
     def stated(self) -> dict[str, object]:
-        """The decisive sections, and as `judged_by` the kind of a grader that is a model and may err."""
+        """The sections of `Decisions`, and as `judged_by` the kind of a grader that is a model and may err."""
         asked = grader_that_asks(self.grader)
         return super().stated() | ({} if asked is None else {"judged_by": asked.kind})
 

@@ -1,4 +1,4 @@
-"""Ways to have answers of a model that need no address, by the key of the model that asks for each."""
+"""Keys of models that need no `base_url`."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,10 +8,11 @@ from adaptive_eval.config.problems import Problem
 
 
 class Way(NamedTuple):
-    """What is said of models with such a key, and what to do about a `base_url` beside it."""
+    """Texts for messages about a model with such a key."""
 
     whose: str
     mend: str
+    """How to mend a `base_url` beside the key."""
 
 
 WAYS = {
@@ -20,16 +21,16 @@ WAYS = {
     "launch": Way("a model whose server the run starts", "remove base_url, or launch"),
 }
 BESIDE = ("launch", "simulate", "batch")
-"""Keys that say how a model is served otherwise."""
+"""Keys for other ways to serve a model."""
 
 
 def useless_key_problems(models: Models) -> Iterator[Problem]:
-    """Check that no model is to be served in two ways."""
+    """Check that no model has keys for two ways to serve it."""
     for number, model in valid_models(models):
         way = next((key for key in WAYS if getattr(model, key)), None)
         if way is None:
             continue
         for key in BESIDE:
             if key != way and getattr(model, key):
-                rule = f"is of no use to {WAYS[way].whose}"
+                rule = f"has no effect on {WAYS[way].whose}"
                 yield Problem(("models", number, key), rule, f"remove {key}, or {way}")

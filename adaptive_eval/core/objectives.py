@@ -185,7 +185,7 @@ TOP_K = ObjectiveEntry(
     make=TopK,
     gist="the first k against the rest",
     says="Each of the first {k} models is compared with each of the others.",
-    options=(Option(name="k", type="models", says="How many models are wanted (top_k).", example=1),),
+    options=(Option(name="k", type="models", says="Number of top models to find (top_k).", example=1),),
 )
 
 
@@ -225,7 +225,7 @@ BASELINE = ObjectiveEntry(
         Option(
             name="baseline",
             type="model",
-            says="The name of the model that all others are compared with (baseline).",
+            says="Name of the model that all others are compared with (baseline).",
             example="model-a",
         ),
     ),
@@ -330,8 +330,8 @@ PRECISION_OF = ObjectiveEntry(
         Option(
             name="half_width",
             type="difference",
-            says="Half the width that each model's 95% interval may have in the end, whatever `stopping.confidence` "
-            'says: 0.02 or "2%" (precision).',
+            says="Half the width of each model's 95% interval at the end, whatever `stopping.confidence` is: 0.02 or "
+            '"2%" (precision).',
             example=0.02,
         ),
     ),
@@ -373,7 +373,7 @@ THRESHOLD = ObjectiveEntry(
     gist="every score against a value",
     says="Every score is compared with {value}.",
     options=(
-        Option(name="value", type="score", says="The score that each model is compared with (threshold).", example=0.6),
+        Option(name="value", type="score", says="Score that each model is compared with (threshold).", example=0.6),
     ),
     least_models=1,
 )

@@ -147,8 +147,8 @@ OPTIMAL = RuleEntry(
         Option(
             name="worth",
             type="factor",
-            says="What a call is worth to `optimal`, in whole ways of a comparison to its horizon, between 0.1 and 50: "
-            "more costs more and calls more; default 3.",
+            says="Value of a decided comparison to `optimal`, as a multiple of the cost of taking one to its horizon, "
+            "from 0.1 to 50: more costs more and decides more; default 3.",
             example=3.0,
             default="3",
         ),

@@ -262,7 +262,7 @@ EXPECTED_LOSS = RuleEntry(
         Option(
             name="epsilon",
             type="difference",
-            says="The loss in score that `expected_loss` puts up with; default 0.0025.",
+            says="Largest acceptable loss in score of `expected_loss`; default 0.0025.",
             example=0.0025,
             default="0.0025",
         ),

@@ -1,4 +1,4 @@
-"""Reading answers out of a response of the chat or text completion API.
+"""Reads answers from responses of the chat and text completion APIs.
 
 Servers differ. The text may be a string, null or a list of parts; reasoning is `reasoning_content` or `reasoning`;
 `usage` covers every choice (OpenAI, vLLM) or one of them (llama-server, recognised by its `timings`; its stream has the
@@ -8,7 +8,7 @@ trusted: anything that is not an answer is a `Failure`.
 Token counts are not trusted either. If `usage` is missing, tokens are estimated, one for every `BYTES_A_TOKEN` bytes;
 likewise if it claims less than one for every `MOST_BYTES_A_TOKEN`. If it claims more than `ABSURD` times the limit, the
 limit is counted. A smaller excess is believed, and a text too long for the limit is estimated, since it was generated.
-Each case is noticed.
+Each case gives a notice.
 """
 
 import math
@@ -55,7 +55,7 @@ _REASONING_ONLY: frozenset[Signal] = frozenset({"empty", "reasoning_only"})
 
 
 class ResponseOrigin(NamedTuple):
-    """Where a response came from: its replica, after how many seconds, at which attempt."""
+    """Origin of a response: replica, seconds, and number of attempts."""
 
     replica: str
     latency: float
@@ -148,10 +148,10 @@ def _named_logprobs(choice: dict[str, Any], before: int) -> AnswerLogprobs | Non
         texts = named if isinstance(named, list) else []
     texts = [*texts, *[""] * (len(values) - len(texts))]
     shown = tuple(text if isinstance(text, str) else "" for text in islice(texts, before, len(values)))
-    return AnswerLogprobs(shown, tuple(map(_as_logprob, values[before:]))) if shown else None
+    return AnswerLogprobs(shown, tuple(map(_read_logprob, values[before:]))) if shown else None
 
 
-def _as_logprob(value: object) -> float | None:
+def _read_logprob(value: object) -> float | None:
     """A value as a log-probability; None if it is not one."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _MOST:
         return None
@@ -159,7 +159,7 @@ def _as_logprob(value: object) -> float | None:
 
 
 def _is_token(one: object) -> bool:
-    return isinstance(one, dict) and isinstance(one.get("token"), str) and _as_logprob(one.get("logprob")) is not None
+    return isinstance(one, dict) and isinstance(one.get("token"), str) and _read_logprob(one.get("logprob")) is not None
 
 
 def _vllm_prompt_logprobs(payload: dict[str, Any], choice: dict[str, Any]) -> list[object]:
@@ -260,39 +260,39 @@ class AnswerReader:
         for draft, tokens in zip(drafts, completion, strict=True):
             if draft.is_blank and not tokens and (draft.is_null or (says_none and not self._counts_nothing)):
                 raise Failure(FailureKind.SERVER_ERROR, "the server generated nothing (no text, no tokens)")
-        completion = self._believable(completion, drafts)
+        completion = self._plausible_counts(completion, drafts)
         prompts = _shares(self._prompt_tokens(prompt_tokens, prompt), [1] * len(drafts))
         return [
             _answer(draft, seed, tokens, share, arrival)
             for draft, seed, tokens, share in zip(drafts, seeds, completion, prompts, strict=False)
         ]
 
-    def _believable(self, said: list[int], drafts: list[_Draft]) -> list[int]:
+    def _plausible_counts(self, said: list[int], drafts: list[_Draft]) -> list[int]:
         """The tokens of each choice, with implausible counts replaced."""
         counted = []
         for tokens, draft in zip(said, drafts, strict=True):
             longest, length = self._longest, draft.length
             if longest is not None and tokens > ABSURD * longest:
-                counted_instead = self._unsaid(draft) if self._beyond(draft) else longest
+                counted_instead = self._estimate(draft) if self._exceeds_limit(draft) else longest
                 self._note(Notice("absurd_usage", f"{_ABSURD_SAID.format(tokens)}: {counted_instead} are counted"))
                 tokens = counted_instead
             if not tokens and length:
                 self._note(NO_USAGE)
-                tokens = self._unsaid(draft)
+                tokens = self._estimate(draft)
             if tokens * MOST_BYTES_A_TOKEN < length:
                 self._note(Notice("low_usage", _LOW_WORDS))
-                tokens = self._unsaid(draft)
+                tokens = self._estimate(draft)
             counted.append(tokens)
         return counted
 
-    def _beyond(self, draft: _Draft) -> bool:
+    def _exceeds_limit(self, draft: _Draft) -> bool:
         """Whether the text alone is too long for the tokens that an answer may have."""
         return self._longest is not None and draft.length > MOST_BYTES_A_TOKEN * self._longest
 
-    def _unsaid(self, draft: _Draft) -> int:
-        """Estimated tokens of an answer; one that was cut off used all that it may have."""
+    def _estimate(self, draft: _Draft) -> int:
+        """Estimated tokens of an answer; a truncated one has used the limit."""
         tokens = estimated_tokens(draft.length)
-        if self._longest is None or self._beyond(draft):
+        if self._longest is None or self._exceeds_limit(draft):
             return tokens
         return self._longest if signals_of_finish(draft.finish_reason) & {"truncated"} else min(tokens, self._longest)
 
@@ -363,7 +363,7 @@ class AnswerReader:
         shown = finish_word(safe_excerpt(told, self._secrets, _LONGEST_REASON)) if reason else ""
         said = f"with the finish reason {shown!r}" if shown else "without a finish reason"
         raise UnknownFinish(
-            f"its server ends answers {said}, and nobody can tell whether such an answer is complete: if it is, "
+            f"its server ends answers {said}, and it is unknown whether such an answer is complete: if it is, "
             f"set {finish_reason_option(shown or NO_REASON)}; if not, use another server"
         )
 

@@ -1,4 +1,4 @@
-"""Finding out whether a server answers, with requests that cost next to nothing."""
+"""Checks by tiny requests whether servers answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -81,7 +81,7 @@ class ServerCheck:
             self._asks = False
 
     async def _ask(self, url: str) -> ReplicaHealth:
-        server = await self._servers.identity_of(url)
+        server = await self._servers.identify(url)
         reply = await self._caller.ask(url, self._body)
         self._replies.answers(reply, self._prompt, range(1), ResponseOrigin(url, reply.latency, None, 1))
         return ReplicaHealth(url, True, "it answers", server.served, reply.latency, server.notices)

@@ -1,4 +1,4 @@
-"""Sending one request to one server: the `Caller` protocol and its default."""
+"""Sends one request to one server: the `Caller` protocol and its default."""
 
 import asyncio
 import ssl
@@ -17,16 +17,16 @@ from adaptive_eval.endpoints.failures import (
     READ,
     Failure,
     FailureKind,
-    error_in,
-    may_carry_error,
+    error_status,
+    find_error,
+    may_contain_error,
     safe_excerpt,
-    status_in_body,
 )
 from adaptive_eval.endpoints.open_files import is_out_of_files
-from adaptive_eval.endpoints.overdue import LastHeard
+from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
 from adaptive_eval.endpoints.posting import httpx_timeouts, incoming_response
-from adaptive_eval.endpoints.redaction import sent_in
+from adaptive_eval.endpoints.redaction import request_secrets
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
@@ -55,21 +55,21 @@ class Reply(NamedTuple):
 
 
 class Caller(Protocol):
-    """One way to speak to the servers of a model."""
+    """A client for the servers of one model."""
 
     secrets: tuple[str, ...]
     """Secrets, in every form, that no readable text may contain (`redaction`)."""
     unauthorized: str
-    """What to do if a server refuses the key that it was sent, or wants one."""
+    """What to do after a 401."""
 
-    async def ask(self, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None) -> Reply:
-        """Send one request; raises `Failure` without a reply. `pulse` is told of each piece of a stream."""
+    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
+        """Send one request; raises `Failure` without a reply. `pulse` records each piece of a stream."""
 
     async def models(self, base_url: str) -> Reply:
         """The list of models."""
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
-        """Probe a server: None for a sign of life, else the trouble; raises `Failure` if neither can be found out."""
+        """Probe a server: None for a sign of life, else the trouble; raises `Failure` if its state is unknown."""
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """Status and body of a server's information beside the API, such as `/metrics`."""
@@ -78,13 +78,12 @@ class Caller(Protocol):
 
 
 def is_success(status: int) -> bool:
-    """Whether a status is a success; gateways send 201, or 203 after changing a header. Later ones carry no answer."""
+    """Whether a status is a success; gateways send 201, or 203 after changing a header."""
     return 200 <= status < 300
 
 
-def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int, object]:
-    """200 and the decoded body of a success; for any other response its status, or that of an error within the
-    success."""
+def decode_payload(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int, object]:
+    """Status and decoded body of a success; for other responses, and errors within a success, their status alone."""
     if not is_success(status):
         return status, None
     try:
@@ -92,8 +91,8 @@ def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int,
     except ValueError as error:
         start = safe_excerpt(body[: 4 * READ].decode("utf-8", "replace"), secrets, SHOWN_OF_A_BODY)
         raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {start!r}") from error
-    if may_carry_error(body) and (carried := error_in(payload)) is not None:
-        return status_in_body(carried), None
+    if may_contain_error(body) and (carried := find_error(payload)) is not None:
+        return error_status(carried), None
     return 200, payload
 
 
@@ -115,10 +114,10 @@ def request_headers(config: EndpointConfig, sampling: Sampling) -> dict[str, str
     return plain
 
 
-def when_unauthorized(config: EndpointConfig, headers: Mapping[str, str], key: SecretStr | None) -> str:
-    """Instructions for a 401, depending on what was sent."""
+def unauthorized_hint(config: EndpointConfig, headers: Mapping[str, str], key: SecretStr | None) -> str:
+    """What to do after a 401, depending on what was sent."""
     if config.auth is not None:
-        return f"what {config.auth} signed was refused: check it"
+        return f"the signature of {config.auth} was refused: check it"
     if "authorization" in {name.lower() for name in headers}:
         return "the authorization was refused: check the header of that name"
     if key is not None:
@@ -136,8 +135,8 @@ class HttpCaller:
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
     ) -> None:
         headers = request_headers(config, sampling)
-        self.secrets = sent_in(headers, None if key is None else key.get_secret_value())
-        self.unauthorized = when_unauthorized(config, headers, key)
+        self.secrets = request_secrets(headers, None if key is None else key.get_secret_value())
+        self.unauthorized = unauthorized_hint(config, headers, key)
         if key is not None and config.auth is None and "authorization" not in {name.lower() for name in headers}:
             headers["Authorization"] = f"Bearer {key.get_secret_value()}"
         headers = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **headers}
@@ -154,7 +153,7 @@ class HttpCaller:
         }
         self._health_urls: dict[str, str] = {}
 
-    async def ask(self, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None) -> Reply:
+    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
         """Send one request and wait for its whole response."""
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         content = orjson.dumps(body)
@@ -168,14 +167,14 @@ class HttpCaller:
                 finally:
                     self._time_limit.leave(block)
         except (TimeoutError, httpx2.HTTPError) as error:
-            raise failure_of(error, self.secrets, self._limit) from None
-        return reply_of(came, whole, reader, begun, perf_counter(), self.secrets)
+            raise make_failure(error, self.secrets, self._limit) from None
+        return make_reply(came, whole, reader, begun, perf_counter(), self.secrets)
 
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
         begun = perf_counter()
         came = incoming_response(await self._get(base_url + "/models", PROBE_SECONDS))
-        return reply_of(came, came.body, None, begun, perf_counter(), self.secrets)
+        return make_reply(came, came.body, None, begun, perf_counter(), self.secrets)
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
         """GET /health at the server's root, or /models if that is missing; any status below 500 is a sign of life."""
@@ -203,7 +202,7 @@ class HttpCaller:
 
     async def _get(self, url: str, limit: float) -> httpx2.Response:
         """The whole response to a short request."""
-        with raising_failures(self.secrets, limit):
+        with convert_failures(self.secrets, limit):
             async with asyncio.timeout(limit):
                 return await self._beside.get(url, extensions={"timeout": httpx_timeouts(limit)})
 
@@ -218,7 +217,7 @@ def probe_trouble(failure: Failure) -> ProbeTrouble:
 # -- what both clients share -------------------------------------------------------------------------------------
 
 
-async def read_to_end(came: Incoming, reader: StreamReader | None, pulse: LastHeard | None = None) -> bytes:
+async def read_to_end(came: Incoming, reader: StreamReader | None, pulse: Heartbeat | None = None) -> bytes:
     """Read a response to its end: a stream of events is fed to the reader as it arrives, any other body is returned."""
     if reader is None or not is_success(came.status):
         return await came.read()
@@ -233,17 +232,17 @@ async def read_to_end(came: Incoming, reader: StreamReader | None, pulse: LastHe
     return b""
 
 
-def _feed(reader: StreamReader, part: bytes, pulse: LastHeard | None) -> None:
-    """Feed the reader with a piece, and tell `pulse` that one arrived."""
+def _feed(reader: StreamReader, part: bytes, pulse: Heartbeat | None) -> None:
+    """Feed a piece to the reader, and record its arrival in `pulse`."""
     reader.feed(part)
     if pulse is not None and reader.first_token_at is not None:
         pulse.beat(asyncio.get_running_loop().time())
 
 
-def reply_of(
+def make_reply(
     came: Incoming, body: bytes, reader: StreamReader | None, begun: float, ended: float, secrets: tuple[str, ...]
 ) -> Reply:
-    """Build the reply once all of it is read; `body` is what the reader was not fed."""
+    """The reply after it is read; `body` is the part that was not fed to the reader."""
     latency = ended - begun
     if reader is not None and is_success(came.status):
         other = reader.replacement()
@@ -251,23 +250,23 @@ def reply_of(
             ttft = None if reader.first_token_at is None else reader.first_token_at - begun
             return Reply(200, {}, b"", reader.payload(), latency, ttft)
         body = other
-    status, payload = payload_of(came.status, body, secrets)
+    status, payload = decode_payload(came.status, body, secrets)
     if status == 200:
         return Reply(200, {}, b"", payload, latency, None)
     return Reply(status, httpx2.Headers(list(came.headers)), body, None, latency, None)
 
 
 @contextmanager
-def raising_failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
-    """Raise a `Failure` for every error on the way to a server and back."""
+def convert_failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
+    """Raise connection errors and timeouts as `Failure`."""
     try:
         yield
     except (TimeoutError, httpx2.HTTPError) as error:
-        raise failure_of(error, secrets, limit) from None
+        raise make_failure(error, secrets, limit) from None
 
 
-def failure_of(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...], limit: float) -> Failure:
-    """Convert an error on the way to a server and back into a `Failure`; `limit` is the time limit in seconds."""
+def make_failure(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...], limit: float) -> Failure:
+    """Convert a connection error or timeout into a `Failure`; `limit` is the timeout in seconds."""
     if isinstance(error, TimeoutError):
         return Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s")
     kind = FailureKind.RESET
@@ -280,17 +279,16 @@ def failure_of(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...],
     elif isinstance(error, (httpx2.RemoteProtocolError, httpx2.DecodingError)):
         kind = FailureKind.BAD_RESPONSE
     shown = safe_excerpt(str(error) or type(error).__name__, secrets)
-    if (untrusted := _untrusted(error)) is not None:
-        return Failure(kind, f"{untrusted} ({shown})")
-    return Failure(kind, shown)
+    hint = _certificate_hint(error)
+    return Failure(kind, shown if hint is None else f"{hint} ({shown})")
 
 
 OTHER_NAMES = frozenset({62, 64})
 """OpenSSL's messages for a certificate of another host or address."""
 
 
-def _untrusted(error: BaseException | None) -> str | None:
-    """Instructions for an untrusted certificate; None for any other error."""
+def _certificate_hint(error: BaseException | None) -> str | None:
+    """What to do about an untrusted certificate; None for any other error."""
     for _ in range(8):  # causes may form a cycle, since the SDK raises them again
         if error is None or isinstance(error, ssl.SSLCertVerificationError):
             break

@@ -49,7 +49,7 @@ class Connection(asyncio.Protocol):
         """When it last became idle, by a clock that does not depend on the event loop."""
         self.open = False
 
-    # -- what the transport asks for -----------------------------------------------------------------------------
+    # -- called by the transport ---------------------------------------------------------------------------------
 
     async def ask(self, payload: bytes, max_body: int, silence: float | None) -> ResponseParser:
         """Send a request and wait for the head of the response; `silence` seconds without a byte end it."""
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
                 timer.cancel()
         self._timer = self._pause = None
 
-    # -- what the event loop calls -------------------------------------------------------------------------------
+    # -- called by the event loop --------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # the transports of uvloop descend from no class of asyncio
@@ -216,7 +216,7 @@ def _keep_alive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), KEEP_ALIVE_SECONDS)
 
 
-def why_refused(error: Exception) -> str:
+def refusal_reason(error: Exception) -> str:
     """The system's reason for a failed connection, without asyncio's description of the call and the address."""
     codes = dict.fromkeys(re.findall(r"\[Errno (\d+)\] Connect call failed", str(error)))
     return ", ".join(os.strerror(int(code)) for code in codes) or re.sub(r"\[Errno -?\d+\] ", "", str(error))

@@ -1,6 +1,6 @@
-"""One model behind its replicas: failed requests are repeated, and each trial has its own seed.
+"""The `Endpoint` of one model: sends its requests to its replicas, and retries them.
 
-Tenacity is only used after a failure. Every attempt carries the same seeds, so it does not matter which one counts.
+Every attempt has the same seeds, so it does not matter which one counts. Tenacity is only used after a failure.
 """
 
 import asyncio
@@ -56,8 +56,8 @@ class ModelEndpoint:
         notices: Sequence[Notice] = (),
         has_answered: bool = False,
     ) -> None:
-        """`ready`: its servers have reported that they are, and get patience from the first request on. `has_answered`:
-        it did so at an earlier start of the run."""
+        """`ready`: its servers are known to be up, and get patience from the first request on. `has_answered`: the
+        model has answered at an earlier start of the run."""
         self._model = config.model
         self._timeout = sampling.timeout
         self._limits = limits
@@ -142,13 +142,13 @@ class ModelEndpoint:
             try:
                 answers = await self._sender.send(request)
             except Failure as failure:
-                answers = await self._persist(request, failure)
+                answers = await self._retry(request, failure)
         except Rejected as error:
             known = self._sender.is_known_to_stream
-            if not isinstance(error, Refusal) or not request.may_be_mended(error, known):
+            if not isinstance(error, Refusal) or not request.concerns_option(error, known):
                 raise
             if not known and request.body.get("stream") and "stream" in str(error).lower():
-                return await self._in_one_piece(request, error)
+                return await self._retry_unstreamed(request, error)
             if len(seeds) == 1:
                 raise
             return await self._request_fewer(request, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
@@ -161,43 +161,44 @@ class ModelEndpoint:
             self._sender.traffic.lost += len(answers)
             raise
 
-    async def _in_one_piece(self, request: AttemptedRequest, refusal: Rejected) -> list[Answer]:
-        """Ask again without streaming, since a server that never streamed seems to refuse it."""
+    async def _retry_unstreamed(self, request: AttemptedRequest, refusal: Rejected) -> list[Answer]:
+        """Retry without streaming, since a server that never streamed seems to refuse it."""
         request = AttemptedRequest(request.prompt, request.seeds, unstreamed(request.body), request.again, request.lost)
         try:
             return await self._sender.send(request)
         except Failure as failure:
-            return await self._persist(request, failure)
+            return await self._retry(request, failure)
         except Rejected:
             raise refusal from None
 
     async def _request_fewer(self, request: AttemptedRequest, seeds: range, refused: int, why: str) -> list[Answer]:
         """Ask for fewer answers at a time from now on, because the server refuses or ignores n."""
-        together = self._servers.fewer(refused)
+        together = self._servers.fewer_answers(refused)
         answers = await self._request_all(request.prompt, _groups(seeds, together), request.again)
         if together < self._together:
             self._together = together
             self._servers.note(Notice("fewer_together", f"its server {why}; it is asked for {together} at a time"))
         return answers
 
-    async def _persist(self, request: AttemptedRequest, first: Failure) -> list[Answer]:
-        """Repeat a failed request until it is answered or given up."""
+    async def _retry(self, request: AttemptedRequest, first: Failure) -> list[Answer]:
+        """Retry a failed request until it is answered or given up."""
         pending: Failure | None = first
-        # a long answer must not cost the others of its request: they are split at the first time-out
+        # the first timeout splits a request for several answers, lest a long answer cost the others
         timeouts = 1 if len(request.seeds) > 1 else self._limits.attempts
-        mendable = isinstance(first, Refused) and request.may_be_mended(first.refusal, self._sender.is_known_to_stream)
+        streams = self._sender.is_known_to_stream
+        mendable = isinstance(first, Refused) and request.concerns_option(first.refusal, streams)
         refusals = 2 if mendable else max(OF_ONE, self._limits.attempts)
         lone = LoneFailures(self._sender.traffic)
         sender = self._sender
         decision = RetryDecision(self._limits, timeouts, refusals, sender.longest_refusal, sender.clock, lone.judge)
 
-        async def again() -> list[Answer]:
+        async def attempt() -> list[Answer]:
             nonlocal pending
             if pending is not None:
                 failure, pending = pending, None
                 raise failure
             if request.refusal is not None and len(request.seeds) > self._together:
-                raise request.refusal.again()  # by now the server is known to refuse this many
+                raise request.refusal.copy()  # by now the server is known to refuse this many
             lacks = lone.lacks_another and request.again is None  # under caps, every request must be counted
             if lacks and request.replica is not None and await self._check.answers_now(request.replica.url):
                 self._sender.traffic.answered += 1
@@ -208,7 +209,7 @@ class ModelEndpoint:
             return await self._sender.send(request)
 
         try:
-            answers: list[Answer] = await decision.retrying(self._sleep)(again)
+            answers: list[Answer] = await decision.retrying(self._sleep)(attempt)
         except Refused as failure:
             raise failure.refusal from None
         except Failure as failure:
@@ -223,7 +224,7 @@ class ModelEndpoint:
         """Answers without text for a request that timed out or fails alone; raises `Unavailable` otherwise."""
         replica = request.replica.url if request.replica is not None else ""
         timed_out = failure.kind is FailureKind.TIMED_OUT
-        if not timed_out and not is_lone and not await self._fails_beside_another(request, failure):
+        if not timed_out and not is_lone and not await self._answers_others(request, failure):
             raise Unavailable(
                 f"model {self._model!r} at {replica}: given up after {request.attempts} attempts; "
                 f"the last one failed with {failure.kind}: {failure}"
@@ -236,10 +237,10 @@ class ModelEndpoint:
             return answers_without_text("timed_out", request.seeds, arrival)
         return answers_without_text("unanswered", request.seeds, arrival, reason=str(failure))
 
-    async def _fails_beside_another(self, request: AttemptedRequest, failure: Failure) -> bool:
-        """Whether its server answers a tiny request, which caps count as a lost answer; without caps it was asked.
+    async def _answers_others(self, request: AttemptedRequest, failure: Failure) -> bool:
+        """Whether the server answers a tiny request, which caps count as a lost answer; without caps one was sent.
 
-        Requests that are given up meanwhile go by the same one.
+        Requests that are given up at the same time share it.
         """
         if request.again is None or request.replica is None or not can_blame(failure.kind, self._sender.traffic):
             return False
@@ -250,7 +251,7 @@ class ModelEndpoint:
         return await asyncio.shield(self._probes[url])
 
     async def _ask_counted(self, request: AttemptedRequest, url: str) -> bool:
-        """Count a lost answer, and ask a tiny request in its place if the caps allow it."""
+        """Count a lost answer, and send a tiny request instead if the caps allow it."""
         assert request.again is not None
         if not await request.again():
             raise NotAskedAgain("the budget does not allow asking whether the server answers")
@@ -262,11 +263,11 @@ class ModelEndpoint:
     def _on_probe_end(self, url: str, probe: asyncio.Task[bool]) -> None:
         del self._probes[url]
         if not probe.cancelled():
-            probe.exception()  # whoever waits for it gets it, if anybody still does
+            probe.exception()  # marks it as retrieved, in case no request waits any more
 
 
 async def _require_allowed(request: AttemptedRequest) -> None:
-    """Raise `NotAskedAgain` if the budget does not allow repeating a lost request."""
+    """Raise `NotAskedAgain` if the budget does not allow to repeat a lost request."""
     if request.lost and request.again is not None and not await request.again():
         raise NotAskedAgain("an answer was lost, and the budget does not allow asking for it again")
     request.lost = False
@@ -290,16 +291,15 @@ def open_endpoint(
 ) -> Endpoint:
     """Open the endpoint of one model; needs a running event loop.
 
-    `keys` is the environment; `folder` is where files and plug-ins named in `config` are looked up. Endpoints on the
-    same servers share their `loads`. Servers known to be `ready` get patience from the first request on. `notices` are
-    reported from the start. `has_answered`: the model did so at an earlier start of the run.
+    `keys` is the environment; `folder` has the files and plug-ins named in `config`. Endpoints on the same servers
+    share their `loads`. For the others see `ModelEndpoint`.
     """
     if (problem := config.missing_key(keys)) is not None:
         raise ConfigError(problem)
     # a key read from a file often ends in a line break
     key = keys.get(config.key_variable or "", "").strip()
     if not is_sendable(key):
-        raise ConfigError(f"{config.key_variable} must hold a key, but what it holds has {NOT_SENDABLE}")
+        raise ConfigError(f"{config.key_variable} must hold a key, but its value has {NOT_SENDABLE}")
     open_files.allow(open_files.wanted_for(limits.in_flight * len(config.replicas), len(config.replicas)))
     caller = _caller(config, sampling, SecretStr(key) if key else None, folder)
     return ModelEndpoint(

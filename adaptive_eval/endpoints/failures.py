@@ -1,4 +1,4 @@
-"""The meaning of requests without an answer: which failures are retried, which are answers, which no retry can mend.
+"""Classifies requests without an answer: failures to retry, answers without text, and errors that no retry can mend.
 
 an unfinished answer, an error within a 200    repeat
 429                                            refused for now: wait as told, ask for less at once
@@ -20,13 +20,13 @@ Waits grow exponentially with full jitter. A Retry-After holds for the replica t
 requests that were told the same are only spread a little, and may go to another replica.
 
 An answer counts only if its server says that it is finished. The finish reasons are those of the OpenAI API and of
-servers that speak it: vLLM, SGLang, llama.cpp, TGI, Azure, OpenRouter, DeepSeek, Mistral, Zhipu and Together, and those
-of Anthropic, Cohere and Gemini that gateways pass on. Case and hyphens are ignored. An answer with an unknown reason is
+compatible servers: vLLM, SGLang, llama.cpp, TGI, Azure, OpenRouter, DeepSeek, Mistral, Zhipu and Together, and those of
+Anthropic, Cohere and Gemini that gateways pass on. Case and hyphens are ignored. An answer with an unknown reason is
 graded only if the configuration declares the reason as finished.
 
 A choice whose reason is null is unfinished: it is null in every event of a stream but the last, and gateways send null
-when their upstream breaks off. A choice without the field says nothing. `finish_reasons: [none]` in the configuration
-declares both as finished.
+when their upstream breaks off. `finish_reasons: [none]` in the configuration declares null, and a missing field, as
+finished.
 """
 
 import re
@@ -38,7 +38,7 @@ from urllib.parse import urlsplit
 import orjson
 import tenacity
 
-from adaptive_eval.endpoints.redaction import blotted
+from adaptive_eval.endpoints.redaction import redact_forms
 from adaptive_eval.endpoints.retry_after import RetryAfter, read_retry_after
 from adaptive_eval.endpoints.types import Limits, Signal
 from adaptive_eval.errors import Rejected, Retryable
@@ -135,11 +135,11 @@ class FailureKind(StrEnum):
 class Failure(Retryable):
     """A missing answer: the request is repeated with the same seed."""
 
-    def __init__(self, kind: FailureKind, message: str, told: RetryAfter | None = None) -> None:
+    def __init__(self, kind: FailureKind, message: str, retry_after: RetryAfter | None = None) -> None:
         super().__init__(message)
         self.kind = kind
-        self.told = told
-        """When the server asks to be contacted again."""
+        self.retry_after = retry_after
+        """The wait that the server asks for."""
         self.wait = 0.0
         """Seconds for which the replica is paused because of it."""
 
@@ -151,13 +151,13 @@ class Refusal(Rejected):
         super().__init__(message)
         self.status = status
 
-    def again(self) -> "Refusal":
+    def copy(self) -> "Refusal":
         """A copy of this refusal, for another request."""
         return Refusal(self.status, str(self))
 
 
-class NotServed(Refusal):
-    """A server whose own list lacks the model: no second refusal is needed."""
+class ModelNotServed(Refusal):
+    """A server's list of models lacks the model, so that one refusal is enough."""
 
 
 class Refused(Failure):
@@ -173,9 +173,8 @@ class UnknownFinish(Rejected):
     """An answer that may or may not be finished."""
 
 
-def error_in(payload: object) -> object:
-    """The error in a decoded response: beside its choices, within one of them or its message, or as the whole; else
-    None."""
+def find_error(payload: object) -> object:
+    """The error in a response: beside its choices, within one of them or its message, or as the whole; else None."""
     if not isinstance(payload, dict):
         return None
     if error := payload.get("error"):
@@ -189,13 +188,13 @@ def error_in(payload: object) -> object:
     return payload if "error" in (payload.get("object"), payload.get("type")) else None
 
 
-def may_carry_error(body: bytes) -> bool:
-    """Whether `error_in` could find one after decoding: the body has the word, or letters written as numbers. Answers
-    rarely have either, and searching takes a hundredth of the time."""
+def may_contain_error(body: bytes) -> bool:
+    """Whether `find_error` could find one: the body has the word, or escaped letters. Most answers have neither, and
+    this takes a hundredth of the time."""
     return b"error" in body or b"\\u" in body
 
 
-def status_in_body(error: object) -> int:
+def error_status(error: object) -> int:
     """The status of an error that came with a 200: its own code if it is one, else 500."""
     code = error.get("code") if isinstance(error, dict) else None
     number = int(code) if isinstance(code, str) and code.isdecimal() and len(code) == 3 else code
@@ -203,7 +202,7 @@ def status_in_body(error: object) -> int:
 
 
 def redirect_message(headers: Mapping[str, str], secrets: tuple[str, ...]) -> str:
-    """Instructions for a redirect. Redirects are not followed, so that no key is sent to wherever a server points."""
+    """What to do about a redirect. Redirects are not followed, so that no key is sent to another server."""
     location = headers.get("location", "")
     try:
         parts = urlsplit(location)
@@ -221,7 +220,7 @@ def _error_fields(body: bytes) -> tuple[str, frozenset[str]]:
         data = orjson.loads(body)
     except orjson.JSONDecodeError:
         return body[: 4 * READ].decode("utf-8", "replace"), frozenset()
-    error = error_in(data) or (data.get("error", data) if isinstance(data, dict) else data)
+    error = find_error(data) or (data.get("error", data) if isinstance(data, dict) else data)
     if not isinstance(error, dict):
         return str(error), frozenset()
     inner = error.get("innererror")
@@ -241,13 +240,13 @@ def _is_context_error(message: str, codes: frozenset[str], max_tokens: int | Non
 def safe_excerpt(text: str, secrets: tuple[str, ...], shown: int = _SHOWN) -> str:
     """One short line of a server's text without `secrets`, given in all their forms (`redaction`)."""
     read = text[:READ]
-    line = " ".join(blotted(read, secrets).split())
+    line = " ".join(redact_forms(read, secrets).split())
     if len(text) > len(read):  # the end may be the beginning of a secret
         line = line[: -max(map(len, secrets), default=1)]
     return line if len(line) <= shown else line[:shown] + " ..."
 
 
-def signal_of_error(
+def error_signal(
     status: int,
     body: bytes,
     headers: Mapping[str, str],
@@ -283,7 +282,7 @@ SOONEST = 0.25
 REFUSED_PAUSE = 0.5
 
 _AT_ONCE = frozenset({FailureKind.UNREACHABLE, FailureKind.REPLICA_LOST, FailureKind.TIMED_OUT, FailureKind.STALLED})
-"""Waiting would gain nothing: the next attempt goes elsewhere, or waits for a replica to recover."""
+"""Failures without a wait: the next attempt goes to another replica, or waits for one to recover."""
 _UNCOUNTED = frozenset(
     {
         FailureKind.UNREACHABLE,
@@ -310,8 +309,8 @@ class RetryDecision:
         clock: Callable[[], float],
         lone: Callable[[FailureKind], bool | None] = lambda kind: None,
     ) -> None:
-        """The request is given up after `timeouts` time-outs or `refusals` refusals. `lone` is told of each failure,
-        and says whether the request itself is certain to fail; None without evidence."""
+        """The request is given up after `timeouts` timeouts or `refusals` refusals. `lone` gets each failure, and
+        returns whether the request itself is certain to fail; None without evidence."""
         self._limits = limits
         self._lone = lone
         self._timeouts = timeouts

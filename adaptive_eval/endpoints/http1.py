@@ -1,4 +1,4 @@
-"""HTTP/1.1 responses out of bytes, without any I/O.
+"""Parser of HTTP/1.1 responses, without any I/O.
 
     HEAD -> LENGTH | CHUNK_SIZE <-> CHUNK_DATA | TRAILER | UNTIL_CLOSE -> DONE        (RFC 9112, sections 2 to 7)
 
@@ -80,7 +80,7 @@ class ResponseParser:
         self.begun = self._state is not _State.HEAD
         self.complete = self._state is _State.DONE
         if self.complete and data:
-            # bytes that nobody asked for: what follows on this connection cannot be trusted
+            # unrequested bytes: nothing that follows on this connection can be trusted
             self.reusable = False
         return self.complete
 

@@ -1,4 +1,4 @@
-"""Reads the load of servers, and sizes by it how many requests are in flight at each.
+"""Reads the load of servers, and limits by it how many requests are in flight at each.
 
 There is one small task per server, however many models it serves. A reading is one request for `/metrics` on a
 connection of its own, bounded in time and size (`client`); there is none while nothing is in flight. Until the first
@@ -53,7 +53,7 @@ class ServerLoad(NamedTuple):
         return self.running + self.waiting
 
 
-def load_in(metrics: bytes) -> ServerLoad | None:
+def parse_load(metrics: bytes) -> ServerLoad | None:
     """The load, summed over engines; None if either gauge is missing or not a number."""
     sums: dict[bool, float] = {}
     for match in _GAUGE.finditer(metrics):
@@ -163,9 +163,9 @@ COUNTED = 3 / 4
 """Share of the requests in flight that one server shows if it counts them all, since some may hang or be on their way.
 One of several behind an address counts half or fewer."""
 NOTHINGS = 20
-"""Readings of zero allowed before the first other one: the requests may not have arrived yet, or be done. If they
-continue, the server does not count."""
-BEFORE_THE_FIRST = 32
+"""Readings of zero allowed before the first other one: the requests may not have arrived yet, or be done. After more,
+the server is known not to count."""
+FIRST_WINDOW = 32
 """Answers in flight before the first reading; then a window doubles as long as nothing waits."""
 ABSENCES = 2
 """Number of such statuses in a row, since a single one may be an accident."""
@@ -208,7 +208,7 @@ class _Server:
         """For each request missing at the server: the two readings between which it was sent."""
         self._read_at = -inf
         self._counts = False
-        """Whether it has counted most requests in flight here, so that what it does not count has been lost."""
+        """Whether it has counted most requests in flight here, so that requests it does not count have been lost."""
         self._opening = True
         """Whether windows are probably far below what they could be."""
         self._nothings = 0
@@ -290,7 +290,7 @@ class _Server:
         self._absences = self._absences + 1 if status in ABSENT else 0
         if self._absences >= ABSENCES:
             raise _Absent
-        return load_in(body) if status == 200 else None
+        return parse_load(body) if status == 200 else None
 
     def _act(self, load: ServerLoad) -> None:
         full = [window for window in self.windows if window.replica.peak_in_flight >= window.replica.window.ceiling]
@@ -302,7 +302,7 @@ class _Server:
         if move.let_go:
             self._let_go()
         elif move.factor > 1.0:
-            sizes = grown([window.replica.window.ceiling for window in full], move.factor - 1.0)
+            sizes = grow_ceilings([window.replica.window.ceiling for window in full], move.factor - 1.0)
             for window, size in zip(full, sizes, strict=True):
                 window.steer(size)
         elif move.factor < 1.0 and any(window.replica.answered_at > -inf for window in self.windows):
@@ -316,7 +316,7 @@ class _Server:
             window.steer(window.replica.window.configured)
 
 
-def grown(ceilings: Sequence[int], by: float) -> list[int]:
+def grow_ceilings(ceilings: Sequence[int], by: float) -> list[int]:
     """Ceilings larger by this share in sum, and by at least 1 in all; the smallest grow first."""
     left = max(1, round(by * sum(ceilings)))
     sizes = list(ceilings)
@@ -328,7 +328,7 @@ def grown(ceilings: Sequence[int], by: float) -> list[int]:
 
 
 class LoadWatch:
-    """Watches the servers of a run: all models asked at one server are steered together."""
+    """Watches the servers of a run; all models at one server are steered together."""
 
     def __init__(self) -> None:
         self._servers: dict[str, _Server] = {}
@@ -339,7 +339,7 @@ class LoadWatch:
         for replica in replicas.replicas:
             if replica.url not in self._servers:
                 self._servers[replica.url] = _Server(replica.url, clock)
-            self._servers[replica.url].add(_Window(replica, replicas, fetch), BEFORE_THE_FIRST // answers)
+            self._servers[replica.url].add(_Window(replica, replicas, fetch), FIRST_WINDOW // answers)
 
     async def leave(self, replicas: ReplicaSet) -> None:
         """Stop sizing these windows; a server that no other model asks is no longer read."""

@@ -1,4 +1,4 @@
-"""Telling whether a request itself fails, rather than its server: it fails every time, while others are answered.
+"""Decides whether a request itself fails rather than its server: it fails every time, while others are answered.
 
 Some requests always fail: a server that cannot parse what a seed makes its model say returns 500 at every attempt. A
 failure counts towards this if other requests were answered since the last one of the same kind. If `share` of the
@@ -22,7 +22,7 @@ def can_blame(kind: FailureKind | None, traffic: Traffic) -> bool:
 
 
 class LoneFailures:
-    """Failures of one request, compared with the fate of others."""
+    """Failures of one request, compared with the outcomes of others."""
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic

@@ -1,7 +1,7 @@
-"""Open files: every request in flight needs a connection, and every connection is an open file of this process.
+"""Limits of open files: every request in flight needs a connection, which is an open file of this process.
 
-Running out of them (EMFILE: this process has its maximum; ENFILE: the machine has) is no server's fault. A request
-without a file is sent later, fewer are in flight from then on, and no server is blamed or considered dead.
+A lack of them (EMFILE in this process, ENFILE on the machine) is no server's fault. A request without a file is sent
+later, fewer are in flight from then on, and no server is considered dead.
 
 The last `SPARE` files are left for the rest of the run: a store, report or grader that cannot open a file would end it.
 The system assigns the lowest free number, so that a new file's number shows how many are left.
@@ -47,7 +47,7 @@ def allow(wanted: int) -> int:
 
 
 def limits() -> tuple[int, int]:
-    """How many files this process may have open, and how many it could be allowed."""
+    """The soft and the hard limit on the open files of this process."""
     if sys.platform == "win32":
         return MOST_FILES, MOST_FILES
     import resource
@@ -99,7 +99,7 @@ def _any_left() -> bool:
 
 
 def shortage_message() -> str:
-    """Message for when open files have run out, with instructions."""
+    """Message for a lack of open files, with what to do."""
     soft, _ = limits()
     return (
         f"this machine, not a server, is short of open files ({soft:,} for this process): fewer requests are in flight "

@@ -1,4 +1,4 @@
-"""Detecting lost answers long before a request's time limit.
+"""Detects lost answers long before a request's timeout.
 
 Limits are based on this model's answers so far, and leave enough time for a full-length answer:
 
@@ -53,8 +53,8 @@ FAR_SECONDS, FAR = 60.0, 8.0
 LOOK_EVERY = 0.5
 
 
-class LastHeard:
-    """When an attempt last received something."""
+class Heartbeat:
+    """Times at which pieces of an attempt's response arrived."""
 
     __slots__ = ("begun", "cuts", "first_at", "heard_at", "longest", "overdue", "sent_at", "streamed")
 
@@ -112,7 +112,7 @@ class ResponseTimes:
         self._held_back = False
         """Whether streams arrive in one piece, at the end."""
 
-    def answered(self, tokens: int, pulse: LastHeard, now: float) -> None:
+    def on_answer(self, tokens: int, pulse: Heartbeat, now: float) -> None:
         """Record one more response; `tokens` are those of its longest answer."""
         seconds = now - pulse.sent_at
         self._longest = max(self._longest, seconds)
@@ -165,8 +165,7 @@ class ResponseTimes:
         return min(self._timeout, max(LEAST, seconds))
 
     def _thinned(self) -> list[tuple[int, float]]:
-        """Half of the entries: of two neighbours the longer length with the slower speed, so that slowness is
-        remembered."""
+        """Half of the entries: each has the longer length and the slower speed of two neighbours."""
         pairs = zip(self._known[::2], self._known[1::2], strict=False)
         return [(long, max(one, other)) for (_, one), (long, other) in pairs]
 
@@ -178,26 +177,26 @@ class OverdueWatch:
         self,
         times: ResponseTimes,
         timeout: float,
-        elsewhere: Callable[[Replica], bool],
+        has_alternative: Callable[[Replica], bool],
         clock: Callable[[], float],
         note: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
-        """`elsewhere` says whether another replica can take a replica's requests; `note` is told of requests that may
-        hang."""
+        """`has_alternative`: whether another replica can take a replica's requests. `note` gets a notice of requests
+        that may hang."""
         self._note = note
         self._told_far = False
         self._times = times
         self._timeout = timeout
-        self._elsewhere = elsewhere
+        self._has_alternative = has_alternative
         self._clock = clock
-        self._attempts: dict[EndableBlock, tuple[Replica, LastHeard]] = {}
+        self._attempts: dict[EndableBlock, tuple[Replica, Heartbeat]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to watch."""
         self._task = asyncio.create_task(self._watch())
 
-    def enter(self, lease: EndableBlock, replica: Replica, pulse: LastHeard) -> None:
+    def enter(self, lease: EndableBlock, replica: Replica, pulse: Heartbeat) -> None:
         """Watch an attempt that was sent."""
         self._attempts[lease] = (replica, pulse)
 
@@ -216,7 +215,7 @@ class OverdueWatch:
         """Whether a streamed attempt is in flight that has not failed."""
         return any(pulse.streamed for _, pulse in self._attempts.values())
 
-    def pending(self, replica: Replica) -> Iterator[LastHeard]:
+    def pending(self, replica: Replica) -> Iterator[Heartbeat]:
         """The attempts in flight at a replica."""
         return (pulse for where, pulse in self._attempts.values() if where is replica)
 
@@ -233,7 +232,7 @@ class OverdueWatch:
             for replica, pulse in self._attempts.values():
                 if pulse.first_at is not None and pulse.heard_at > spoken.get(replica.url, 0.0):
                     spoken[replica.url] = pulse.heard_at
-                    replica.spoke(pulse.heard_at)
+                    replica.mark_alive(pulse.heard_at)
             now, limits = self._clock(), self._times.limits()
             for lease, (replica, pulse) in list(self._attempts.items()):
                 why = self._overdue(pulse, replica, now, spoken.get(replica.url, 0.0), limits)
@@ -253,19 +252,19 @@ class OverdueWatch:
             which = "a request has" if number == 1 else f"{number} requests have"
             text = (
                 f"{which} waited for {far:.0f} s, {FAR:g} times as long as any answer took or longer: they may hang, "
-                f"and nothing tells these from long ones. They are sent again after {limit:,.0f} s; sampling.timeout "
-                "and sampling.max_tokens bound that, and a server that streams, or has /metrics, shows it sooner"
+                f"or have long answers. They are sent again after {limit:,.0f} s. To shorten that, lower "
+                "sampling.timeout or sampling.max_tokens, or use a server that streams or has /metrics"
             )
             self._note(Notice("far_beyond", text))
 
     def _overdue(
-        self, pulse: LastHeard, replica: Replica, now: float, spoken: float, limits: AnswerLimits
+        self, pulse: Heartbeat, replica: Replica, now: float, spoken: float, limits: AnswerLimits
     ) -> str | None:
         """Why an attempt will not complete; None if it may."""
         patience = 2.0**pulse.cuts
         idle = replica.idle_until - max(replica.idle_since, replica.answered_at, pulse.heard_at)
         if idle >= IDLE_SECONDS * patience:
-            return f"its server has said for {idle:.3g} s that it has nothing to do"
+            return f"its server has reported for {idle:.3g} s that it is idle"
         if pulse.first_at is None and now - pulse.sent_at >= patience * max(IDLE_SECONDS, self._times.longest):
             for sent in replica.missing:
                 if sent[0] < pulse.sent_at <= sent[1]:
@@ -283,6 +282,6 @@ class OverdueWatch:
 
     def _waited(self, replica: Replica, since: float, now: float) -> float:
         """Seconds of waiting that count."""
-        if self._elsewhere(replica):
+        if self._has_alternative(replica):
             return now - since
         return replica.alive_at - max(since, replica.awake_since)

@@ -1,7 +1,7 @@
-"""Requests and tokens per minute: reservations on a line of time.
+"""Rate limits on requests and tokens per minute: the generic cell rate algorithm.
 
-A reservation takes the next free stretch of the line, of length amount / rate, and returns the wait until then (the
-generic cell rate algorithm). In any window of T seconds at most rate * T + burst + one reservation pass.
+A reservation takes the next free stretch of time, of length amount / rate, and returns the wait until then. In any
+window of T seconds at most rate * T + burst + one reservation pass.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,8 +1,8 @@
-"""JSON as model servers write it, whole or streamed.
+"""Parses responses of model servers, whole or streamed.
 
 A model's text may contain half of a surrogate pair, which Python servers escape as `\\ud800`, others send bytes that
-are no UTF-8, and some write NaN among log-probabilities. None of it is JSON, and all of it comes again at every attempt
-with the same seed: it is an answer with a spoilt character, and no reason to give a model up.
+are no UTF-8, and some write NaN among log-probabilities. None of it is valid JSON, and all of it comes again at every
+attempt with the same seed: it is accepted as an answer with invalid characters.
 
 A server that ignores `stream: true` sends the whole response at once, which is accepted. An error arrives as an event
 of that name, as `error` in an event or in one of its choices, or as a field of that name (llama-server).
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from adaptive_eval.endpoints.failures import Failure, FailureKind, error_in, may_carry_error
+from adaptive_eval.endpoints.failures import Failure, FailureKind, find_error, may_contain_error
 
 TEXT_FIELDS = frozenset(("content", "text", "reasoning_content", "reasoning", "refusal"))
 """Fields of an event that hold a piece of text."""
@@ -36,7 +36,7 @@ class _Choice:
         """The texts of its tokens, if a text completion names them."""
         self.steps = 0
         self.usage: dict[str, Any] | None = None
-        """What followed right after its end."""
+        """The usage that followed its end."""
 
     def add(self, choice: dict[str, Any]) -> bool:
         """Add one event's part of this choice; True if it carried text."""
@@ -144,8 +144,7 @@ class StreamedResponse:
 
 
 def parse_server_json(body: bytes) -> object:
-    """Parse JSON, with `?` or U+FFFD in place of invalid characters; raises `ValueError` if it is invalid in any
-    reading."""
+    """Parse JSON, with `?` or U+FFFD for invalid characters; raises `ValueError` if it is still invalid."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -342,7 +341,7 @@ class StreamReader:
             error = parse_server_json(data)
         except ValueError:
             error = data.decode("utf-8", "replace")
-        self._error = data if error_in(error) is not None else orjson.dumps({"error": error or "no message"})
+        self._error = data if find_error(error) is not None else orjson.dumps({"error": error or "no message"})
 
     def _event(self, data: bytes) -> None:
         if data == b"[DONE]":
@@ -358,7 +357,7 @@ class StreamReader:
 
     def _take(self, event: dict[str, Any], data: bytes) -> None:
         """Take one event; `data` is its unparsed form."""
-        if may_carry_error(data) and error_in(event) is not None:
+        if may_contain_error(data) and find_error(event) is not None:
             self._fail(data.strip())
         self._response.add(event)
 

@@ -1,4 +1,4 @@
-"""Sending request bodies to one URL: the constant part of requests is prepared once.
+"""Sends request bodies to one URL: the constant part of requests is prepared once.
 
 Most servers are reached without httpx2: the bytes of a request go straight to our own connections
 (`SlotTransport.exchange`), since httpx2's objects and client cost more CPU than all the rest of a request (see the
@@ -11,7 +11,14 @@ from typing import Protocol
 
 import httpx2
 
-from adaptive_eval.endpoints.transport import CONNECT_SECONDS, MOST_BYTES, Incoming, SlotTransport, head_of, origin_of
+from adaptive_eval.endpoints.transport import (
+    CONNECT_SECONDS,
+    MOST_BYTES,
+    Incoming,
+    SlotTransport,
+    request_head,
+    url_origin,
+)
 
 
 class Poster(Protocol):
@@ -27,8 +34,8 @@ class DirectPoster:
     def __init__(self, transport: SlotTransport, request: httpx2.Request, limit: float) -> None:
         """`request` is a sample of those to be sent; each may take `limit` seconds."""
         self._transport = transport
-        self._origin = origin_of(request.url)
-        self._head = head_of(request, without=b"content-length")
+        self._origin = url_origin(request.url)
+        self._head = request_head(request, without=b"content-length")
         self._connect = httpx_timeouts(limit)["connect"]
 
     def post(self, content: bytes, most: int) -> Awaitable[Incoming]:

@@ -1,11 +1,11 @@
-"""Removing secrets from what servers and models say.
+"""Removes secrets from texts of servers and models.
 
 A secret is searched for as it is and as programs encode it: percent-encoded, escaped as in JSON or HTML, and in base64,
-alone or within a longer text. A text may have been cut within a secret before it got here, so pieces with the first or
-the last characters of one are removed, too. Code that cuts a text here must remove secrets first.
+alone or within a longer text. Pieces with its first or last characters are removed, too, since a text may have been cut
+within it. Code that cuts a text here must remove secrets first.
 
-Messages lose everything that could be a secret. An answer is evidence, and loses only what cannot be a word: a key such
-as EMPTY, which is given to servers without keys, stays.
+Messages lose everything that could be a secret. Answers lose only secrets that cannot be words: a key such as EMPTY,
+which is given to servers without keys, stays.
 """
 
 import html
@@ -19,17 +19,17 @@ from urllib.parse import quote, quote_plus
 from adaptive_eval.endpoints.secrets import LONG_WORD, SECRET_LENGTH, SECRET_VARIABLE, holds_secret, looks_secret
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
-BLOT = "***"
+REDACTED = "***"
 LEAST_PIECE = 4
-"""Fewer characters of a secret reveal nothing."""
+"""Shortest piece of a secret that is removed."""
 LATE_DIGIT = 16
 """A piece with no digit before this position may be removed without one."""
 SURELY = 20
 """A text of this length without spaces is not a word."""
 
 
-def forms_of(secrets: Iterable[str]) -> tuple[str, ...]:
-    """All spellings of these secrets, longest first, since one may be part of another."""
+def secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
+    """These secrets in all encodings, longest first, since one may be part of another."""
     forms = {form for secret in secrets if secret for form in _forms(secret)}
     return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
@@ -47,18 +47,18 @@ def _forms(secret: str) -> Iterator[str]:
             yield alphabet(bytes(before) + data).decode()[inner]
 
 
-def blotted(text: str, forms: Iterable[str]) -> str:
-    """The text without these forms, and without pieces that begin or end one of them."""
+def redact_forms(text: str, forms: Iterable[str]) -> str:
+    """Remove these forms of secrets from a text, and pieces that begin or end one of them."""
     for form in forms:
-        text = text.replace(form, BLOT)
+        text = text.replace(form, REDACTED)
     for form in forms:
-        text = _blot_pieces(text, form)
+        text = _redact_pieces(text, form)
     return text
 
 
 @cache
 def _least(form: str) -> int:
-    """Least length of a removed piece. It includes a digit, lest it be a word or a prefix common to a provider's
+    """Least length of a removed piece, which includes a digit: else it may be a word, or a prefix common to many
     keys."""
     half = len(form) // 2
     digit = re.search("[0-9]", form)
@@ -67,30 +67,30 @@ def _least(form: str) -> int:
     return max(LEAST_PIECE, min(SECRET_LENGTH, half), min(digit.end(), LATE_DIGIT))
 
 
-def _blot_pieces(text: str, form: str) -> str:
+def _redact_pieces(text: str, form: str) -> str:
     least, kept, at, end = _least(form), [], 0, 0
     while (at := text.find(form[:least], end)) >= 0:
         kept.append(text[end:at])
         end = at + least
         while end < len(text) and end - at < len(form) and text[end] == form[end - at]:
             end += 1
-    text = BLOT.join([*kept, text[end:]])
+    text = REDACTED.join([*kept, text[end:]])
     least, kept, start = _least(form[::-1]), [], len(text)
     while (at := text.rfind(form[-least:], 0, start)) >= 0:
         kept.append(text[at + least : start])
         start, end = at, at + least
         while start > 0 and end - start < len(form) and text[start - 1] == form[start - 1 - end]:
             start -= 1
-    return BLOT.join([text[:start], *reversed(kept)])
+    return REDACTED.join([text[:start], *reversed(kept)])
 
 
-def sent_in(headers: Mapping[str, str], key: str | None) -> tuple[str, ...]:
+def request_secrets(headers: Mapping[str, str], key: str | None) -> tuple[str, ...]:
     """The forms of everything in a request that may be secret: the key, and header values long enough to be one."""
     values = [*headers.values(), *(part for value in headers.values() for part in _parts(value))]
-    return forms_of([*(value for value in values if len(value) >= SECRET_LENGTH), *([key] if key else ())])
+    return secret_forms([*(value for value in values if len(value) >= SECRET_LENGTH), *([key] if key else ())])
 
 
-def kept_from_answers(models: Iterable[tuple[EndpointConfig, Sampling]], keys: Mapping[str, str]) -> tuple[str, ...]:
+def answer_secrets(models: Iterable[tuple[EndpointConfig, Sampling]], keys: Mapping[str, str]) -> tuple[str, ...]:
     """The forms of secrets sent to a run's servers, which must not be stored in answers."""
     found: set[str] = set()
     for config, sampling in models:
@@ -99,7 +99,7 @@ def kept_from_answers(models: Iterable[tuple[EndpointConfig, Sampling]], keys: M
             plain = value.get_secret_value().strip()
             if _is_secret_header(name, plain):
                 found |= {plain, *_parts(plain)}
-    return forms_of(value for value in found if _cannot_be_word(value))
+    return secret_forms(value for value in found if _cannot_be_word(value))
 
 
 def _parts(value: str) -> Iterator[str]:

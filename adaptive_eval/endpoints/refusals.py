@@ -1,4 +1,4 @@
-"""Deciding whether a refusal is final: a 4xx (or 3xx) that no retry would mend, if it is meant.
+"""Decides whether a refusal, a 4xx or 3xx, is final.
 
 A single one says little: gateways lose a route for a moment, balancers ask a server that is not up yet, and firewalls
 object to a prompt. So the request is repeated after a short pause, as after any failure. A refusal is believed
@@ -7,7 +7,7 @@ object to a prompt. So the request is repeated after a short pause, as after any
     of a replica     when it refused `AT_FIRST` times, one after the other, and accepted nothing since, or `LATER` times
                      where it has answered before; requests that were on their way at the same time count once; or
                      at once when its list of models does not have this one, and no answer is named after it
-    of a model       when it is believed of all its replicas: then everyone is told
+    of a model       when it is believed of all its replicas: then all requests fail
 
 This takes 1.5 s for a server that refuses from the start, and 8 s for one that has answered. After the second refusal
 in a row, a replica is sent one request at a time, with pauses that double: it is not hammered, and a model with another
@@ -17,8 +17,8 @@ the replica accepts requests.
 
 from collections.abc import Callable, Iterable
 
-from adaptive_eval.endpoints.failures import REFUSED_PAUSE, NotServed, Refusal
-from adaptive_eval.endpoints.overdue import LastHeard
+from adaptive_eval.endpoints.failures import REFUSED_PAUSE, ModelNotServed, Refusal
+from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.replicas import HealthWatch, Replica, ReplicaSet
 
 OF_ONE = 5
@@ -53,7 +53,7 @@ class RefusalDoubts:
         self._clock = clock
         self._rows: dict[str, _RefusalStreak] = {}
 
-    def refused(self, replica: Replica, refusal: Refusal, sent_at: float, pending: Iterable[LastHeard]) -> bool:
+    def on_refusal(self, replica: Replica, refusal: Refusal, sent_at: float, pending: Iterable[Heartbeat]) -> bool:
         """Count a refused request while others are `pending`; returns whether the whole model is believed to refuse."""
         now = self._clock()
         row = self._rows.get(replica.url)
@@ -68,14 +68,14 @@ class RefusalDoubts:
             replica.apart = min(LONGEST_PAUSE, REFUSED_PAUSE * 2.0 ** (row.times - 1))
             self._replicas.pause(replica, replica.apart)
         known = replica.answered_at > -float("inf")
-        if isinstance(refusal, NotServed) or row.times >= (LATER if known else AT_FIRST):
-            self._watch.refuses(replica, str(refusal))
+        if isinstance(refusal, ModelNotServed) or row.times >= (LATER if known else AT_FIRST):
+            self._watch.mark_refusing(replica, str(refusal))
         if not all(other.refusing for other in self._replicas.replicas):
             return False
         self._replicas.refuse(refusal)
         return True
 
-    def accepted(self, replica: Replica, sent_at: float) -> None:
+    def on_accepted(self, replica: Replica, sent_at: float) -> None:
         """Note that a request sent at this time was accepted."""
         row = self._rows.get(replica.url)
         if row is not None and sent_at >= row.began:
@@ -85,8 +85,8 @@ class RefusalDoubts:
         row = self._rows.pop(replica.url)
         if row.number > 1:
             replica.apart, replica.wait_until = 0.0, -float("inf")
-            self._watch.accepts(replica)
+            self._watch.mark_accepting(replica)
 
 
-def _is_accepted(pulse: LastHeard, since: float, now: float) -> bool:
+def _is_accepted(pulse: Heartbeat, since: float, now: float) -> bool:
     return pulse.sent_at >= since and (pulse.first_at is not None or now - pulse.sent_at >= ACCEPTED_SECONDS)

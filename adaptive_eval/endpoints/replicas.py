@@ -62,7 +62,7 @@ class RequestWindow:
         self.ceiling = max(1, min(self.configured, ceiling))
         self.size = self.ceiling if whole else min(self.size, self.ceiling)
 
-    def refused(self, sent_at: float, now: float) -> None:
+    def on_refusal(self, sent_at: float, now: float) -> None:
         """Halve the window, once for all requests that were on their way when it was last halved."""
         if sent_at >= self._halved_at:
             self.size = max(1, self.size // 2)
@@ -70,13 +70,13 @@ class RequestWindow:
             self._answers = 0
             self._before_failures = 0
 
-    def failed(self, sent_at: float, now: float) -> None:
+    def on_failure(self, sent_at: float, now: float) -> None:
         """Halve the window if failures cluster."""
         self.failures_in_a_row += 1
         self._recent.append(True)
         if sum(self._recent) >= TOGETHER:
             before = max(self.size, self._before_failures)
-            self.refused(sent_at, now)
+            self.on_refusal(sent_at, now)
             self._before_failures = before
 
     @property
@@ -85,7 +85,7 @@ class RequestWindow:
         beyond = self.failures_in_a_row - ONLY_FAILURES
         return 0.0 if beyond < 0 else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(beyond, 8))
 
-    def answered(self) -> None:
+    def on_answer(self) -> None:
         """Grow by one if failures had shrunk the window, otherwise by one step per window full of answers."""
         self.failures_in_a_row = 0
         self._recent.append(False)
@@ -144,7 +144,7 @@ class Replica:
         self.sent += 1
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
 
-    def spoke(self, at: float) -> None:
+    def mark_alive(self, at: float) -> None:
         """Record a sign of life."""
         if at - self.alive_at > SILENCE:
             self.awake_since = at
@@ -219,19 +219,19 @@ class ReplicaSet:
     def give_up(self, reason: str) -> None:
         """Fail all waiting and future requests: the model is gone for good."""
         self._gone = reason
-        self._tell_all(lambda: Unavailable(reason))
+        self._fail_waiting(lambda: Unavailable(reason))
 
     def refuse(self, refusal: Refusal) -> None:
         """Fail all waiting requests because every replica refuses; future ones may try again."""
-        self._tell_all(refusal.again)
+        self._fail_waiting(refusal.copy)
 
-    def _tell_all(self, error: Callable[[], EndpointError]) -> None:
+    def _fail_waiting(self, error: Callable[[], EndpointError]) -> None:
         while self._waiting:
             place, _ = self._waiting.popleft()
             if not place.done():
                 place.set_exception(error())
 
-    def elsewhere(self, replica: Replica) -> bool:
+    def has_alternative(self, replica: Replica) -> bool:
         """Whether another replica can take this one's requests."""
         return any(other.fit for other in self.replicas if other is not replica)
 
@@ -253,7 +253,7 @@ PROBE_EVERY = 5.0
 PROBE_AGAIN = 1.0
 """Seconds between probes after one without a sign of life, and least distance of two probes."""
 PROBE_SLOWEST = 2.0
-"""Soon enough to recover within seconds after a failure, and cheap for a server that is down for hours."""
+"""Seconds between probes of a server that stays down."""
 MISSES = 3
 SILENCE = 3 * PROBE_EVERY
 """Seconds without a sign of life after which a busy server counts as silent."""
@@ -268,7 +268,7 @@ class ProbeTrouble(NamedTuple):
 
 
 Probe = Callable[[str], Awaitable[ProbeTrouble | None]]
-"""Probes a replica: None for a sign of life, else what was wrong; raises `Failure` if neither can be found out."""
+"""Probes a replica: None for a sign of life, else what was wrong; raises `Failure` if its state is unknown."""
 
 
 class HealthWatch:
@@ -294,7 +294,7 @@ class HealthWatch:
         """Probe soon, since a request failed there."""
         self._suspicions[replica.url].set()
 
-    def unreachable(self, replica: Replica) -> None:
+    def mark_unreachable(self, replica: Replica) -> None:
         """Send nothing to a replica until a probe succeeds, since no connection can be made."""
         replica.healthy = False
         self.suspect(replica)
@@ -331,7 +331,7 @@ class HealthWatch:
                 continue
             replica.reached |= trouble is None or trouble.silent
             if trouble is None:
-                replica.spoke(self._clock())
+                replica.mark_alive(self._clock())
             if trouble is None or replica.alive_at > heard:
                 misses = 0
                 self._well(replica)
@@ -346,12 +346,12 @@ class HealthWatch:
         """Whether requests are in flight without an answer for a while."""
         return replica.in_flight > 0 and self._clock() - replica.answered_at >= PROBE_EVERY
 
-    def refuses(self, replica: Replica, why: str) -> None:
+    def mark_refusing(self, replica: Replica, why: str) -> None:
         """Stop using a replica that refuses everything, but let its requests in flight go on."""
         replica.refusing = True
         self._miss(replica, why)
 
-    def accepts(self, replica: Replica) -> None:
+    def mark_accepting(self, replica: Replica) -> None:
         """Use a replica again that does not refuse everything."""
         replica.refusing = False
         self._well(replica)
@@ -367,7 +367,7 @@ class HealthWatch:
 
     def _lost(self, replica: Replica, trouble: ProbeTrouble, misses: int) -> None:
         replica.healthy = False
-        if not trouble.silent or self._set.elsewhere(replica):
+        if not trouble.silent or self._set.has_alternative(replica):
             replica.interrupt(misses)
         self._miss(replica, trouble.why)
 
@@ -375,7 +375,7 @@ class HealthWatch:
         """Count a missed probe; set the replica aside, and give the model up if none is left for too long."""
         replica.trouble = trouble
         if all(other.refusing for other in self._set.replicas):
-            return  # whoever asks is told, and finds out when that is over
+            return  # each new request gets the refusal, and detects its end
         if self._none_left and self._giving_up is None:
             known = any(other.reached or other.answered_at > -inf for other in self._set.replicas)
             loop = asyncio.get_running_loop()

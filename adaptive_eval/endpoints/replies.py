@@ -2,8 +2,8 @@
 
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.client import Caller, Reply
-from adaptive_eval.endpoints.failures import signal_of_error
-from adaptive_eval.endpoints.servers import IdentifiedServers, fingerprint_of, name_of
+from adaptive_eval.endpoints.failures import error_signal
+from adaptive_eval.endpoints.servers import IdentifiedServers, read_fingerprint, read_model_name
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Prompt, Sampling
 
 
@@ -21,10 +21,10 @@ class ReplyReader:
     def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
         """The answers for the first seeds; raises `Failure` or `Refusal` if the reply has none."""
         if reply.status == 200:
-            self._servers.answered_as(name_of(reply.payload))
-            self._servers.answered_by(origin.replica, fingerprint_of(reply.payload))
+            self._servers.note_name(read_model_name(reply.payload))
+            self._servers.note_fingerprint(origin.replica, read_fingerprint(reply.payload))
             return self._answers.answers(reply.payload, prompt, seeds, origin)
-        signal = signal_of_error(
+        signal = error_signal(
             reply.status,
             reply.body,
             reply.headers,

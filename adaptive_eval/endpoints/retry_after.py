@@ -1,12 +1,12 @@
-"""The wait that a server asks for (`Retry-After`), and how much of it is believed.
+"""Parses the wait that a server asks for (`Retry-After`), and decides how long to wait.
 
 up to `LONGEST` seconds               as it says
 more, but what one request may wait   `LONGEST` seconds, then it is asked again
-still more: hours, years              not believed: pauses of our own, which double up to `LONGEST` seconds
-negative, not a number, no date       not believed: as if nothing was said
+still more: hours, years              ignored: pauses that double up to `LONGEST` seconds
+negative, not a number, no date       ignored: no wait
 
-A past date asks for no wait. Disbelief is noticed. Rate limits are per minute, so an honest server asks for at most a
-minute; and asking once a minute costs next to nothing.
+A past date asks for no wait. What is ignored gives a notice. Rate limits are per minute, so an honest server asks for
+at most a minute, and asking once a minute costs next to nothing.
 """
 
 import re
@@ -55,8 +55,8 @@ def _seconds(said: str, now: float) -> float | None:
         return None
 
 
-class BelievedRetryAfter:
-    """Requested waits of one model's servers, as far as they are believed."""
+class RetryAfterPolicy:
+    """Decides how long to wait for one model's servers that ask for a wait."""
 
     def __init__(
         self, most: float, clock: Callable[[], float], note: Callable[[Notice], None], clean: Callable[[str], str]
@@ -69,8 +69,8 @@ class BelievedRetryAfter:
         self._put_off: dict[str, tuple[int, float]] = {}
         """For each replica, its implausible waits in a row, and the time of the last one."""
 
-    def answered(self, url: str) -> None:
-        """Note that a replica gives answers."""
+    def on_answer(self, url: str) -> None:
+        """Record that a replica gives answers."""
         self._put_off.pop(url, None)
 
     def believed_seconds(self, url: str, told: RetryAfter | None, sent_at: float) -> float:
@@ -78,12 +78,12 @@ class BelievedRetryAfter:
         if told is None:
             return 0.0
         if told.seconds is None:
-            self._tell("unreadable_wait", told, "cannot be read: it is passed over")
+            self._tell("unreadable_wait", told, "cannot be parsed, and is ignored")
             return 0.0
         if told.seconds <= LONGEST:
             return told.seconds
         if told.seconds <= self._most:
-            self._tell("long_wait", told, f"asks for more than a minute: it is asked again every {LONGEST:g} s")
+            self._tell("long_wait", told, f"is more than a minute: it is asked again every {LONGEST:g} s")
             return LONGEST
         times, last = self._put_off.get(url, (0, -float("inf")))
         if sent_at >= last:  # requests that were on their way together count once
@@ -93,4 +93,4 @@ class BelievedRetryAfter:
         return min(LONGEST, FIRST_PAUSE * 2.0 ** min(times - 1, 16))
 
     def _tell(self, kind: str, told: RetryAfter, what: str) -> None:
-        self._note(Notice(kind, f"what its server says of when to ask again ({self._clean(told.said)!r}) {what}"))
+        self._note(Notice(kind, f"the Retry-After of its server ({self._clean(told.said)!r}) {what}"))

@@ -19,18 +19,18 @@ from adaptive_eval.endpoints.client import (
     BESIDE_BYTES,
     PROBE_SECONDS,
     Reply,
+    convert_failures,
+    make_reply,
     probe_trouble,
-    raising_failures,
     read_to_end,
-    reply_of,
     request_headers,
-    when_unauthorized,
+    unauthorized_hint,
 )
 from adaptive_eval.endpoints.failures import Failure
-from adaptive_eval.endpoints.overdue import LastHeard
+from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.parsing import StreamReader
 from adaptive_eval.endpoints.posting import httpx_timeouts, incoming_response
-from adaptive_eval.endpoints.redaction import sent_in
+from adaptive_eval.endpoints.redaction import request_secrets
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import MOST_BYTES
@@ -48,8 +48,8 @@ class SdkCaller:
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
     ) -> None:
         headers = request_headers(config, sampling)
-        self.secrets = sent_in(headers, None if key is None else key.get_secret_value())
-        self.unauthorized = when_unauthorized(config, headers, key)
+        self.secrets = request_secrets(headers, None if key is None else key.get_secret_value())
+        self.unauthorized = unauthorized_hint(config, headers, key)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
         known = key.get_secret_value() if key is not None and config.auth is None else NO_KEY
@@ -68,7 +68,7 @@ class SdkCaller:
         self._clients = {base_url: client(base_url, self._http) for base_url in config.replicas}
         self._beside = {base_url: client(base_url, self._beside_http) for base_url in config.replicas}
 
-    async def ask(self, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None) -> Reply:
+    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
         """Send one request through the SDK."""
         client = self._clients[base_url]
         resource: Any = client.chat.completions if self._chat else client.completions
@@ -106,11 +106,11 @@ class SdkCaller:
         arguments: Mapping[str, Any],
         limit: float,
         reader: StreamReader | None = None,
-        pulse: LastHeard | None = None,
+        pulse: Heartbeat | None = None,
     ) -> Reply:
         """Make one call of the SDK, and read the reply as the default client does."""
         begun = perf_counter()
-        with raising_failures(self.secrets, limit):
+        with convert_failures(self.secrets, limit):
             try:
                 async with asyncio.timeout(limit):
                     async with call(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit))) as opened:
@@ -123,7 +123,7 @@ class SdkCaller:
                 if isinstance(error.__cause__, httpx2.HTTPError):
                     raise error.__cause__ from error.__cause__.__cause__  # it may be a certificate error
                 raise
-        return reply_of(came, whole, reader, begun, perf_counter(), self.secrets)
+        return make_reply(came, whole, reader, begun, perf_counter(), self.secrets)
 
 
 async def _bound(request: httpx2.Request) -> None:

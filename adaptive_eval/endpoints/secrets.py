@@ -1,4 +1,4 @@
-"""Recognising secrets that must not stand in a configuration, and keeping them out of every message."""
+"""Recognises secrets in configurations, environments and texts."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -59,14 +59,14 @@ def secret_given(command: str) -> str | None:
     return next(filter(holds_secret, names), None)
 
 
-def secrets_in(environment: Mapping[str, str], names: Iterable[str] = ()) -> tuple[str, ...]:
+def secret_values(environment: Mapping[str, str], names: Iterable[str] = ()) -> tuple[str, ...]:
     """The values of `names` and of variables that are named like secrets, longest first."""
     found = {value for name, value in environment.items() if SECRET_VARIABLE.search(name) or name in set(names)}
     return tuple(sorted((value for value in found if len(value) >= SECRET_LENGTH), key=len, reverse=True))
 
 
-def keyless(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
-    """The environment without these variables, and without those that are named or look like secrets."""
+def remove_keys(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
+    """The environment without these variables, and without those whose names or values look like secrets."""
     return {
         name: value
         for name, value in environment.items()
@@ -79,7 +79,7 @@ def looks_secret(value: str) -> bool:
     return SECRET.search(value) is not None
 
 
-def urls_in(command: str) -> tuple[str, ...]:
+def find_urls(command: str) -> tuple[str, ...]:
     """The URLs in an argument of a command, with a scheme or `//` before them."""
     found = (match[0] for match in URL.finditer(command))
     return tuple(one if "://" in one else f"//{one}" for one in found)

@@ -1,7 +1,4 @@
-"""Attempts: sending a request once, to a replica that has a place for it.
-
-The path of a successful attempt is short: take a place, send, read, return the place.
-"""
+"""Makes single attempts: takes a place at a replica, sends the request, reads the reply, returns the place."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,7 +7,7 @@ from functools import partial
 from adaptive_eval.endpoints.answers import ResponseOrigin
 from adaptive_eval.endpoints.client import Caller, Reply
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, UnknownFinish
-from adaptive_eval.endpoints.overdue import LastHeard, OverdueWatch, ResponseTimes
+from adaptive_eval.endpoints.overdue import Heartbeat, OverdueWatch, ResponseTimes
 from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.replica_care import ReplicaCare
 from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
@@ -19,7 +16,7 @@ from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Sampling
-from adaptive_eval.endpoints.wire import counted_apart, unstreamed
+from adaptive_eval.endpoints.wire import stream_several, unstreamed
 
 _NOT_STREAMED = frozenset({FailureKind.BAD_RESPONSE, FailureKind.RESET, FailureKind.SERVER_ERROR})
 """Failures that may mean that a server cannot stream, unless it has done so."""
@@ -52,7 +49,8 @@ class RequestSender:
         self._replies = replies
         self._care = ReplicaCare(self.replicas, servers, caller, limits, self.longest_refusal, self.clock)
         self._times = ResponseTimes(sampling.timeout, sampling.longest_answer)
-        self.overdue = OverdueWatch(self._times, sampling.timeout, self.replicas.elsewhere, self.clock, servers.note)
+        other = self.replicas.has_alternative
+        self.overdue = OverdueWatch(self._times, sampling.timeout, other, self.clock, servers.note)
         self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, self.clock, sleep)
 
     @property
@@ -77,19 +75,19 @@ class RequestSender:
         self.traffic.requests += 1
         request.attempts += 1
         expected = 0.0
-        accepted = partial(self._care.accepted, replica)
-        pulse = LastHeard(self.clock(), bool(request.body.get("stream")), request.cuts, accepted)
+        accepted = partial(self._care.on_accepted, replica)
+        pulse = Heartbeat(self.clock(), bool(request.body.get("stream")), request.cuts, accepted)
         try:
             with EndableBlock() as lease:
                 replica.leases[lease] = request.ended
                 server = self._servers.known_identity(replica.url)
                 if server is None or not self._pacer.unlimited:
-                    server = server or await self._servers.identity_of(replica.url)
+                    server = server or await self._servers.identify(replica.url)
                     expected = await self._pacer.wait(len(request.seeds) * self.traffic.tokens_per_answer)
                     pulse.send(self.clock())
                 body: Mapping[str, object] = request.body
                 if server.llama:
-                    body = counted_apart(body)
+                    body = stream_several(body)
                     pulse.streamed = bool(body.get("stream"))
                 self.overdue.enter(lease, replica, pulse)
                 reply = await self._caller.ask(replica.url, body, pulse)
@@ -112,7 +110,7 @@ class RequestSender:
         now = self.clock()
         self._learn(answers, reply, pulse, now)
         used = self.traffic.count_answers(answers, request.attempts)
-        self._care.answered(replica, pulse.sent_at, now)
+        self._care.on_answer(replica, pulse.sent_at, now)
         if expected:
             self._pacer.correct(expected, used)
         return answers
@@ -122,10 +120,10 @@ class RequestSender:
         origin = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
         return self._replies.answers(reply, request.prompt, request.seeds, origin)
 
-    def _learn(self, answers: list[Answer], reply: Reply, pulse: LastHeard, now: float) -> None:
+    def _learn(self, answers: list[Answer], reply: Reply, pulse: Heartbeat, now: float) -> None:
         """Update response times, and whether the server can stream."""
         if reply.status == 200:
-            self._times.answered(max([answer.completion_tokens for answer in answers]), pulse, now)
+            self._times.on_answer(max([answer.completion_tokens for answer in answers]), pulse, now)
         if pulse.first_at is not None:
             self.streaming = True
         elif self.streaming is None and reply.status == 200 and any(answer.text for answer in answers):
@@ -133,34 +131,34 @@ class RequestSender:
 
     def _on_refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
         """The failure of a refused request, which is repeated unless the refusal is believed."""
-        self.traffic.failed(FailureKind.REFUSED, refusal)
+        self.traffic.on_failure(FailureKind.REFUSED, refusal)
         request.refusal = refusal
-        if request.may_be_mended(refusal, self.is_known_to_stream):
+        if request.concerns_option(refusal, self.is_known_to_stream):
             return Refused(refusal, believed=False)
-        return Refused(refusal, self._care.refused(replica, refusal, sent_at, self.overdue.pending(replica)))
+        return Refused(refusal, self._care.on_refusal(replica, refusal, sent_at, self.overdue.pending(replica)))
 
-    def _on_interrupted(self, request: AttemptedRequest, replica: Replica, pulse: LastHeard) -> Failure:
+    def _on_interrupted(self, request: AttemptedRequest, replica: Replica, pulse: Heartbeat) -> Failure:
         """The failure of an attempt ended from outside, because it was overdue or its replica is dead."""
         self._count_lost(request)
         if pulse.overdue is None:
             request.ended += 1
             failure = Failure(FailureKind.REPLICA_LOST, f"{replica.url} was found dead while a request was in flight")
-            self.traffic.failed(failure.kind, failure)
+            self.traffic.on_failure(failure.kind, failure)
             return failure
         request.cuts += 1
         failure = Failure(FailureKind.STALLED, pulse.overdue)
-        self.traffic.failed(failure.kind, failure)
-        self._care.failed(replica, failure, pulse.sent_at)
+        self.traffic.on_failure(failure.kind, failure)
+        self._care.on_failure(replica, failure, pulse.sent_at)
         return failure
 
     def _on_failed(self, request: AttemptedRequest, replica: Replica, failure: Failure, sent_at: float) -> None:
         if failure.kind is FailureKind.OUT_OF_FILES:  # it was not sent
             request.attempts -= 1
             self.traffic.requests -= 1
-            self._care.unsent(replica, sent_at)
+            self._care.on_unsent(replica, sent_at)
             return
-        self.traffic.failed(failure.kind, failure)
-        self._care.failed(replica, failure, sent_at)
+        self.traffic.on_failure(failure.kind, failure)
+        self._care.on_failure(replica, failure, sent_at)
         if failure.kind in _MAY_HAVE_COST:
             self._count_lost(request)
         if self.streaming is None and failure.kind in _NOT_STREAMED and request.attempts > 1:

@@ -1,4 +1,4 @@
-"""Reaching a model's servers: the only place that knows of proxies, certificates and authentication.
+"""Access to a model's servers: proxies, certificates and authentication.
 
 Requests go through an `httpx2.AsyncClient` opened here, except those of the default client to a server without a proxy
 or an authentication plug-in: these use the same transport directly (`posting`). The client connects to a server itself
@@ -17,13 +17,13 @@ from urllib.request import getproxies
 import httpx2
 
 from adaptive_eval.endpoints.posting import ClientPoster, DirectPoster, Poster
-from adaptive_eval.endpoints.transport import MOST_BYTES, Origin, SlotTransport, origin_of, unpacked_response
+from adaptive_eval.endpoints.transport import MOST_BYTES, Origin, SlotTransport, unpacked_response, url_origin
 from adaptive_eval.endpoints.types import EndpointConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.imports import load_attribute
 
 _NEARBY = ("all://localhost", "all://127.0.0.0/8", "all://[::1]")
-"""This machine, which is never reached through a proxy, as in Go and in browsers."""
+"""Addresses of this machine, for which no proxy is used, as in Go and in browsers."""
 _ONE_CONNECTION = httpx2.Limits(max_connections=1, max_keepalive_connections=1)
 
 
@@ -86,7 +86,7 @@ def _auth(specification: str, folder: Path) -> httpx2.Auth:
 
 
 def _proxies(transport: Callable[[str], httpx2.AsyncBaseTransport]) -> dict[str, httpx2.AsyncBaseTransport | None]:
-    """Proxies by URL pattern, from HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or the system's settings."""
+    """Proxies by URL pattern, from the environment (HTTP_PROXY, NO_PROXY ...) or the system's settings."""
     named = getproxies()
     spared = [host for host in map(str.strip, named.get("no", "").split(",")) if host]
     schemes = [scheme for scheme in ("http", "https", "all") if named.get(scheme)]
@@ -119,7 +119,7 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request on a connection of its own."""
-        idle = self._idle.setdefault(origin_of(request.url), [])
+        idle = self._idle.setdefault(url_origin(request.url), [])
         slot = idle.pop() if idle else self._open()
         try:
             response = await slot.handle_async_request(request)

@@ -1,4 +1,4 @@
-"""Identifying a server before use: whether it serves the model, and settings of its own that affect answers.
+"""Identifies servers before use: whether they serve the model, and settings of their own that affect answers.
 
 llama-server answers any model name with the model that it has, so the list of models decides, and if a name is not on
 it, the name in an answer. It also cuts off improbable tokens unless told otherwise, and counts the tokens of only one
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from adaptive_eval.endpoints.client import Caller, Reply
-from adaptive_eval.endpoints.failures import Failure, FailureKind, NotServed, Refusal, safe_excerpt, signal_of_error
+from adaptive_eval.endpoints.failures import Failure, FailureKind, ModelNotServed, Refusal, error_signal, safe_excerpt
 from adaptive_eval.endpoints.types import EndpointConfig, Notice, Sampling
 
 LLAMA_OWNER = "llamacpp"
@@ -33,7 +33,7 @@ MOST_NOTICES = 20
 
 
 class ServerIdentity(NamedTuple):
-    """What is known of a server."""
+    """Facts about a server, as it reports them."""
 
     served: tuple[str, ...] = ()
     """Names of its models; empty without a list."""
@@ -48,7 +48,7 @@ class ServerIdentity(NamedTuple):
     async def identify(
         cls, caller: Caller, base_url: str, config: EndpointConfig, sampling: Sampling, tiny: Mapping[str, object]
     ) -> "ServerIdentity":
-        """Ask a server for its models; raises `NotServed` if it serves others, and `Failure` if it cannot be reached.
+        """Ask a server for its models; raises `ModelNotServed` if it serves others, `Failure` if it is unreachable.
 
         `tiny` is a request that costs next to nothing, for a server whose list lacks the name.
         """
@@ -97,32 +97,32 @@ async def _require_answer(
         if reply.status == 200:
             break
         try:
-            signal_of_error(reply.status, reply.body, reply.headers, secrets=caller.secrets)
+            error_signal(reply.status, reply.body, reply.headers, secrets=caller.secrets)
             break
         except Refusal:
             if pause is None:
-                raise NotServed(404, rule) from None
+                raise ModelNotServed(404, rule) from None
             await asyncio.sleep(pause)
-    named = name_of(reply.payload)
-    if named is None or not alike(named, model):
+    named = read_model_name(reply.payload)
+    if named is None or not is_same_model(named, model):
         shown = None if named is None else safe_excerpt(named, caller.secrets, LONGEST_NAME)
-        raise NotServed(404, f"{rule} (it answers any name, and calls this answer {shown!r})")
+        raise ModelNotServed(404, f"{rule} (it answers any name, and calls this answer {shown!r})")
 
 
-def name_of(payload: object) -> str | None:
-    """The model that a response says it is from."""
+def read_model_name(payload: object) -> str | None:
+    """The model name in a response; None if it has none."""
     named = payload.get("model") if isinstance(payload, dict) else None
     return named if isinstance(named, str) else None
 
 
-def fingerprint_of(payload: object) -> str | None:
+def read_fingerprint(payload: object) -> str | None:
     """The system fingerprint of a response; None if it has none."""
     told = payload.get("system_fingerprint") if isinstance(payload, dict) else None
     return told if isinstance(told, str) else None
 
 
-def alike(named: str, asked: str) -> bool:
-    """Whether a name stands for the other: a version of it (`m` and `m-2026-01-01`), or the name without its folder."""
+def is_same_model(named: str, asked: str) -> bool:
+    """Whether two names mean one model: one may have a version (`m` and `m-2026-01-01`) or a folder before it."""
     short, long = sorted((name.rpartition("/")[2].lower() for name in (named, asked)), key=len)
     return bool(short) and long.startswith(short) and not long[len(short) : len(short) + 1].isalnum()
 
@@ -180,14 +180,14 @@ class IdentifiedServers:
     def __init__(
         self, model: str, identify: Callable[[str], Awaitable[ServerIdentity]], secrets: tuple[str, ...] = ()
     ) -> None:
-        """No notice shows `secrets`."""
+        """`secrets` are removed from notices."""
         self._secrets = secrets
         self._model = model
         self._identify = identify
         self._servers: dict[str, ServerIdentity] = {}
         self._asked: dict[str, asyncio.Task[ServerIdentity]] = {}
         self._names = {model}
-        """What its servers call the model."""
+        """Names of the model on its servers."""
         self._named: set[str] = set()
         self._fingerprints: dict[str, str] = {}
         """The first fingerprint of each server."""
@@ -197,7 +197,7 @@ class IdentifiedServers:
         """The server's identity, if it is known."""
         return self._servers.get(url)
 
-    async def identity_of(self, url: str) -> ServerIdentity:
+    async def identify(self, url: str) -> ServerIdentity:
         """The server's identity; concurrent callers share one identification."""
         task = self._asked.get(url)
         if task is None:
@@ -209,7 +209,7 @@ class IdentifiedServers:
         if self._servers.pop(url, None) is not None:
             del self._asked[url]
 
-    def answered_as(self, named: str | None) -> None:
+    def note_name(self, named: str | None) -> None:
         """Note the model name in an answer."""
         if named in self._names:
             named = self._model
@@ -220,17 +220,17 @@ class IdentifiedServers:
             return
         if self._named:
             others = ", ".join(map(repr, sorted(self._named)))
-            self.note(Notice("renamed", f"some of its answers are named {named!r}, others {others}: was it exchanged?"))
+            self.note(Notice("renamed", f"some of its answers are named {named!r}, others {others}: was it replaced?"))
         elif not is_dated(named, self._model):
             self.note(Notice("named", f"its answers are named {named!r}, and it was asked for {self._model!r}"))
         self._named.add(named)
 
-    def answered_by(self, url: str, fingerprint: str | None) -> None:
+    def note_fingerprint(self, url: str, fingerprint: str | None) -> None:
         """Note the system fingerprint in an answer."""
         if fingerprint is None or (before := self._fingerprints.setdefault(url, fingerprint)) == fingerprint:
             return
         was, now = (safe_excerpt(one, self._secrets, LONGEST_NAME) for one in (before, fingerprint))
-        text = f"the system_fingerprint of its server at {url} was {was!r} and is {now!r}: what answers was changed"
+        text = f"the system_fingerprint of its server at {url} was {was!r} and is {now!r}: the server was changed"
         self.note_first(Notice("fingerprint", text))
 
     def note(self, notice: Notice) -> None:
@@ -248,8 +248,8 @@ class IdentifiedServers:
         """The notices so far."""
         return tuple(self._notices)
 
-    def fewer(self, together: int) -> int:
-        """How many answers to ask for at a time after this many were refused: the number of slots, or one."""
+    def fewer_answers(self, together: int) -> int:
+        """The answers to request at a time after this many were refused: the number of slots, or one."""
         slots = [server.slots for server in self._servers.values() if server.slots]
         return min(slots) if slots and min(slots) < together else 1
 
@@ -263,7 +263,7 @@ class IdentifiedServers:
     async def _identified(self, url: str) -> ServerIdentity:
         try:
             server = self._servers[url] = await self._identify(url)
-        except (Failure, NotServed):  # it may serve the model later
+        except (Failure, ModelNotServed):  # it may serve the model later
             del self._asked[url]
             raise
         self._names |= server.names

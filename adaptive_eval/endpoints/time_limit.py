@@ -1,4 +1,4 @@
-"""Blocks of a request that others can end, and one time limit for many of them.
+"""Timeouts of requests: blocks that can be ended from outside, and one timer for many of them.
 
 All requests have the same limit, so the first to begin is the first due, and one timer serves all: with uvloop, a timer
 for each would cost more than anything else in a request.

@@ -33,8 +33,8 @@ class AttemptedRequest:
     refusal: Refusal | None = None
     """The last refusal of an attempt."""
 
-    def may_be_mended(self, refusal: Refusal, streams_known: bool) -> bool:
-        """Whether the refusal may concern an option of this request, which can be left out."""
+    def concerns_option(self, refusal: Refusal, streams_known: bool) -> bool:
+        """Whether the refusal may concern an option of this request, which can be omitted."""
         told = not streams_known and bool(self.body.get("stream")) and "stream" in str(refusal).lower()
         return refusal.status in OF_AN_OPTION and (told or len(self.seeds) > 1 or RESPONSE_FORMAT in self.body)
 
@@ -78,7 +78,7 @@ class Traffic:
         self.failed_before += attempts - 1
         return prompt + completion
 
-    def failed(self, kind: FailureKind, failure: Failure | Refusal) -> None:
+    def on_failure(self, kind: FailureKind, failure: Failure | Refusal) -> None:
         """Count a failed attempt."""
         self.errors[kind.value] += 1
         self.last_error = str(failure)

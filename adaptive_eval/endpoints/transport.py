@@ -26,7 +26,7 @@ from weakref import WeakSet
 
 import httpx2
 
-from adaptive_eval.endpoints.connection import Connection, why_refused
+from adaptive_eval.endpoints.connection import Connection, refusal_reason
 from adaptive_eval.endpoints.http1 import Header, too_long
 from adaptive_eval.endpoints.open_files import OutOfFiles, is_out_of_files, is_spare
 from adaptive_eval.endpoints.wire import MAX_BODY
@@ -95,8 +95,8 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         """Send an httpx2 request."""
         timeout = request.extensions.get("timeout", {})
         most = request.extensions.get(MOST_BYTES, self._max_body)
-        payload = b"%b\r\n%b" % (head_of(request), await request.aread())
-        came = await self.exchange(origin_of(request.url), payload, most, timeout.get("connect"), timeout.get("read"))
+        payload = b"%b\r\n%b" % (request_head(request), await request.aread())
+        came = await self.exchange(url_origin(request.url), payload, most, timeout.get("connect"), timeout.get("read"))
         if came.rest is None:
             return httpx2.Response(came.status, headers=came.headers, content=came.body)
         return httpx2.Response(came.status, headers=came.headers, stream=came.rest)
@@ -125,7 +125,7 @@ class SlotTransport(httpx2.AsyncBaseTransport):
             rest = _Arriving(connection, lambda: self._release(origin, connection))
         if parser.packed:
             packed = httpx2.Response(parser.status, headers=parser.headers, stream=rest or httpx2.ByteStream(body))
-            return Incoming(parser.status, without_packing(parser.headers), b"", Unpacked(packed, most))
+            return Incoming(parser.status, unpacked_headers(parser.headers), b"", Unpacked(packed, most))
         return Incoming(parser.status, parser.headers, body, rest)
 
     async def aclose(self) -> None:
@@ -171,7 +171,7 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         except (OSError, UnicodeError) as error:
             if is_out_of_files(error):
                 raise _out_of_files(origin) from error
-            raise httpx2.ConnectError(f"no connection to {host}:{port}: {why_refused(error)}") from error
+            raise httpx2.ConnectError(f"no connection to {host}:{port}: {refusal_reason(error)}") from error
         connection.connect_seconds = loop.time() - began
         if connection.open and is_spare(connection.descriptor):
             connection.abort()
@@ -186,19 +186,19 @@ def _out_of_files(origin: Origin) -> OutOfFiles:
     return OutOfFiles(f"no connection to {origin[1]}:{origin[2]}: this machine has no open file left for it")
 
 
-def head_of(request: httpx2.Request, without: bytes = b"") -> bytes:
-    """The lines of a request's head without the header `without` (in lower case), and without the final empty line."""
+def request_head(request: httpx2.Request, without: bytes = b"") -> bytes:
+    """The lines of a request's head, but not the header `without` (in lower case) or the final empty line."""
     lines = [b"%b: %b" % pair for pair in request.headers.raw if pair[0].lower() != without]
     return b"\r\n".join([b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path), *lines, b""])
 
 
-def origin_of(url: httpx2.URL) -> Origin:
+def url_origin(url: httpx2.URL) -> Origin:
     """Scheme, host and port of a URL."""
     return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
 
 
 class Unpacked(httpx2.AsyncByteStream):
-    """The unpacked body of a response that was compressed although nobody asked for that, read up to `most` bytes."""
+    """The decompressed body of a response, up to `most` bytes; servers may compress unasked."""
 
     def __init__(self, response: httpx2.Response, most: int, release: Callable[[], None] = lambda: None) -> None:
         self._response = response
@@ -224,12 +224,12 @@ def unpacked_response(response: httpx2.Response, most: int, release: Callable[[]
     """The response with an unpacked body of at most `most` bytes; `release` is called when it is closed."""
     return httpx2.Response(
         response.status_code,
-        headers=without_packing(response.headers.raw),
+        headers=unpacked_headers(response.headers.raw),
         stream=Unpacked(response, most, release),
         extensions=response.extensions,
     )
 
 
-def without_packing(headers: Sequence[Header]) -> list[Header]:
-    """The headers for the same response with an unpacked body."""
+def unpacked_headers(headers: Sequence[Header]) -> list[Header]:
+    """The headers of a response after its body was decompressed."""
     return [pair for pair in headers if pair[0].lower() not in (b"content-encoding", b"content-length")]

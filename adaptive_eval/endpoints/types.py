@@ -77,40 +77,40 @@ class _Section(Section):
 
 
 class Sampling(_Section):
-    """How an answer is drawn; what is None is not sent, and the server's default holds."""
+    """Sampling parameters of requests; those that are not given are not sent, and the server's defaults apply."""
 
     temperature: float | None = Field(None, ge=0)
-    """How freely the next token is drawn; 0 takes the likeliest."""
+    """Randomness of the next token; 0 takes the likeliest."""
     top_p: float | None = Field(None, gt=0, le=1)
-    """Draw from the likeliest tokens that together have this chance."""
+    """Draw from the likeliest tokens that together have this probability."""
     top_k: int | None = Field(None, ge=-1)
-    """Draw from so many of the likeliest tokens."""
+    """Draw from this many of the likeliest tokens."""
     min_p: float | None = Field(None, ge=0, le=1)
-    """Draw from tokens at least this likely beside the likeliest."""
+    """Draw from tokens at least this likely, relative to the likeliest."""
     max_tokens: int | None = Field(None, ge=1)
-    """The longest answer; also what a budget reserves for a trial at most."""
+    """Longest answer; caps on tokens and USD reserve this much for each trial."""
     stop: str | tuple[str, ...] | None = None
     """Texts at which an answer ends."""
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    """Against tokens, the more often they are there already."""
+    """Penalty on tokens that have occurred, for each time."""
     presence_penalty: float | None = Field(None, ge=-2, le=2)
-    """Against tokens that are there already."""
+    """Penalty on tokens that have occurred."""
     logprobs: bool | Literal["tokens"] = False
-    """Ask for the log-probability of each token, for `completion_bpt`; `tokens` keeps them all with the answer."""
+    """Request the log-probability of each token, for `completion_bpt`; `tokens` stores them all with the answer."""
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    """How many other tokens come with each, with their log-probabilities."""
+    """Number of alternatives to each token, with their log-probabilities."""
     reasoning_effort: str | None = None
-    """How long a model that reasons may do so, in its server's own words."""
+    """Effort of a reasoning model, as its server names it."""
     extra_body: Mapping[str, object] = Field(default_factory=dict)
-    """What else the body of each request carries."""
+    """Further keys for the body of each request."""
     extra_headers: Headers = Field(default_factory=dict)
-    """Headers besides those of the model, and over them."""
+    """Further headers, which override those of the model."""
     timeout: float = Field(1800.0, gt=0)
-    """Seconds for one request, counted from when it is sent."""
+    """Seconds that one request may take."""
 
     @property
     def longest_answer(self) -> int | None:
-        """Tokens that an answer may have, if the settings limit them."""
+        """Most tokens of an answer, if the settings limit them."""
         told = self.extra_body.get("max_completion_tokens", self.max_tokens)
         return told if isinstance(told, int) else None
 
@@ -124,50 +124,50 @@ class Sampling(_Section):
 
 
 class Limits(_Section):
-    """What one model's servers are asked to bear, and how often a failed request is repeated."""
+    """Limits on requests to one model, and retries."""
 
     in_flight: int = Field(64, ge=1, le=MAX_CONCURRENCY)
-    """Requests at a time, per replica; where a server tells its load (`/metrics` of vLLM and llama-server), no more
-    than it can use, so that requests do not queue there while their time runs."""
+    """Most requests in flight per replica; fewer if a server that reports its load (`/metrics` of vLLM and
+    llama-server) would only queue them while their timeout runs."""
     requests_per_minute: float | None = Field(None, gt=0)
-    """Of the model, all replicas together."""
+    """Rate limit on requests, all replicas together."""
     tokens_per_minute: float | None = Field(None, gt=0)
-    """Tokens a minute of the model, of prompts and answers together."""
+    """Rate limit on tokens of prompts and answers together."""
     attempts: int = Field(5, ge=1)
-    """Failures, or requests over their time limit, after which one request is given up."""
+    """Failures and timeouts after which a request is given up."""
     patience: float = Field(300.0, ge=0)
-    """Seconds a model may fail before it is given up, however many attempts that takes: servers restart in minutes."""
+    """Seconds for which a failing model is retried, whatever the number of attempts: servers take minutes to
+    restart."""
     samples_per_request: int = Field(1, ge=1)
-    """Answers to one question that may travel in one request (`n`), so that its prompt is read once."""
+    """Most answers to one question per request (`n`), so that the server reads its prompt once."""
 
 
 class EndpointConfig(_Section):
-    """Where one model is served, and how it is spoken to."""
+    """The servers of one model, and how to call them."""
 
     base_url: Annotated[str | tuple[str, ...], AfterValidator(_base_urls)]
     """The API root, such as http://host:8000/v1; several are replicas of the same model."""
     model: str = Field(min_length=1)
-    """The name under which the server knows the model."""
+    """The model's name on the server."""
     api_key_env: str | None = None
-    """The environment variable that holds the key. Without it no key is sent, but to https://api.openai.com, which gets
-    that in OPENAI_API_KEY."""
+    """The environment variable with the API key. Default: no key, but OPENAI_API_KEY for https://api.openai.com."""
     client: Literal["http", "openai"] = "http"
-    """`openai` speaks through the SDK, for what only the SDK does: several times the CPU."""
+    """`openai` uses OpenAI's SDK, if you need its features; it takes several times the CPU."""
     api: Literal["chat", "completions"] = "chat"
     """`completions` sends the prompt as one text, without a chat template."""
     stream: bool | None = None
-    """Stream the answer: gives the time to first token, and a stream that stops is noticed early. By default where
-    answers may be long and the server can."""
+    """Stream answers: this measures the time to first token, and detects a stalled answer early. Default: if answers
+    may be long and the server supports it."""
     prompt_logprobs: Literal["vllm", "echo"] | None = None
-    """How to ask for log-probabilities of the prompt: vLLM's `prompt_logprobs`, or `echo` (completions only)."""
+    """Request log-probabilities of the prompt, by vLLM's `prompt_logprobs` or by `echo` (completions only)."""
     headers: Headers = Field(default_factory=dict)
-    """Headers of every request; a value may be a credential, which is stored nowhere."""
+    """Headers of every request; values may be credentials and are never stored."""
     finish_reasons: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Further finish reasons with which this server ends a finished answer; `none`: it gives no reason."""
+    """This server's finish reasons for complete answers, besides the usual ones; `none` if it gives no reason."""
     auth: str | None = Field(None, pattern=SPECIFICATION)
-    """An `httpx2.Auth` of yours that signs each request, as `package.module:attribute`; no key is sent then."""
+    """Your `httpx2.Auth`, as `package.module:attribute`, which signs each request instead of a key."""
     ca_file: Path | None = None
-    """Certificates (PEM) to trust besides the system's; SSL_CERT_FILE is honoured, too."""
+    """CA certificates (PEM) to trust besides the system's and SSL_CERT_FILE."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -178,7 +178,7 @@ class EndpointConfig(_Section):
         return self
 
     def missing_key(self, keys: Mapping[str, str]) -> str | None:
-        """The problem if the environment `keys` lacks the named key; None if all is well."""
+        """The problem if the environment `keys` lacks the named key; else None."""
         if self.api_key_env is None or keys.get(self.api_key_env, "").strip():
             return None
         variable = f"api_key_env names the environment variable {self.api_key_env}, which is not set"
@@ -186,7 +186,7 @@ class EndpointConfig(_Section):
 
     @property
     def key_variable(self) -> str | None:
-        """The variable whose key its servers are sent: one that is named for them, or that of the provider they are."""
+        """The variable with the key to send: the configured one, or OPENAI_API_KEY for OpenAI's own servers."""
         if self.api_key_env is None and all(map(_is_provider, self.replicas)):
             return DEFAULT_KEY
         return self.api_key_env
@@ -218,7 +218,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model is asked: the messages of a chat, or the text of a completion."""
+    """A prompt: the messages of a chat, or the text of a completion."""
 
     messages: tuple[Message, ...] | None = None
     text: str | None = None
@@ -279,7 +279,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaHealth:
-    """Health of a replica: the models that it serves, or what went wrong."""
+    """Result of checking a replica."""
 
     url: str
     healthy: bool
@@ -359,7 +359,7 @@ def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:
 
 
 Again = Callable[[], Awaitable[bool]]
-"""Returns whether a lost request that may have cost something may be repeated; may take a while."""
+"""Returns whether a lost request, which may have cost something, may be repeated; may take a while."""
 
 
 class Endpoint(Protocol):

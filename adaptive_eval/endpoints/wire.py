@@ -70,7 +70,7 @@ def sent_sampling(config: EndpointConfig, sampling: Sampling) -> dict[str, objec
     return {**told, **_logprob_keys(config, sampling), **sampling.extra_body}
 
 
-def counted_apart(body: Mapping[str, object]) -> Mapping[str, object]:
+def stream_several(body: Mapping[str, object]) -> Mapping[str, object]:
     """The request to a server that reports the tokens of each of several answers only in a stream."""
     return body if "n" not in body or body.get("logprobs") else {**body, **_STREAM}
 

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from adaptive_eval.config.document import VARIABLE
-from adaptive_eval.config.other_answers import questions_of
+from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.gather import RecordGatherer
@@ -228,7 +228,7 @@ def make_terms(request: ImportRequest) -> ImportTerms:
         for option, value in given:
             if value is not None:
                 raise ConfigError(f"{option} stands against --config, which says that itself; give one of the two")
-        questions = questions_of(config)
+        questions = load_run_questions(config)
         thresholds = thresholds_from_run(config.rubric)
         rubric = open_rubric(config.rubric, thresholds_from_event(thresholds))
         return ImportTerms(request, rubric, config.grader, questions, thresholds)

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, setup_of
+from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, stored_setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller
 from adaptive_eval.errors import ConfigError, StoreError
@@ -65,7 +65,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     seeds match the configuration, the looks are those that the run itself would have taken.
     """
     with closing(Store.attach(directory)) as store:
-        setup = setup_of(store.reader.header())._replace(config=config)
+        setup = stored_setup(store.reader.header())._replace(config=config)
         roster, plan = setup.roster, stored_plan(setup, store.reader, store.reader.events())
         if open_rubric(config.rubric).lacks:
             rubric = kept_rubric(config.rubric, store.reader.events())
@@ -119,7 +119,7 @@ class FinishedImport(NamedTuple):
 def draft_run(path: Path, terms: ImportTerms) -> Iterator["RunDraft"]:
     """A context with a run to be filled, which is moved to `path` at the end; on any error nothing is left there."""
     if path.exists():
-        raise ConfigError(f"{path} is there already; import into a new directory")
+        raise ConfigError(f"{path} exists already; import into a new directory")
     directory = path.with_name(f".{path.name}.draft-{os.getpid()}")
     try:
         directory.mkdir(parents=True)

@@ -45,24 +45,24 @@ ChatServer = Annotated[EndpointConfig, AfterValidator(chats)]
 
 
 class AskedGrader(GraderOptions):
-    """A language model on a server of its own is asked about each answer."""
+    """Base class of graders that ask a language model about each answer."""
 
     reads_key = False
     kind: Literal["judge", "verifier"]
     server: ChatServer
-    """Where it is served, and under which name; `api` is chat."""
+    """Its servers, and its name there; `api` is chat."""
     sampling: Sampling
-    """The sampling settings of its replies."""
+    """Sampling parameters of its replies."""
     criteria: str = ""
-    """What is to be graded, and how strictly."""
+    """Instructions on what to grade, and how strictly."""
     template: str = TEMPLATE
-    """The request, with {question}, {reference}, {answer} and {criteria}; each comes between marks of its own."""
+    """The request, with {question}, {reference}, {answer} and {criteria}, each of which is put between marks."""
     longest: Count = Field(32768, ge=1024)
-    """Bytes of an answer that it sees: of a longer one the beginning and the end."""
+    """Most bytes of an answer in a request; a longer one is cut in the middle."""
     concurrency: Limits = Limits(in_flight=16)
-    """What its servers are asked to bear."""
+    """Limits on requests to its servers, and retries."""
     price: Price | None = None
-    """Of its tokens."""
+    """Price of its tokens."""
     gpus: float | None = Field(None, ge=0)
     """GPUs that serve it."""
 

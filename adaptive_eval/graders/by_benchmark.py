@@ -95,7 +95,7 @@ def grader_that_asks(grader: GraderOptions) -> AskedGrader | None:
     return next(iter(graders_that_ask(grader).values()), None)
 
 
-def questions_of(benchmark: str, questions: Sequence[Question]) -> Sequence[Question]:
+def benchmark_questions(benchmark: str, questions: Sequence[Question]) -> Sequence[Question]:
     """The questions of a benchmark; all of them if the name is empty."""
     return [one for one in questions if benchmark_named(one.id) == benchmark] if benchmark else questions
 

@@ -51,7 +51,7 @@ class Choice(GraderOptions):
 
     kind: Literal["choice"] = "choice"
     key: Literal["letter", "index"] = "letter"
-    """What the answer key holds: a letter (or the text of a choice), or a position counted from 0."""
+    """Form of the answer key: a letter (or the text of a choice), or an index from 0."""
 
     def grade(self, text: str, question: Question) -> Marks:
         said = _stated_letter(final_text(text), question)

@@ -25,10 +25,10 @@ class AnswersOfModel(Section):
     """Answers of a model in an earlier run."""
 
     run: Path
-    """The directory of the earlier run, from the current directory: what it has now becomes a part of this run."""
+    """Directory of the earlier run, relative to the current directory; its answers are copied into this run."""
     model: str = Field(min_length=1)
-    """The model there. Trial by trial: each answer is compared with that of the same number, and where there are fewer,
-    with those from the first on once more."""
+    """The model there. Each trial is compared with its answer of the same number; if it has fewer answers, these are
+    used again from the first one on."""
 
     @model_validator(mode="before")
     @classmethod

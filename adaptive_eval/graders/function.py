@@ -30,14 +30,14 @@ class Python(GraderOptions):
     reads_key = False
     kind: Literal["python"] = "python"
     function: Specification
-    """`package.module:function`, looked for beside the configuration and among what is installed."""
+    """`package.module:function`, searched in the folder of the configuration and in installed packages."""
     options: Mapping[str, Any] = Field(default_factory=dict)
-    """Handed to the function by name."""
+    """Keyword arguments of the function."""
     signals: tuple[str, ...] = ()
-    """The names of the signals that it gives, if the rubric is to be checked against them."""
+    """Names of the function's signals, against which the rubric is then checked."""
     key_is_answer: bool = True
-    """Before a run every answer key, given as an answer, must be graded right; false where keys are no answers, such as
-    the tests of a program."""
+    """Check before a run that every answer key, taken as an answer, is graded right; set it to false if keys are no
+    answers, such as the tests of a program."""
 
     @property
     def gives(self) -> frozenset[str]:

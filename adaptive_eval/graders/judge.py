@@ -29,51 +29,51 @@ MOST_FURTHER = 8
 
 
 class FurtherJudge(Section):
-    """A further judge, which is asked the same as the first."""
+    """A further judge, which gets the same requests as the first."""
 
     server: ChatServer
-    """Where it is served, and under which name; `api` is chat."""
+    """Its servers, and its name there; `api` is chat."""
     sampling: Sampling | None = None
-    """How its verdicts are drawn; default: as those of the first."""
+    """Sampling parameters of its verdicts; default: those of the first."""
     concurrency: Limits | None = None
-    """What its servers are asked to bear; default: as much as those of the first."""
+    """Limits on requests to its servers, and retries; default: those of the first."""
     price: Price | None = None
-    """Of its tokens."""
+    """Price of its tokens."""
     gpus: float | None = Field(None, gt=0)
     """GPUs that serve it."""
 
 
 class Judge(AskedGrader):
-    """A language model says which of the verdicts an answer gets, scores it by criteria, or compares it with another.
+    """A language model that gives an answer a verdict, scores it by criteria, or compares it with another answer.
 
-    Signals: `verdict`, `is_correct` where the verdicts say what is correct, `has_answer`, `agreement` (the share of the
-    votes), and what was used: `judge_prompt_tokens`, `judge_completion_tokens`, `judge_usd`, `judge_gpu_seconds`,
-    `judge_seconds`. With `scores` there is no verdict but the level of each criterion, under its name, and `score`,
-    their weighted sum. With `against` the verdict is better, tie or worse, `order_dependent` is the share of the votes
-    that were another in the other order, and `prefers_first` how much oftener the first place was preferred. An empty
-    answer is sent to nobody, and its verdict is "". A verdict that cannot be had or read is a grader error.
+    Signals: `verdict`, `is_correct` if the verdicts say what is correct, `has_answer`, `agreement` (the share of the
+    votes), and the usage: `judge_prompt_tokens`, `judge_completion_tokens`, `judge_usd`, `judge_gpu_seconds`,
+    `judge_seconds`. With `scores` there is the level of each criterion under its name instead of a verdict, and
+    `score`, their weighted sum. With `against` the verdict is better, tie or worse, `order_dependent` the share of the
+    votes that change with the order, and `prefers_first` how much more often the first place was preferred. The verdict
+    on an empty answer is "", without a request. A missing or unreadable verdict is a grader error.
     """
 
     kind: Literal["judge"] = "judge"
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=1024)
-    """How a verdict is drawn; each vote has a seed of its own, which follows from that of the answer."""
+    """Sampling parameters of its verdicts; the seed of a vote is derived from that of the answer."""
     verdicts: tuple[JudgeLevel, ...] = Field(RIGHT_OR_WRONG, min_length=2)
-    """The verdicts that it may give; default: correct and wrong."""
+    """The possible verdicts; default: correct and wrong."""
     scores: tuple[JudgeCriterion, ...] = Field((), max_length=MOST_CRITERIA)
-    """Criteria that are scored one by one, instead of verdicts. Without a `rubric` each sum of weight times worth is a
+    """Criteria to score one by one, instead of verdicts. Without a `rubric` each possible weighted sum is a
     category."""
     against: Annotated[str, Field(min_length=1)] | AnswersOfModel | None = None
-    """Compare with this answer, in both orders, instead of verdicts: `reference`, the answer key; a field of the
-    questions (`questions.fields.metadata`) that holds the answers of another model or a person; or, trial by trial, the
-    answers of a model in an earlier run. Without a `rubric` better is worth 1, a tie 0.5, worse 0."""
+    """Another answer to compare with in both orders, instead of verdicts: `reference`, the answer key; a field of the
+    questions (`questions.fields.metadata`) with the answers of another model or a person; or the answers of a model in
+    an earlier run, trial by trial. Without a `rubric` better scores 1, a tie 0.5, worse 0."""
     votes: Count = Field(1, ge=1, le=15)
-    """Verdicts on each answer, an odd number, since more than half must agree. Of scores and comparisons the middle one
+    """Verdicts on each answer: an odd number, since more than half must agree. Of scores and comparisons the middle one
     counts."""
     panel: tuple[FurtherJudge, ...] = Field((), max_length=MOST_FURTHER)
-    """Further judges, each on a server of its own, which give as many votes; more than half of all must agree. How far
-    each of them agrees with what was decided are the signals `agreement_1` (this judge), `agreement_2` ..."""
+    """Further judges, each on its own server, with as many votes; more than half of all votes must agree. The signals
+    `agreement_1` (this judge), `agreement_2` ... are the shares of each judge's votes that agree with the decision."""
     structured: bool | None = None
-    """Whether its server sees to the form of a reply (`response_format`, a JSON schema); default: where it takes that,
+    """Make the server enforce the form of replies (`response_format`, a JSON schema); default: if it supports that,
     which the first request shows."""
 
     @field_validator("verdicts")

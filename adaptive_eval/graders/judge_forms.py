@@ -27,11 +27,11 @@ class JudgeLevel(Section):
     """One verdict."""
 
     name: str = Field(min_length=1, max_length=40, pattern=LEVEL_NAME)
-    """What the judge says; conditions of the rubric name it, as in `when: {verdict: good}`."""
+    """Name of the verdict, for the judge and for conditions of the rubric: `when: {verdict: good}`."""
     says: str = ""
-    """When it is to be given."""
+    """Instructions on when to give it."""
     correct: bool | None = None
-    """Whether the answer then counts as correct (`is_correct`)."""
+    """Whether an answer with this verdict is correct (`is_correct`)."""
 
 
 class VoteResult(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.graders.by_benchmark import ByBenchmark, questions_of
+from adaptive_eval.graders.by_benchmark import ByBenchmark, benchmark_questions
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.pool import GradingPool
@@ -59,7 +59,8 @@ async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions
         return KeysFound(0, "the scorer of the task grades", tried=False)
     if isinstance(grader, ByBenchmark):
         keyed = {name: one for name, one in grader.graders.items() if not isinstance(one, AskedGrader)}
-        found = [await require_right_keys(one, pool, questions_of(name, questions)) for name, one in keyed.items()]
+        own = {name: benchmark_questions(name, questions) for name in keyed}
+        found = [await require_right_keys(one, pool, own[name]) for name, one in keyed.items()]
         unknown = "; ".join(dict.fromkeys(one.unknown for one in found if one.unknown is not None))
         return KeysFound(sum(one.right for one in found), unknown or None)
     tried: list[_KeyResult] = []

@@ -78,11 +78,11 @@ class CategoryConfig(Section):
     """One level of a rubric."""
 
     name: str = Field(min_length=1)
-    """Its name in reports."""
+    """Name in reports."""
     weight: Weight
-    """What an answer of this category is worth."""
+    """Score of an answer of this category."""
     when: Mapping[str, bool | float | str | SignalBounds] = Field(default_factory=dict)
-    """Signals and what each must be: true or false, a text, a number, or limits such as {at_most: 0.5}."""
+    """Required values of signals: true or false, a text, a number, or limits such as {at_most: 0.5}."""
 
     @field_validator("when")
     @classmethod
@@ -107,27 +107,26 @@ class EarlierThresholds(Section):
     """An earlier run from which thresholds are taken."""
 
     run: Path
-    """The directory of the earlier run, from the current directory: what it has frozen itself, else what its opening
-    gives."""
+    """Directory of the earlier run, relative to the current directory. Its own fitted thresholds are used, if it has
+    any, else those fitted to its trials before the first look."""
 
 
 class RubricConfig(Section):
-    """Which categories there are, and what each is worth."""
+    """Categories of answers, and their scores."""
 
     categories: tuple[CategoryConfig, ...] = ()
-    """Tried in this order; exactly one is without `when` and takes what no other does."""
+    """Categories in the order in which they are tried; exactly one, for all other answers, has no `when`."""
     name: str = "binary"
     """`binary`, or one of the paper's schemata such as `format_aware`; with `categories`, a name of your own."""
     weights: tuple[Weight, ...] | None = None
     """Other weights for the categories of a schema, from category 0 (invalid) on."""
     thresholds: Mapping[str, float] = Field(default_factory=dict)
-    """Numbers for percentiles that a schema or a condition compares with, such as {high: 0.31}, or
-    {completion_tokens p33: 1200}."""
+    """Values of percentiles in a schema or a condition, such as {high: 0.31}, or {completion_tokens p33: 1200}."""
     fit: Literal["opening"] | EarlierThresholds | None = None
-    """Where the other percentiles, and the lengths that `length_ratio` goes by, come from: from all models' answers
-    before the first look, which get their categories then, or from an earlier run. Once fitted they never move."""
+    """Source of the other percentiles, and of the median lengths for `length_ratio`: `opening`, all models' answers
+    before the first look, which are graded then, or an earlier run. Fitted values never change."""
     assume: Mapping[str, float] = Field(default_factory=dict)
-    """Values for signals that this run does not have, such as {verifier_c: 0}."""
+    """Values of signals that this run lacks, such as {verifier_c: 0}."""
 
     @field_validator("categories")
     @classmethod

@@ -33,17 +33,16 @@ _TAKEN = ANSWER_SIGNALS | {SCORE, VERDICT, REASONING, "agreement", "has_answer",
 
 
 class JudgeCriterion(Section):
-    """One of several things that an answer is scored on."""
+    """A criterion by which an answer is scored."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
-    """Its name, which is also the signal that has its level: conditions of the rubric name it, as in `when: {faithful:
-    good}`."""
+    """Name of the criterion, and of the signal with its level: `when: {faithful: good}` in the rubric."""
     says: str = ""
-    """What it is about."""
+    """Its description for the judge."""
     weight: float = 1.0
-    """What it counts in the sum; below zero for what is a fault."""
+    """Weight in the sum; negative for faults."""
     levels: Mapping[str, float] = Field(default_factory=lambda: {"not met": 0.0, "met": 1.0})
-    """What the judge may say of it, and what each is worth."""
+    """Possible levels, with their scores."""
 
     @field_validator("name")
     @classmethod

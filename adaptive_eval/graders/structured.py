@@ -26,7 +26,7 @@ class Json(GraderOptions):
 
     kind: Literal["json"] = "json"
     field: str = ""
-    """Where the answer is: `result.value`, `items.0`; default: all of it."""
+    """Path of the answer, such as `result.value` or `items.0`; default: the whole JSON."""
 
     @property
     def gives(self) -> frozenset[str]:

@@ -19,11 +19,11 @@ def plain_text(text: str, ignore_case: bool) -> str:
 
 
 class Exact(GraderOptions):
-    """Correct: the whole answer is the answer key, whatever the spaces."""
+    """Correct: the whole answer is the answer key, up to spaces."""
 
     kind: Literal["exact"] = "exact"
     ignore_case: bool = False
-    """Small and capital letters are the same."""
+    """Ignore upper and lower case."""
 
     def grade(self, text: str, question: Question) -> Marks:
         said = final_text(text).strip()
@@ -36,7 +36,7 @@ class Contains(GraderOptions):
 
     kind: Literal["contains"] = "contains"
     ignore_case: bool = True
-    """Small and capital letters are the same."""
+    """Ignore upper and lower case."""
     whole_words: bool = True
     """Do not find 5 in 15, or cat in concatenate."""
 
@@ -71,9 +71,9 @@ class Regex(GraderOptions):
     pattern: str
     """A Python regular expression; its first group, or the group `answer`, or the whole match is the answer."""
     take: Literal["first", "last"] = "last"
-    """Which match counts, where there are several."""
+    """The match that counts, if there are several."""
     ignore_case: bool = False
-    """Small and capital letters are the same."""
+    """Ignore upper and lower case."""
 
     @field_validator("pattern")
     @classmethod

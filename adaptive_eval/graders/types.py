@@ -80,11 +80,11 @@ class GraderOptions(Section):
     reads_key: ClassVar[bool] = True
     """Whether it compares an answer with the answer key of the question."""
     timeout: float = Field(10.0, gt=0, le=3600)
-    """Seconds that one answer may take in a worker process; then it is a grader error, never a wrong answer."""
+    """Seconds for one answer in a worker process; more is a grader error, never a wrong answer."""
     workers: int | None = Field(None, ge=1, le=64)
-    """Worker processes at most; default: one per core but one, two to four, and as many more for slow answers."""
+    """Most worker processes; default: one per core but one, two to four, and as many more for slow answers."""
     memory: float = Field(2.0, gt=0)
-    """GiB that a worker process may use; beyond that it is a grader error."""
+    """GiB for a worker process; more is a grader error."""
 
     @property
     def gives(self) -> frozenset[str]:

@@ -31,22 +31,23 @@ AT_THE_SLOT: dict[str, object] = {"temperature": 1.0, "max_tokens": 1, "logprobs
 
 
 class Verifier(AskedGrader):
-    """A language model says how likely an answer is correct (A), wrong (B) or invalid (C), by its next token.
+    """A language model whose next token gives the probabilities that an answer is correct (A), wrong (B), invalid (C).
 
     Signals: `verifier_a`, `verifier_b`, `verifier_c`, `verdict` (correct, wrong or invalid: the likeliest),
-    `is_correct`, `has_answer`, `verifier_open` (what tokens out of sight leave open), what was used as of a judge, and
-    those of the grader `beside`. An empty answer is sent to nobody, and is invalid. Its server gives log-probabilities.
+    `is_correct`, `has_answer`, `verifier_open` (the uncertainty due to tokens that the server did not list), usage as
+    of a judge, and those of the grader `beside`. An empty answer is invalid, without a request. Its server must support
+    log-probabilities.
     """
 
     kind: Literal["verifier"] = "verifier"
     sampling: Sampling = Sampling.model_validate(AT_THE_SLOT)
-    """How the next token is asked for; only what differs from the default need be given, such as `top_logprobs`."""
+    """Sampling parameters that differ from the defaults, such as `top_logprobs`."""
     temperature: float = Field(1.0, gt=0)
-    """T of softmax((s - b) / T): above 1 for a verifier that is too sure of itself."""
+    """T of softmax((s - b) / T); above 1 for an overconfident verifier."""
     calibrated: bool = True
-    """Subtract the scores b of a request without content, asked for once before the first answer."""
+    """Subtract the scores b of a request without content, which is sent once before the first answer."""
     beside: KeyedGrader | None = None
-    """A grader that reads the answer by its key: then `is_correct` and the rest of its signals are what it says."""
+    """A grader by answer key, whose signals, such as `is_correct`, replace the verifier's."""
 
     @field_validator("sampling", mode="before")
     @classmethod

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from adaptive_eval.endpoints.secrets import keyless
+from adaptive_eval.endpoints.secrets import remove_keys
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.types import Question
@@ -246,7 +246,7 @@ class Worker:
             stdout=PIPE,
             stderr=DEVNULL,
             cwd=folder,
-            env=keyless(os.environ, keys),
+            env=remove_keys(os.environ, keys),
         )
         return cls(process)
 

@@ -46,24 +46,24 @@ Resources = Annotated[Mapping[str, float] | None, AfterValidator(require_amounts
 
 
 class PoolConfig(Section):
-    """Places, such as the GPUs of this machine; each serves one model at a time, of those with pending requests.
+    """Places, such as the GPUs of this machine, each of which serves one model with pending requests at a time.
 
-    The pool serves all models with a `launch` section that names no `exclusive` place. If fewer models are left than
-    there are places, these are served at several places each.
+    The pool serves all models with a `launch` section without `exclusive`. If there are fewer models left than places,
+    a model is served at several places.
     """
 
     places: Literal["cluster"] | Annotated[tuple[str | int, ...], Field(min_length=1)]
     """Names of the places, such as [0, 1, 2, 3], or ["0,1", "2,3"] if a model takes two GPUs. Other runs of the same
-    user on this machine that use a place of the same name wait until this one has ended. Or `cluster`: with `--ray`
-    the nodes of the cluster provide places as they become free."""
+    user on this machine wait for places of the same name until this run has ended. `cluster`: with `--ray`, places on
+    the cluster's nodes as they become free."""
     most: int | None = Field(None, ge=1, le=1024)
-    """On a cluster: the most places that the run has at a time."""
+    """On a cluster: most places of the run at a time."""
     resources: Resources = None
-    """On a cluster: resources of each place, in Ray's words: {GPU: 2, CPU: 4}. Default: of each resource the most that
-    any model of the pool needs."""
+    """On a cluster: Ray resources of each place, such as {GPU: 2, CPU: 4}. Default: of each resource the most that any
+    model of the pool needs."""
     env: Variables = Field(default_factory=lambda: {"CUDA_VISIBLE_DEVICES": "{place}"})
-    """Variables for every server of the pool; {place} is its place, on a cluster the GPUs that Ray gave it. Default:
-    CUDA_VISIBLE_DEVICES with that value; on a cluster, where Ray sets it, none."""
+    """Environment variables of every server; {place} is its place, on a cluster its GPUs. Default: CUDA_VISIBLE_DEVICES
+    with that value; on a cluster none, since Ray sets it."""
 
     @field_validator("places")
     @classmethod
@@ -107,52 +107,51 @@ class SitesConfig(Section):
     """Timeouts between the head of the run and its sites on the nodes of a cluster, with `--ray`."""
 
     wait: Seconds = Field(900.0, gt=0)
-    """Longest wait of a site for its resources before its model is given up, unless other sites serve it."""
+    """Longest wait of a site for its resources; then its model is given up, unless other sites serve it."""
     silence: Seconds = Field(60.0, ge=5)
-    """A site that is silent for longer hangs: it is ended, and started again where there is room."""
+    """Time without a message from a site after which it is restarted, on any node with room."""
     keep: Seconds = Field(600.0, ge=5)
-    """Sites end when their head has been silent for longer; until then a run that goes on finds them again."""
+    """Time without a message from the head after which sites end; until then a resumed run finds them again."""
 
 
 class LaunchConfig(Section):
-    """A server that the run starts for this model when it has requests, and stops in the end.
+    """A server that the run starts when the model has requests, and stops at the end.
 
-    Without `command` it is `vllm serve`. The server listens on this machine alone, on a free port; it inherits the
-    environment, runs in the folder of the configuration, and writes to the folder `logs` of the run.
+    By default `vllm serve`. It listens on a free port of the loopback address, inherits the environment, runs in the
+    folder of the configuration, and writes to the folder `logs` of the run.
     """
 
     env: Variables = Field(default_factory=dict)
-    """Variables for the server, which override the environment, such as CUDA_VISIBLE_DEVICES: "0,1"; {port}, {host},
-    {model} and {place} (of the pool, or `exclusive`) are filled in."""
+    """Environment variables of the server, such as CUDA_VISIBLE_DEVICES: "0,1". {port}, {host}, {model} (the name to
+    serve the model under) and {place} (of the pool, or `exclusive`) are filled in."""
     command: str | tuple[str, ...] | None = None
-    """Command of another server than vLLM, as one line or a list of words. {port}, {host}, {model} (the name to serve
-    the model under) and {place} (as in env) are filled in; no shell is involved."""
+    """Command of another server than vLLM, as one line or a list of words, with {port}, {host}, {model} and {place} as
+    in `env`. It does not run in a shell."""
     model: str | None = Field(None, min_length=1)
     """The model for vLLM to load: a path, or a name on Hugging Face; default: the model's `model`."""
     flags: Mapping[str, FlagValue] = Field(default_factory=dict)
-    """Flags of vLLM without the dashes: `tensor-parallel-size: 2`; true and false switch a flag, a list becomes several
-    words, a mapping JSON, and null removes a default of ours (`generation-config: vllm`)."""
+    """Flags of vLLM without dashes, such as `tensor-parallel-size: 2`. true and false switch a flag, a list becomes
+    several words, a mapping JSON, and null removes a default of this program (`generation-config: vllm`)."""
     exclusive: str | None = Field(None, pattern=ONE_LINE, max_length=LONGEST_PLACE)
-    """Models with the same word here, such as gpu0, are served in turn, one at a time; other runs of the same user on
-    this machine wait until this one has ended."""
+    """Name of a place, such as gpu0. Models with the same place take turns; other runs of the same user on this machine
+    wait for it until this run has ended."""
     sleep: bool = False
-    """When another model gets its place, put the server to sleep instead of stopping it, and wake it when its turn
-    comes: vLLM's sleep mode, for GPUs. The weights stay in the machine's memory meanwhile, so a swap takes seconds. A
-    server of your own `command` must support POST /sleep?level=1 and /wake_up."""
+    """When another model gets the place, put the server to sleep instead of stopping it (vLLM's sleep mode, for GPUs).
+    The weights stay in memory, so that a swap takes seconds. A server of your own `command` must support POST
+    /sleep?level=1 and /wake_up."""
     overlap: bool = False
-    """The place has memory for this model beside another one that also has `overlap: true`: when one of them gets the
-    place, its server starts while the last answers of the other one are still in flight. A place that turns out to be
-    too small is emptied first from then on, as without this setting."""
+    """The place has memory for two models with `overlap: true`: the server of the next one starts while the last
+    answers of the other are in flight. If the memory does not suffice, the place is emptied first from then on."""
     health: str = "/health"
-    """A path that returns 200 when the server is ready."""
+    """Path that returns 200 when the server is ready."""
     timeout: Seconds = Field(900.0, gt=0)
-    """Time that the server may take to become ready: "15m", or seconds."""
+    """Time for the server to become ready: "15m", or seconds."""
 
     sites: int = Field(1, ge=1, le=1024)
-    """With `--ray`: number of sites of the cluster that serve the model at the same time."""
+    """With `--ray`: number of sites that serve the model at the same time."""
     resources: Resources = None
-    """With `--ray`: resources of each site, in Ray's words: {GPU: 8, CPU: 4}. Default: one CPU, and the model's `gpus`;
-    without them as many GPUs as vLLM's flags split it among, and none with a `command`."""
+    """With `--ray`: Ray resources of each site, such as {GPU: 8, CPU: 4}. Default: one CPU, and the model's `gpus`; if
+    these are not given, the GPUs among which vLLM's flags split the model, or none with a `command`."""
 
     @field_validator("command")
     @classmethod

@@ -90,21 +90,21 @@ class BenchmarkConfig(Section):
     """The task: one of an installed package, such as inspect_evals/gpqa_diamond, or of a file in the folder of the
     configuration, such as my_task.py@name."""
     args: Mapping[str, Any] = Field(default_factory=dict)
-    """Arguments of the task, as after -T."""
+    """Arguments of the task, as with -T."""
     solver: str | None = None
     """Another solver or agent than the task's own: its name, or file.py@name."""
     solver_args: Mapping[str, Any] = Field(default_factory=dict)
-    """Arguments of that solver, as after -S."""
+    """Arguments of that solver, as with -S."""
     sandbox: str | None = None
     """Another sandbox than the task's own, such as docker, local or docker:compose.yaml."""
     scorer: str | None = None
-    """The scorer that counts, where a task has several; `name.key` where it gives several values."""
+    """The scorer that counts, if the task has several; `name.key` if it gives several values."""
     roles: Mapping[str, str] = Field(default_factory=dict)
     """Other models that the task calls, by their roles, such as {grader: openai/gpt-x}."""
     prices: Mapping[str, Price] = Field(default_factory=dict)
-    """Prices of other models that a sample calls, by their names in Inspect; a cap on USD needs them."""
+    """Prices of other models that the task calls, by their names in Inspect; a cap on USD needs them."""
     message_limit: int | None = Field(None, ge=1)
-    """Messages after which Inspect ends a sample. Like every limit it gives an answer, which is scored as it stands."""
+    """Messages after which Inspect ends a sample, which is then scored as it is."""
     time_limit: int | None = Field(None, ge=1)
     """Seconds after which Inspect ends a sample."""
 
@@ -117,9 +117,9 @@ class LmEvalConfig(Section):
     num_fewshot: int | None = Field(None, ge=0)
     """Examples before each question; default: the task's own number."""
     include_path: str | None = None
-    """A folder with tasks of your own, from the folder of the configuration."""
+    """A folder with tasks of your own, relative to the folder of the configuration."""
     limit: int | None = Field(None, ge=1)
-    """Ask the first so many."""
+    """Number of questions to ask: the first ones."""
     metric: str | None = None
-    """What counts where a task has several: a metric, or metric,filter as the harness prints them; default: its
+    """The metric that counts, if the task has several, or metric,filter as the harness prints them; default: its
     first."""

@@ -26,25 +26,25 @@ PLACE = re.compile(r"\{\{(?P<literal>[^\W\d]\w*)\}\}|\{(?P<field>[^\W\d]\w*)(?P<
 
 
 class FewShotExample(Section):
-    """A question with its answer, shown before the question that is asked."""
+    """An example question with its answer."""
 
     prompt: str
     """The question of the example."""
     answer: str
     """The answer of the example."""
     choices: tuple[str, ...] = ()
-    """The choices, if the question has some."""
+    """The choices, if any."""
 
 
 class PromptConfig(Section):
-    """How a question is put to a model."""
+    """The prompt that is made of a question."""
 
     template: str = "{prompt}"
-    r"""The text with `{prompt}`, `{choices}` or another field of the question in it; braces of LaTeX are just text."""
+    r"""Text with `{prompt}`, `{choices}` or other fields of the question; braces of LaTeX are text."""
     system: str | None = None
-    """The system message of a chat; the first paragraph of a completion."""
+    """System message of a chat; first paragraph of a completion."""
     few_shot: tuple[FewShotExample, ...] = ()
-    """Examples, each put through the template and followed by its answer."""
+    """Examples, rendered by the template, each followed by its answer."""
 
     @field_validator("template")
     @classmethod

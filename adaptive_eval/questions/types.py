@@ -41,55 +41,55 @@ class Question:
 
 
 class FieldsConfig(Section):
-    """Which field of a row holds what; `a.b` reads field b of the mapping in field a."""
+    """Names of the fields of a row; `a.b` reads field b of the mapping in field a."""
 
     id: str | None = None
-    """Default: the field `id` where there is one, else a hash of prompt, answer and choices."""
+    """The question's id; default: the field `id`, else a hash of prompt, answer and choices."""
     prompt: str = "prompt"
-    """The field of the question's text."""
+    """The question's text."""
     answer: str | None = "answer"
-    """null for questions that have no answer key, for a `python` grader that needs none."""
+    """The answer key; null if there is none, for graders that need none."""
     choices: str | tuple[str, ...] | None = None
-    """One field that holds a list, or a list of fields with one choice each."""
+    """One field with a list, or a list of fields with one choice each."""
     cluster: str | None = None
-    """The field that says which questions came together, such as those of one passage."""
+    """The group of related questions, such as those on one passage."""
     metadata: tuple[str, ...] = ()
-    """Fields that are kept for templates, graders and reports."""
+    """Fields to keep for templates, graders and reports."""
 
 
 class QuestionsConfig(Section):
-    """Where the questions come from, and which of them are asked."""
+    """Source and selection of the questions."""
 
     path: Path | None = None
-    """A .jsonl, .json, .csv or .parquet file, from the folder of the configuration."""
+    """A .jsonl, .json, .csv or .parquet file, relative to the folder of the configuration."""
     format: Format | None = Field(None, validate_default=True)
-    """How the file is read; default: by its ending."""
+    """Format of the file; default: by its suffix."""
     dataset: str | None = None
     """A Hugging Face data set, such as HuggingFaceH4/aime_2024 (needs the extra `hf`)."""
     subset: str | None = None
-    """The data set's configuration, where it has several."""
+    """The data set's configuration, if it has several."""
     split: str = "test"
-    """The part of the data set."""
+    """The data set's split."""
     revision: str | None = None
-    """The commit, tag or branch of the data set: name a commit, and the questions stay the same."""
+    """Commit, tag or branch of the data set; only a commit fixes the questions."""
     task: str | None = None
     """The task of Inspect whose samples they are; `benchmark` fills it in."""
     function: Specification | None = None
-    """A function of your own that returns rows as mappings, `package.module:function`, looked for beside the
-    configuration and among what is installed."""
+    """A function of your own that returns rows as mappings, `package.module:function`, searched in the folder of the
+    configuration and in installed packages."""
     options: Mapping[str, Any] = Field(default_factory=dict)
-    """Handed to the function by name."""
+    """Keyword arguments of the function."""
     benchmarks: "Mapping[str, QuestionsConfig]" = Field(default_factory=dict)
-    """Those of several benchmarks, by name; the run's `benchmarks` fill it in."""
+    """Questions of several benchmarks, by name; the run's `benchmarks` fill it in."""
     world: str | None = Field(None, validate_default=True)
     """A world of the simulator, for models with `simulate: true`."""
     fields: FieldsConfig = FieldsConfig()
     filter: Mapping[str, Scalar | tuple[Scalar, ...]] = Field(default_factory=dict)
-    """Keep the rows whose field equals the value, or one of the values; fields are combined with "and"."""
+    """Keep the rows in which each of these fields has this value, or one of these values."""
     shuffle: bool = False
-    """Put the questions into a random order that depends on the run's `seed` alone, before `limit`."""
+    """Shuffle the questions by the run's `seed`, before `limit`."""
     limit: int | None = Field(None, ge=1)
-    """Ask the first so many."""
+    """Number of questions to ask: the first ones."""
 
     @field_validator("world")
     @classmethod

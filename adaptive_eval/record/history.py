@@ -13,9 +13,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.pace import opening_of
-from adaptive_eval.config.planning import EarlierHorizon, KnownBefore, RunFacts, longest_prompts, plan_of, worst_costs
-from adaptive_eval.config.prepare import PreparedRun, StoredSetup, prompts_of, stored_config
+from adaptive_eval.config.pace import opening_trials
+from adaptive_eval.config.planning import (
+    EarlierHorizon,
+    PriorKnowledge,
+    RunFacts,
+    longest_prompts,
+    make_plan,
+    worst_costs,
+)
+from adaptive_eval.config.prepare import PreparedRun, StoredSetup, render_prompts, stored_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost
@@ -72,8 +79,8 @@ def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
             f"{config.trials.draw or 'not set'} after it; set it as it was, or begin another run with --fresh"
         )
     same_horizon = config.trials.model_copy(update={"max": before.max})
-    had = opening_of(before, batched=stored.batched)
-    has = opening_of(same_horizon, batched=config.batched)
+    had = opening_trials(before, batched=stored.batched)
+    has = opening_trials(same_horizon, batched=config.batched)
     if before.min == config.trials.min and had != has:
         raise ConfigError(
             f"the run took its first look with {had} trials a question, as {_pace_text(stored)} begins, and cannot "
@@ -105,7 +112,7 @@ def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) 
     _require_outcomes_taken(config, recorded)
     known = known_before(config, roster, imported, stored_prior(config.prior_evidence, events), recorded)
     worst, capped = stored_worst_costs(setup, events), reader.capped_opening()
-    return plan_of(config, setup.questions, worst, RunFacts(first, recorded_horizons(events), capped), known)
+    return make_plan(config, setup.questions, worst, RunFacts(first, recorded_horizons(events), capped), known)
 
 
 def _require_outcomes_taken(config: RunConfig, recorded: Recorded) -> None:
@@ -128,7 +135,7 @@ def stored_worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cos
         kept |= start.longest_prompts or {}
     sizes = tuple(kept.get(model.name, 0) for model in config.models)
     if not all(sizes) and (config.budget.tokens is not None or config.budget.usd is not None):
-        sizes = longest_prompts(prompts_of(config, setup.questions))
+        sizes = longest_prompts(render_prompts(config, setup.questions))
     return worst_costs(config, setup.questions, sizes)
 
 
@@ -202,14 +209,14 @@ def _require_room(config: RunConfig, first: Cells) -> None:
 
 def known_before(
     config: RunConfig, roster: Roster, imported: Cells | None, prior: PriorOutcomes | None, recorded: Recorded
-) -> KnownBefore:
+) -> PriorKnowledge:
     """All outcomes of recorded models, or else R0: per question no more than was imported or the first round asks."""
     categories = len(open_rubric(config.rubric).weights)
     if recorded:
         return recorded_counts(recorded, roster, categories)
     if prior is None:
-        return KnownBefore()
+        return PriorKnowledge()
     there = np.zeros((len(roster.models), len(roster.questions)), np.int32) if imported is None else imported
     most = np.maximum(there, config.trials.min)
     counts = prior.counts(tuple(roster.models), tuple(roster.questions), most, categories)
-    return KnownBefore(counts, spent=prior.spent)
+    return PriorKnowledge(counts, spent=prior.spent)

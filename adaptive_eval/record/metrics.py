@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.metrics import metric_of
+from adaptive_eval.config.metrics import find_metric
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.record.results import Caution, MetricRow
 from scorio import Counts
@@ -33,7 +33,7 @@ def metric_rows(
         return
     right_last = counts[..., np.argsort(weights, kind="stable")].astype(np.int64)
     for name in names:
-        metric = metric_of(name)
+        metric = find_metric(name)
         for model, own in zip(models, right_last, strict=True):
             if metric is None or own.shape[-1] != 2 or own.sum(axis=-1).min() < metric.draws:
                 yield MetricRow(name, model, None, None, None, None)
@@ -49,7 +49,7 @@ def metric_rows(
 def _question_variance(name: str, wrong: int, right: int) -> float:
     from scipy.stats import betabinom  # slow to import, and few ask for metrics
 
-    metric = metric_of(name)
+    metric = find_metric(name)
     assert metric is not None
     trials = wrong + right
     others = np.arange(trials + 1)

@@ -14,7 +14,7 @@ from hashlib import blake2b
 import numpy as np
 import orjson
 
-from adaptive_eval.config.planning import KnownBefore
+from adaptive_eval.config.planning import PriorKnowledge
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.store import Event, Json, OutcomesRecorded, Roster, events_of_kind
 
@@ -31,7 +31,7 @@ def stored_outcomes(config: RunConfig, events: Sequence[Event]) -> Recorded:
     return {event.model: event for event in events_of_kind(events, OutcomesRecorded) if event.model in named}
 
 
-def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> KnownBefore:
+def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> PriorKnowledge:
     """Outcomes with a grade (L, M, K), and number of those without one (L, M)."""
     counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int64)
     ungraded = np.zeros(counts.shape[:2], dtype=np.int64)
@@ -40,7 +40,7 @@ def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> Know
         for question, key in enumerate(roster.questions):
             counts[model, question] = event.counts[key]
             ungraded[model, question] = event.ungraded.get(key, 0)
-    return KnownBefore(counts, ungraded if ungraded.any() else None)
+    return PriorKnowledge(counts, ungraded if ungraded.any() else None)
 
 
 def outcomes_digest(counts: Mapping[str, Sequence[int]], ungraded: Mapping[str, int], meaning: Json) -> str:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
-from adaptive_eval.config.planning import budget_of, lost_cost
-from adaptive_eval.config.prepare import setup_of
+from adaptive_eval.config.planning import core_caps, lost_cost
+from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.history import stored_worst_costs
@@ -122,9 +122,9 @@ def _lost_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
     """The cost of a lost answer: at its worst if a cap counted it, else the mean of those that came."""
     header = reader.header()
     for body in reversed(reader.configurations()):
-        setup = setup_of(replace(header, configuration=body))
+        setup = stored_setup(replace(header, configuration=body))
         for number, one in enumerate(setup.config.models):
-            if one.name == model and budget_of(setup.config.budget).bought:
+            if one.name == model and core_caps(setup.config.budget).bought:
                 return lost_costs(reader, {model: lost_cost(one, stored_worst_costs(setup, events)[number])})[model]
             if one.name == model:
                 stored = [row for row in reader.sums() if row.model == model]

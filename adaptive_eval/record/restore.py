@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.prepare import StoredSetup, setup_of
+from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller, Plan
 from adaptive_eval.core.optimal import OPTIMAL
@@ -69,7 +69,7 @@ class StoredRun:
     @cached_property
     def setup(self) -> StoredSetup:
         """The newest configuration of the run, and its questions."""
-        return setup_of(self.reader.header()) if self._setup is None else self._setup
+        return stored_setup(self.reader.header()) if self._setup is None else self._setup
 
     @cached_property
     def events(self) -> Sequence[Event]:

@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.config.planning import NO_FACTS, RunFacts, plan_of
+from adaptive_eval.config.planning import NO_FACTS, RunFacts, make_plan
 from adaptive_eval.config.prepare import (
     PreparedRun,
-    begin_as,
-    decided_by,
+    adopt_stored_trials,
     stored_config,
+    with_decisions,
     with_trials,
 )
 from adaptive_eval.graders.rubric import open_rubric
@@ -91,11 +91,11 @@ def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
     stored, chosen = stored_config(reader.header()), prepared.why_favoured is not None
     if stored.trials.favour == "auto":  # an import, whose looks had no pace
         stored = with_trials(stored, {"favour": "answers"})
-    config = begin_as(prepared.config, stored, at_any_pace=chosen)
+    config = adopt_stored_trials(prepared.config, stored, at_any_pace=chosen)
     if config.trials == prepared.config.trials:
         return prepared
     why = prepared.why_favoured if config.trials.favour == prepared.config.trials.favour else "the run began with it"
-    return replace(decided_by(prepared, config), why_favoured=why)
+    return replace(with_decisions(prepared, config), why_favoured=why)
 
 
 class _StoredBeginning(NamedTuple):
@@ -123,4 +123,4 @@ def _with_known_outcomes(
         return prepared
     config, worst = prepared.config, prepared.plan.bench.worst_cost
     known = known_before(config, prepared.roster, held.imported, prior, recorded)
-    return replace(prepared, plan=plan_of(config, prepared.questions, worst, facts, known))
+    return replace(prepared, plan=make_plan(config, prepared.questions, worst, facts, known))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from adaptive_eval.config.prepare import setup_of
+from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.frozen import FactColumns, FrozenThresholds, fit_frozen
 from adaptive_eval.graders.rubric import EarlierThresholds, RubricConfig, open_rubric
@@ -24,7 +24,7 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
     if not is_run(directory):
         raise ConfigError(f"rubric.fit.run: {directory} holds no run; name the directory of one")
     with RunReader.intact(directory) as reader:
-        setup, events = setup_of(reader.header()), reader.events()
+        setup, events = stored_setup(reader.header()), reader.events()
         had = setup.config.rubric
         own = kept_thresholds(had, events)
         known = {**thresholds_from_event(own).values, **had.thresholds}

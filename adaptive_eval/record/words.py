@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from unicodedata import category
 
-from adaptive_eval.config.pace import choose_favour, opening_of, trials_in_words
+from adaptive_eval.config.pace import choose_favour, opening_trials, trials_in_words
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
@@ -281,7 +281,7 @@ def _allocation(config: RunConfig, began_at: int) -> str:
         said = entry.says.format(**_option_texts(entry, trials.options))
     if trials.draw is not None:
         return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
-    first = opening_of(trials.model_copy(update={"max": began_at}), batched=config.batched)
+    first = opening_trials(trials.model_copy(update={"max": began_at}), batched=config.batched)
     pace = pace_in_words(config)
     fewer = f" ({trials.min} if the budget does not allow as many)" if first > trials.min else ""
     return (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from adaptive_eval.config.planning import budget_of
+from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import BudgetAccount
@@ -71,7 +71,7 @@ def _is_empty_and_differs(directory: Path, header: RunHeader) -> bool:
     with RunReader.if_begun(directory) as reader:
         if reader is None or reader.trial_count() or total_spent(reader) != NO_COST:
             return False
-        if reader.in_flight() and budget_of(stored_config(reader.header()).budget).bought:  # caps count these
+        if reader.in_flight() and core_caps(stored_config(reader.header()).budget).bought:  # caps count these
             return False
         try:
             require_same_meaning(reader.header(), header, directory)

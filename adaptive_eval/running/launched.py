@@ -12,8 +12,8 @@ from typing import Protocol
 from adaptive_eval.config.prepare import PreparedRun, missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.endpoint import open_endpoint
-from adaptive_eval.endpoints.redaction import forms_of
-from adaptive_eval.endpoints.secrets import secrets_in
+from adaptive_eval.endpoints.redaction import secret_forms
+from adaptive_eval.endpoints.secrets import secret_values
 from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.launch.command import command_of, environment_of, free_ports
@@ -129,7 +129,7 @@ def _spec(
         sleeps=launch.sleep,
         overlaps=launch.overlap,
         alternatives=pool is not None and in_pool and len(pool.places) > 1,
-        secrets=forms_of(secrets_in(sees, () if model.api_key_env is None else (model.api_key_env,))),
+        secrets=secret_forms(secret_values(sees, () if model.api_key_env is None else (model.api_key_env,))),
     )
 
 

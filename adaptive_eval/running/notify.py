@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Literal
 
 from adaptive_eval.config.run import NotifyConfig, RunConfig
-from adaptive_eval.endpoints.secrets import keyless
+from adaptive_eval.endpoints.secrets import remove_keys
 from adaptive_eval.errors import AdaptiveEvalError, first_line
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Standing, Status
@@ -49,7 +49,7 @@ class Sender:
 
     def __init__(self, config: RunConfig, notify: NotifyConfig) -> None:
         self._command, self._folder = notify.command, config.folder
-        self._environment = keyless(os.environ, config.keys)
+        self._environment = remove_keys(os.environ, config.keys)
         self._queue: SimpleQueue[Body | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="notify", daemon=True)  # a command that hangs holds nothing up
         self._thread.start()

@@ -12,13 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.config.other_answers import questions_of
-from adaptive_eval.config.planning import budget_of, trial_cost, worst_verdict
+from adaptive_eval.config.other_answers import load_run_questions
+from adaptive_eval.config.planning import core_caps, trial_cost, worst_verdict
 from adaptive_eval.config.prepare import (
     StoredSetup,
-    begin_as,
+    adopt_stored_trials,
+    make_roster,
     prepare,
-    roster_of,
     run_header,
     stored_config,
     stored_questions,
@@ -98,8 +98,8 @@ async def regrade(
         if config is None:
             header, config, questions = None, _config_without_code(as_stored, directory), stored_questions(stored)
         else:
-            config = begin_as(config, as_stored, at_any_pace=config.trials.favour == "auto")
-            questions = questions_of(config)
+            config = adopt_stored_trials(config, as_stored, at_any_pace=config.trials.favour == "auto")
+            questions = load_run_questions(config)
             header = run_header(config, questions)
             as_now = _header_graded_as(stored, header)
             require_same_meaning(as_now, header, directory)
@@ -174,7 +174,7 @@ async def _grade_all(
     """Grade answers, and keep an account of what is asked for it, where anything is."""
     verdict = worst_verdict(config, questions)
     pool = open_graders(config, rubric, verdict)
-    capped = verdict != NO_COST and budget_of(config.budget).bought
+    capped = verdict != NO_COST and core_caps(config.budget).bought
     vote = pool.lost_vote(pool.lost)
     judged = RejudgingCosts(prepare(config), store, verdict, vote, beyond_caps) if capped else None
     again: Callable[[TrialRecord], Again | None] = (lambda one: None) if judged is None else judged.again
@@ -275,7 +275,7 @@ def _fitted(
     reader = store.reader
     if not reader.most_looks():
         return None, regrades
-    roster = roster_of(config, questions)
+    roster = make_roster(config, questions)
     setup = StoredSetup(config, questions, {}, roster)
     fit = OpeningFit(config.rubric, rubric, roster, stored_plan(setup, reader, reader.events()).opening)
     there: dict[Place, int] = {}

@@ -18,7 +18,7 @@ from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.batches.opening import open_batches
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.redaction import kept_from_answers
+from adaptive_eval.endpoints.redaction import answer_secrets
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Notice, Prompt
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.launch.host import ExclusivePlaces
@@ -183,7 +183,7 @@ async def opened_endpoints(
             for number, endpoint in source(context, models):
                 stack.push_async_callback(endpoint.close)
                 endpoints[number] = endpoint
-        secrets = kept_from_answers(((one, one.sampling) for one in config.asked), keys)
+        secrets = answer_secrets(((one, one.sampling) for one in config.asked), keys)
         serving = Serving([endpoints[number] for number in range(len(config.models))], hosts.hosts, secrets)
         try:
             yield serving

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TypeVar
 
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.redaction import BLOT, blotted
+from adaptive_eval.endpoints.redaction import REDACTED, redact_forms
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.errors import GraderError, GraderExhausted, JudgeFailed
 from adaptive_eval.graders.asked import cost_from_signals
@@ -104,16 +104,16 @@ def without_secrets(
     if not secrets:
         return answer, grade
     answer = _without_secret_tokens(answer, secrets)
-    text, reasoning = blotted(answer.text, secrets), blotted(answer.reasoning or "", secrets)
+    text, reasoning = redact_forms(answer.text, secrets), redact_forms(answer.reasoning or "", secrets)
     if text == answer.text and reasoning == (answer.reasoning or ""):
         return answer, grade
 
     def unless_secret(said: str) -> str:
-        return said if said in text or said in reasoning else BLOT
+        return said if said in text or said in reasoning else REDACTED
 
     answer = replace(answer, text=text, reasoning=None if answer.reasoning is None else reasoning)
     if isinstance(grade, GraderError):
-        return answer, type(grade)(blotted(str(grade), secrets))
+        return answer, type(grade)(redact_forms(str(grade), secrets))
     signals = {name: unless_secret(said) if isinstance(said, str) else said for name, said in grade.signals.items()}
     extracted = None if grade.extracted is None else unless_secret(grade.extracted)
     return answer, replace(grade, signals=signals, extracted=extracted)
@@ -122,7 +122,7 @@ def without_secrets(
 def _without_secret_tokens(answer: Answer, secrets: tuple[str, ...]) -> Answer:
     """The answer without the texts of its tokens if a key can be put together from them."""
     logprobs = answer.token_logprobs
-    if logprobs is None or blotted(text := "".join(logprobs.tokens), secrets) == text:
+    if logprobs is None or redact_forms(text := "".join(logprobs.tokens), secrets) == text:
         return answer
     return replace(answer, token_logprobs=logprobs._replace(tokens=("",) * len(logprobs.tokens)))
 

@@ -11,7 +11,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import gpu_share
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.graders.by_benchmark import graders_that_ask, questions_of
+from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import JudgeUse
 from adaptive_eval.study.pilot import BYTES_A_TOKEN, GUESSED_SHARE, GUESSED_SPEED, AnswerUsage
@@ -39,7 +39,7 @@ def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | N
     """
     expected = ExpectedGrade()
     for benchmark, grader in graders_that_ask(prepared.config.grader).items():
-        own = questions_of(benchmark, prepared.questions)
+        own = benchmark_questions(benchmark, prepared.questions)
         times, timed = _times(grader, seen)
         if seen is not None:
             cost = _cost_in_pilot(grader, seen)

@@ -53,7 +53,7 @@ class BatchGatherer:
         """Add a request to the batch that is gathered now, or to a new one if that is full."""
         service = self._calls.service
         self._key = self._key or token_hex(8)
-        body = service.sized(f"{self._key}_{asked.id}", asked.prompt, asked.seed)
+        body = service.encode(f"{self._key}_{asked.id}", asked.prompt, asked.seed)
         if self._bodies and self._size + len(body) > service.format.most_bytes:
             self._flush()
             return self.add(asked)

@@ -6,8 +6,8 @@ import pytest
 from checked_text import check_text
 
 from adaptive_eval.config.decisions import TrialsConfig
-from adaptive_eval.config.pace import choose_favour, pace_of
-from adaptive_eval.config.planning import RunFacts, plan_of, trial_cost, usage_cost, worst_costs
+from adaptive_eval.config.pace import choose_favour, make_pace
+from adaptive_eval.config.planning import RunFacts, make_plan, trial_cost, usage_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.settings import Pace
@@ -88,7 +88,7 @@ def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
     config = check_text(head + MODEL.format("batch: openai"), Path("b.yaml")).config
     assert config is not None
     questions = [Question(f"q{number}", "?", "1") for number in range(10)]
-    plan = plan_of(config, questions, [Cost(1000, 0.003)] * 2, RunFacts(capped_opening=capped))
+    plan = make_plan(config, questions, [Cost(1000, 0.003)] * 2, RunFacts(capped_opening=capped))
     assert isinstance(plan.rule, Optimal)
     assert plan.opening.tolist() == [[size] * 10] * 2 and plan.rule.start == size / 40
 
@@ -106,7 +106,7 @@ def test_auto_takes_few_large_rounds() -> None:
     models = [model("batch: openai"), model("api_key_env: K")]
     assert choose_favour(models, TrialsConfig()).favour == "answers"
     for favour in ("answers", "time"):
-        pace = pace_of(TrialsConfig(favour=favour), 30, batched=True)  # type: ignore[arg-type]
+        pace = make_pace(TrialsConfig(favour=favour), 30, batched=True)  # type: ignore[arg-type]
         assert pace == Pace(share=0.7, opening=24, even=True), "it is a property of the service"
     with pytest.raises(ValueError, match="even needs a share"):
         Pace(even=True)

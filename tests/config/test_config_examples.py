@@ -61,7 +61,7 @@ def test_these_are_all() -> None:
 def test_they_are_sound_from_any_folder(path: Path) -> None:
     result = CliRunner().invoke(app, ["validate", str(path)])
     assert (result.exit_code, result.stderr) == (0, "")
-    assert f"{path} is sound" in result.stdout and "\npace: " in result.stdout
+    assert f"{path} is valid" in result.stdout and "\npace: " in result.stdout
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "engines").glob("*.yaml")), **by_name)
@@ -238,7 +238,7 @@ class TestCommands:
         file.write_text("mine")
         code, _, err = self.run("init")
         assert (code, file.read_text()) == (2, "mine")
-        assert "is there already; give another name, or --force" in err
+        assert "exists already; give another name, or --force" in err
         assert self.run("init", "--force")[0] == 0
         assert file.read_text() == starter()
         assert self.run("init", "other.yaml")[0] == 0
@@ -258,7 +258,7 @@ class TestCommands:
         words = "validate", str(ROOT / "configs" / "quickstart.yaml"), "--set"
         for cap in ("budget.trials=1", "budget.tokens=1"):
             code, out, _ = self.run(*words, cap, "--set", "sampling.max_tokens=100")
-            assert code == 0 and "quickstart.yaml is sound, but a run of it would request no answers: 6 models" in out
+            assert code == 0 and "quickstart.yaml is valid, but a run of it would request no answers: 6 models" in out
         assert "no answers" not in self.run(*words, "budget.trials=1000000")[1]
 
     def test_validate_names_questions_that_are_there_again(self, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ class TestDefaults:
             load(BASE).seed = 3  # type: ignore[misc]
 
     def test_an_old_file_may_say_where_paths_start(self) -> None:
-        with pytest.warns(FutureWarning, match="folder is no key any more"):
+        with pytest.warns(FutureWarning, match="folder is no longer a key"):
             assert load(BASE + "folder: data").folder == (FILE.parent / "data").absolute()
 
 
@@ -278,7 +278,7 @@ sampling: {top_p: 3}
             ("stopping: {rule: optimum}", "must be a rule: optimal, published"),
             (
                 "stopping: {familywise: holm, rule: published}",
-                "needs a rule with a valid p-value, which published has not",
+                "needs a rule with a valid p-value, which published lacks",
             ),
             ("trials: {policy: best}", "must be a policy: weighted, unresolved_pairs"),
             ("objective: {kind: pairs, pairs: [[a, a]]}", "may not compare 'a' with itself"),
@@ -372,7 +372,7 @@ class TestBetweenSections:
             ),
             (
                 "trials: {seeds: coupled}\nobjective: {kind: baseline, baseline: a}\nprior_evidence: {run: earlier}",
-                "prior_evidence may not stand beside `trials.seeds: coupled`, which compares trial by trial",
+                "prior_evidence cannot be combined with `trials.seeds: coupled`, which compares trial by trial",
             ),
             ("rubric: {name: format_aware}", "needs the signal verifier_c, which no answer will have"),
             (

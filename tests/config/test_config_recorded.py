@@ -33,7 +33,7 @@ def test_a_recorded_model_needs_no_address_price_or_length(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("models", "more", "said"),
     [
-        (RECORDED, "", "must have one that is asked: all of them are recorded"),
+        (RECORDED, "", "must have a model that is asked, but all are recorded"),
         (NEW + "- {name: coin-03, simulate: true}\n", "objective: place\n", "place needs recorded models"),
         ("- {name: coin-01, recorded: r, base_url: 'http://x/v1'}\n" + NEW, "", "recorded model, which is never asked"),
         ("- {name: coin-01, recorded: r, simulate: true}\n" + NEW, "", "remove simulate, or recorded"),
@@ -43,7 +43,7 @@ def test_a_recorded_model_needs_no_address_price_or_length(tmp_path: Path) -> No
             "",
             "remove launch, or recorded",
         ),
-        (RECORDED + NEW, "prior_evidence: {run: runs/older}\n", "may not stand beside recorded models"),
+        (RECORDED + NEW, "prior_evidence: {run: runs/older}\n", "cannot be combined with recorded models"),
         (RECORDED + NEW, "rubric: {name: efficiency_adjusted, fit: opening}\n", "fit: {run: runs/old}"),
     ],
 )

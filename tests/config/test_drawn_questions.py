@@ -9,7 +9,7 @@ import yaml
 from adaptive_eval.config.drawn import may_draw
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.pace import trials_in_words
-from adaptive_eval.config.planning import RunFacts, plan_of
+from adaptive_eval.config.planning import RunFacts, make_plan
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.errors import ConfigError
@@ -44,7 +44,7 @@ def test_the_plan_is_one_of_blocks(tmp_path: Path) -> None:
 
 def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
-    spacing = plan_of(config, prepare(config).questions, (NO_COST,) * 3).spacing
+    spacing = make_plan(config, prepare(config).questions, (NO_COST,) * 3).spacing
     assert spacing is not None and spacing.step == pytest.approx(2 * 100 / 2000)
     assert spacing.finest == pytest.approx(0.5 * 100 / 2000)
 
@@ -72,13 +72,13 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
         ({"objective": {"kind": "threshold", "value": 0.5}}, "objective.kind must compare models"),
         ({"objective": {"kind": "precision", "half_width": 0.05}}, "objective.kind must compare models"),
         ({"stopping": {"rule": "published", "prior": "uniform"}}, "stopping.rule compares Bayes@N"),
-        ({"stopping": {"prior": "uniform"}}, "stopping.prior is about several trials of a question"),
+        ({"stopping": {"prior": "uniform"}}, "stopping.prior needs several trials of a question"),
         (
             {**BASELINE, "trials": {"min": 1, "max": 1, "draw": 100, "seeds": "coupled"}},
             "trials.seeds must not be coupled",
         ),
-        ({"prior_evidence": {"run": "runs/earlier"}}, "prior_evidence may not stand beside trials.draw"),
-        ({"report": {"metrics": ["pass@2"]}}, "report.metrics may not stand beside trials.draw"),
+        ({"prior_evidence": {"run": "runs/earlier"}}, "prior_evidence cannot be combined with trials.draw"),
+        ({"report": {"metrics": ["pass@2"]}}, "report.metrics cannot be combined with trials.draw"),
     ],
 )
 def test_what_does_not_go_with_it_is_told(tmp_path: Path, changes: dict[str, object], said: str) -> None:
@@ -92,7 +92,7 @@ def test_trials_that_are_there_are_refused(tmp_path: Path) -> None:
     config = load_config(written(tmp_path))
     first = np.ones((3, 2000), dtype=int)
     with pytest.raises(ConfigError, match="there are trials already; remove it"):
-        plan_of(config, prepare(config).questions, (NO_COST,) * 3, RunFacts(first))
+        make_plan(config, prepare(config).questions, (NO_COST,) * 3, RunFacts(first))
 
 
 def test_words_are_those_of_blocks(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_caps_that_nothing_bounds_are_told_before_a_run_and_in_its_report(site: 
     models = [{"name": name, "base_url": site.base_url, "price": price} for name in ("ada", "bob")]
     config = site.write(models=models, sampling={"temperature": 0.6}, budget={"usd": 0.05, "trials": 500})
     (told,) = first_round_problems(prepare(load_config(config)))
-    assert told.startswith("no max_tokens: of ada, bob an answer is reserved at 1.5 times the largest so far")
+    assert told.startswith("no max_tokens: for ada, bob caps reserve 1.5 times the largest answer so far")
     assert "budget.usd may be exceeded" in told and "budget.tokens" not in told
     runner = CliRunner()
     for command in (["validate"], ["plan", "--worlds", "10"], ["run", "--dry-run"]):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adaptive_eval.config.load import config_from_mapping
-from adaptive_eval.config.old_names import in_new_names
+from adaptive_eval.config.old_names import upgrade_sections
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 
@@ -117,11 +117,11 @@ def test_a_stored_run_with_old_keys_is_read() -> None:
         limits = section["concurrency"]
         limits["concurrency"], limits["steer"] = limits.pop("in_flight"), True
         section.get("sampling", {}).setdefault("seed", None)
-    assert RunConfig.model_validate(in_new_names(old, 30), strict=False) == now
+    assert RunConfig.model_validate(upgrade_sections(old, 30), strict=False) == now
 
 
 def test_a_stored_run_that_asked_for_the_answers_it_compares_with_has_them_in_its_folder() -> None:
     against = {"model": "bob", "run": None, "trials": 2}
     stored = {"grader": {"kind": "judge", "against": against}, "opponent": {"trials": 2}}
-    assert in_new_names(stored, 30) == {"grader": {"kind": "judge", "against": {"model": "bob", "run": "opponent"}}}
+    assert upgrade_sections(stored, 30) == {"grader": {"kind": "judge", "against": {"model": "bob", "run": "opponent"}}}
     assert against["run"] is None, "the stored configuration stays as it is"

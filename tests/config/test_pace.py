@@ -6,7 +6,7 @@ import pytest
 from checked_text import check_text
 
 from adaptive_eval.config.load import config_from_mapping, load_config
-from adaptive_eval.config.old_names import in_new_names
+from adaptive_eval.config.old_names import upgrade_sections
 from adaptive_eval.config.pace import FavourChoice, choose_favour
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core import Pace
@@ -123,7 +123,7 @@ def test_an_option_of_a_rule_that_is_gone_is_told_to_go_with_it(written: object)
 def test_a_stored_run_keeps_the_name_of_the_rule_that_decided_it() -> None:
     stored = {"stopping": {"rule": "sequential", "confidence": 0.9, "futility": 0.3}, "trials": {"favour": "time"}}
     expected = {"stopping": {"rule": "sequential", "confidence": 0.9}, "trials": {"favour": "time"}}
-    assert in_new_names(stored, 30) == expected
+    assert upgrade_sections(stored, 30) == expected
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_a_stored_run_of_an_earlier_version_keeps_its_rounds_where_models_went_i
 ) -> None:
     stored = {"trials": {"max": 80, "favour": was, "hour_is_worth": 10.0}, "allocation": {"lookahead": None}, "seed": 1}
     ahead = {} if lookahead is None else {"lookahead": lookahead}
-    assert in_new_names(stored, 30) == {"trials": {"max": 80, "favour": now, **ahead}, "seed": 1}
+    assert upgrade_sections(stored, 30) == {"trials": {"max": 80, "favour": now, **ahead}, "seed": 1}
     given = {**stored, "allocation": {"lookahead": 1}}
-    assert in_new_names(given, 30)["trials"]["lookahead"] == 1
+    assert upgrade_sections(given, 30)["trials"]["lookahead"] == 1
 
 
 def test_what_is_stored_today_and_what_is_damaged_is_left_as_it_is() -> None:
@@ -148,4 +148,4 @@ def test_what_is_stored_today_and_what_is_damaged_is_left_as_it_is() -> None:
         {},
         {"trials": {"min": 1}, "allocation": []},
     ):
-        assert in_new_names(stored, 0) == stored
+        assert upgrade_sections(stored, 0) == stored

@@ -151,9 +151,9 @@ def test_an_objective_brings_its_rule(folder: Path) -> None:
         ),
         (
             "stopping: {rule: {use: 'mine:Strict', options: {height: -1}}}",
-            "stopping.rule: mine:Strict could not be made with the options {'height': -1}: height must be positive",
+            "stopping.rule: mine:Strict could not be created with the options {'height': -1}: height must be positive",
         ),
-        ("stopping: {rule: {use: 'mine:strict'}}", "stopping.rule: mine:strict could not be made without options"),
+        ("stopping: {rule: {use: 'mine:strict'}}", "stopping.rule: mine:strict could not be created without options"),
         (
             "stopping: {rule: {use: 'mine:ready', options: {height: 2}}}",
             "mine:ready takes no options, since it is an object and not a class; name its class instead",
@@ -179,12 +179,12 @@ def test_what_does_not_fit_is_told(folder: Path, text: str, problem: str) -> Non
         ("objective: {kind: 'mine:Against', k: 1}", "objective.k is an option of top_k, not of a plug-in"),
         (
             "stopping: {rule: {use: mine}}",
-            "stopping.rule.use must name something of yours, but got 'mine'",
+            "stopping.rule.use must name an object to import, but got 'mine'",
         ),
         ("stopping: {rule: {usee: 'mine:Strict'}}", "stopping.rule.usee is not a known key; did you mean `use`?"),
         ("stopping: {rule: [published]}", "stopping.rule must be a text"),
         ("trials: {policy: weigthed}", "did you mean `weighted`?"),
-        ("grader: {kind: python, function: mine}", "grader.function must name something of yours"),
+        ("grader: {kind: python, function: mine}", "grader.function must name an object to import"),
     ],
 )
 def test_a_file_that_names_them_wrongly(line: str, problem: str) -> None:

@@ -11,7 +11,7 @@ from test_config_load import load, told
 from adaptive_eval.config.benchmarks import BenchmarkPart, weigh_questions
 from adaptive_eval.config.json_schema import json_schema
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.prepare import prepare, run_header, setup_of
+from adaptive_eval.config.prepare import prepare, run_header, stored_setup
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.mathematics import Math
@@ -102,7 +102,7 @@ def test_gates_of_benchmarks_are_those_of_the_plan(tmp_path: Path) -> None:
 
 def test_a_stored_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     prepared = prepare(load_config(rows(tmp_path)))
-    read = setup_of(prepared.header)
+    read = stored_setup(prepared.header)
     assert read.config == prepared.config
     assert read.questions == prepared.questions
 
@@ -138,9 +138,9 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (TWO + "questions: q.jsonl\n", "line 9: questions may not stand beside benchmarks"),
-        (TWO + "benchmark: {inspect: a/b}\n", "benchmark may not stand beside benchmarks"),
-        (TWO.replace("hard", "easy"), "benchmarks[1].name must be another one than those of the other benchmarks"),
+        (TWO + "questions: q.jsonl\n", "line 9: questions cannot be combined with benchmarks"),
+        (TWO + "benchmark: {inspect: a/b}\n", "benchmark cannot be combined with benchmarks"),
+        (TWO.replace("hard", "easy"), "benchmarks[1].name must differ from the other names"),
         (TWO.replace("name: hard", "name: a/b"), "line 3: benchmarks[1].name must be made of letters"),
         (TWO.replace("weight: 3", "weight: 0"), "line 2: benchmarks[0].weight must be greater than 0"),
         (TWO.replace("path: h.jsonl, ", ""), "line 4: benchmarks[1].questions.world or path"),
@@ -167,25 +167,25 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}"), "models[0].inspect must be given"),
         (
             TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}, grader: math"),
-            "line 2: benchmarks[0].grader is of no use: the scorer of the task grades",
+            "line 2: benchmarks[0].grader has no effect: the scorer of the task grades",
         ),
         (
             re.sub("questions: .*topic.*\n    grader: numeric", "benchmark: {inspect: a/b}", TWO),
-            "benchmarks[1].prompt is of no use: the task of Inspect has its own prompts",
+            "benchmarks[1].prompt has no effect: the task of Inspect has its own prompts",
         ),
-        (TWO.replace("weight: 3", "gate: 5%"), "line 2: benchmarks[0].gate is for a run that has a gate"),
+        (TWO.replace("weight: 3", "gate: 5%"), "line 2: benchmarks[0].gate needs a gate of the run, too"),
         (GATED.replace("gate: 5%", "gate: -0.1"), "line 2: benchmarks[0].gate must be"),
         (
             GATED + "stopping: {rule: published, prior: uniform}\n",
             "benchmarks[0].gate needs a rule with a valid p-value",
         ),
-        (GATED + "stopping: {familywise: holm}\n", "benchmarks[0].gate shares its error with the other gates"),
-        (GATED + "trials: {seeds: coupled}\n", "benchmarks[0].gate may not stand beside coupled seeds"),
+        (GATED + "stopping: {familywise: holm}\n", "benchmarks[0].gate shares the error with a model's other gates"),
+        (GATED + "trials: {seeds: coupled}\n", "benchmarks[0].gate cannot be combined with coupled seeds"),
         (TWO.replace("({topic})", "({level})"), "line 6: benchmarks[1].prompt has a name in braces that is no field"),
-        (TWO + "trials: {draw: 100, min: 1, max: 1}\n", "trials.draw may not stand beside several benchmarks"),
-        (TWO + "report: {metrics: [pass@2]}\n", "report.metrics may not stand beside several benchmarks"),
+        (TWO + "trials: {draw: 100, min: 1, max: 1}\n", "trials.draw cannot be combined with several benchmarks"),
+        (TWO + "report: {metrics: [pass@2]}\n", "report.metrics cannot be combined with several benchmarks"),
         (TWO + "report: {by: [level]}\n", "report.by must be fields of the questions that are kept"),
-        (TWO.replace("e.jsonl", "{world: coins}"), "has a world of the simulator, which serves one"),
+        (TWO.replace("e.jsonl", "{world: coins}"), "has several worlds, and the simulator serves one"),
         (
             "questions: {benchmarks: {easy: {path: e.jsonl}}}\ngrader: math\n",
             "questions.benchmarks is filled in by `benchmarks`, and there is none",

@@ -36,7 +36,7 @@ def bench_of(counts: NDArray[np.int64]) -> Bench:
     return Bench(models, QUESTIONS, BINARY, prior_counts=counts, recorded=frozenset(range(models - 1)))
 
 
-def plan_of(counts: NDArray[np.int64], **changes: object) -> Plan:
+def make_plan(counts: NDArray[np.int64], **changes: object) -> Plan:
     plan = Plan(
         bench_of(counts),
         objective=Place(frozenset(range(len(counts) - 1))),
@@ -59,7 +59,7 @@ def played(plan: Plan, seed: int = 0, chances: NDArray[np.float64] = CHANCES) ->
 @pytest.mark.parametrize("objective", [Place(frozenset({0, 1, 2})), Ranking()])
 @pytest.mark.parametrize("pace", ["in step", "as the need"])
 def test_only_the_new_model_is_asked(objective: Ranking, pace: str) -> None:
-    plan = plan_of(recorded_counts(20, CHANCES, np.random.default_rng(1)), objective=objective)
+    plan = make_plan(recorded_counts(20, CHANCES, np.random.default_rng(1)), objective=objective)
     if pace == "as the need":
         plan = replace(plan, pace=replace(plan.pace, share=0.5))
     controller = Controller(plan)
@@ -83,7 +83,7 @@ def _outcomes(asks: list[Ask]) -> list[Outcome]:
 
 def test_a_recorded_model_has_the_score_of_its_outcomes_from_the_first_look_on() -> None:
     counts = recorded_counts(20, CHANCES, np.random.default_rng(2))
-    controller = played(plan_of(counts))
+    controller = played(make_plan(counts))
     for look in controller.looks:
         expected = (counts[:NEW, :, 1] / 20).mean(axis=1)
         assert look.scores[:NEW] == pytest.approx(expected)
@@ -102,7 +102,7 @@ def test_place_compares_the_new_one_with_its_neighbours_and_recorded_ones_with_n
 
 def test_recorded_pairs_are_judged_once_and_cost_nothing() -> None:
     counts = recorded_counts(20, CHANCES, np.random.default_rng(3))
-    plan = plan_of(counts, objective=Ranking())
+    plan = make_plan(counts, objective=Ranking())
     controller = played(plan)
     first, last = controller.looks[0], controller.looks[-1]
     both = [pair for pair in last.comparisons if {pair.better, pair.worse} <= {0, 1, 2}]
@@ -118,10 +118,10 @@ def test_recorded_pairs_are_judged_once_and_cost_nothing() -> None:
 def test_information_of_a_pair_with_a_recorded_model_is_that_of_its_variance() -> None:
     """t = variance at the horizon over variance now, and the recorded model's part of either is the same."""
     counts = recorded_counts(8, CHANCES, np.random.default_rng(4))
-    look = played(plan_of(counts, prior="uniform")).looks[0]
+    look = played(make_plan(counts, prior="uniform")).looks[0]
     n = look.trials[NEW] / QUESTIONS
     assert n == 2
-    standing = Controller(plan_of(counts, prior="uniform"))
+    standing = Controller(make_plan(counts, prior="uniform"))
     for ask in standing.ask(64):
         standing.tell(_outcomes([ask]))
     judged = standing.standing
@@ -159,7 +159,7 @@ def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -
     """With n trials of the new model the variance is (1 - f) 2/n + f of today's; then |z| stands at the boundary."""
     counts = recorded_counts(200, np.array([0.2, 0.45, 0.8, 0.5]), np.random.default_rng(5))
     rule = Sequential(0.95, 2 / 400)
-    controller = Controller(plan_of(counts, prior="uniform", trials=Trials(2, 400), rule=rule))
+    controller = Controller(make_plan(counts, prior="uniform", trials=Trials(2, 400), rule=rule))
     controller.tell(_outcomes(controller.ask(64)))
     (look,), judged = controller.looks, controller.standing
     assert judged is not None
@@ -176,7 +176,7 @@ def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -
 
 def test_a_cap_counts_what_is_bought_alone() -> None:
     counts = recorded_counts(400, CHANCES, np.random.default_rng(6))
-    controller = played(plan_of(counts, budget=Budget(trials=5 * QUESTIONS), judging=Judging(futility=None)))
+    controller = played(make_plan(counts, budget=Budget(trials=5 * QUESTIONS), judging=Judging(futility=None)))
     assert controller.trials[NEW] <= 5 * QUESTIONS
     assert controller.trials.sum() == controller.trials[NEW]
 
@@ -185,7 +185,7 @@ def test_answers_of_recorded_models_that_have_no_grade_are_borne_both_ways() -> 
     counts = recorded_counts(20, CHANCES, np.random.default_rng(7))
     ungraded = np.zeros(counts.shape[:2], dtype=np.int64)
     ungraded[1, 0] = 6
-    plan = plan_of(counts)
+    plan = make_plan(counts)
     controller = played(replace(plan, bench=replace(plan.bench, recorded_ungraded=ungraded)))
     result = controller.result()
     assert result is not None
@@ -217,7 +217,7 @@ def test_an_exact_tie_with_a_recorded_model_is_called_no_more_often_than_promise
     chances = np.array([0.5, 0.5])
     for seed in range(runs):
         counts = recorded_counts(trials, chances, np.random.default_rng([9, seed]))
-        plan = plan_of(counts, judging=Judging(futility=None))
+        plan = make_plan(counts, judging=Judging(futility=None))
         standing = played(plan, seed, chances).standing
         assert standing is not None
         called += bool(standing.memory.call[0])

@@ -9,8 +9,8 @@ from live_runs import small_world
 from raw_servers import Exchange, raw_server
 
 from adaptive_eval.endpoints.batches.anthropic import chat_payload, message_params
-from adaptive_eval.endpoints.batches.openai import result_of, state_of
-from adaptive_eval.endpoints.batches.opening import BatchService, open_batches, root_of
+from adaptive_eval.endpoints.batches.openai import parse_result, parse_state
+from adaptive_eval.endpoints.batches.opening import BatchService, batch_root, open_batches
 from adaptive_eval.endpoints.batches.types import (
     BatchConfig,
     BatchResult,
@@ -42,7 +42,7 @@ def opened(url: str, kind: str = "openai", **settings: object) -> BatchService:
 
 
 async def created(service: BatchService, number: int = 10) -> BatchState:
-    return await service.format.create("k", [service.sized(f"k_{seed}", ASKED, seed) for seed in range(number)])
+    return await service.format.create("k", [service.encode(f"k_{seed}", ASKED, seed) for seed in range(number)])
 
 
 async def ended(service: BatchService, state: BatchState) -> BatchState:
@@ -121,7 +121,7 @@ async def _state_said(reply: bytes, status: int = 200, *headers: str) -> BatchSt
     [b"[]", b"null", b'{"status": "completed"}', b'{"id": "../files", "status": "x"}', b'{"id": 5}', b'{"id": ".."}'],
 )
 async def test_what_is_no_batch_is_refused(reply: bytes) -> None:
-    with pytest.raises(Failure, match="something that is not a batch"):
+    with pytest.raises(Failure, match="is not a batch"):
         await _state_said(reply)
 
 
@@ -281,21 +281,23 @@ def test_states_and_results_of_openai_in_its_own_words() -> None:
         "request_counts": {"total": 100, "completed": 95, "failed": 5},
         "metadata": {"adaptive_eval": "k"},
     }
-    state = state_of(batch)
+    state = parse_state(batch)
     assert (state.stage, state.key, state.total) == (BatchStage.ENDED, "k", 100)
     assert state.files == ("file-cvaTdG", "file-HOWS94") and state.created == 1711471533.0
-    failed = state_of(
+    failed = parse_state(
         {"id": "b", "status": "failed", "errors": {"data": [{"code": "token_limit_exceeded", "message": "full"}]}}
     )
     assert (failed.stage, failed.reason, failed.busy) == (BatchStage.FAILED, "full", True)
     expired = {"custom_id": "k_3", "response": None, "error": {"code": "batch_expired", "message": "not in time"}}
-    assert result_of(expired) == BatchResult("k_3", ResultStatus.EXPIRED)
+    assert parse_result(expired) == BatchResult("k_3", ResultStatus.EXPIRED)
 
 
 def test_where_batches_are() -> None:
-    assert root_of(BatchConfig(kind="openrouter"), "https://openrouter.ai/api/v1") == "https://openrouter.ai/api/beta"
-    assert root_of(BatchConfig(kind="openai"), "https://api.openai.com/v1") == "https://api.openai.com/v1"
     assert (
-        root_of(BatchConfig(kind="openai", base_url="https://other.example/v1/"), "https://a/v1")
+        batch_root(BatchConfig(kind="openrouter"), "https://openrouter.ai/api/v1") == "https://openrouter.ai/api/beta"
+    )
+    assert batch_root(BatchConfig(kind="openai"), "https://api.openai.com/v1") == "https://api.openai.com/v1"
+    assert (
+        batch_root(BatchConfig(kind="openai", base_url="https://other.example/v1/"), "https://a/v1")
         == "https://other.example/v1"
     )

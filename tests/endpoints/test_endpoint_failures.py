@@ -3,14 +3,14 @@
 import orjson
 import pytest
 
-from adaptive_eval.endpoints.client import payload_of
+from adaptive_eval.endpoints.client import decode_payload
 from adaptive_eval.endpoints.failures import (
     Failure,
     FailureKind,
-    error_in,
+    error_signal,
+    error_status,
+    find_error,
     safe_excerpt,
-    signal_of_error,
-    status_in_body,
 )
 from adaptive_eval.endpoints.retry_after import read_retry_after
 from adaptive_eval.errors import Rejected
@@ -23,26 +23,26 @@ def error(message: str, **fields: object) -> bytes:
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 529, 408, 409, 425])
 def test_server_errors_are_repeated(status: int) -> None:
     with pytest.raises(Failure) as caught:
-        signal_of_error(status, b"<html>oops</html>", {})
+        error_signal(status, b"<html>oops</html>", {})
     assert caught.value.kind is FailureKind.SERVER_ERROR
 
 
 def test_a_refusal_carries_how_long_to_wait() -> None:
     with pytest.raises(Failure) as caught:
-        signal_of_error(429, error("slow down"), {"retry-after": "7"})
+        error_signal(429, error("slow down"), {"retry-after": "7"})
     assert caught.value.kind is FailureKind.RATE_LIMITED
-    assert caught.value.told is not None and caught.value.told.seconds == 7.0
+    assert caught.value.retry_after is not None and caught.value.retry_after.seconds == 7.0
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 402, 403, 404, 405, 422])
 def test_other_errors_are_not_mended_by_a_retry(status: int) -> None:
     with pytest.raises(Rejected, match=f"HTTP {status}: what happened"):
-        signal_of_error(status, error("what happened"), {})
+        error_signal(status, error("what happened"), {})
 
 
 def test_a_used_up_quota_is_no_passing_refusal() -> None:
     with pytest.raises(Rejected, match="quota"):
-        signal_of_error(429, error("You exceeded your current quota", code="insufficient_quota"), {})
+        error_signal(429, error("You exceeded your current quota", code="insufficient_quota"), {})
 
 
 CONTEXT_ERRORS = [
@@ -67,14 +67,14 @@ CONTEXT_ERRORS = [
 
 @pytest.mark.parametrize("body", CONTEXT_ERRORS)
 def test_a_prompt_longer_than_the_context_is_an_answer(body: bytes) -> None:
-    assert signal_of_error(400, body, {}, max_tokens=1000) == "context_length"
+    assert error_signal(400, body, {}, max_tokens=1000) == "context_length"
 
 
 def test_a_limit_that_no_prompt_could_fit_is_the_configurations_fault() -> None:
     body = error("This model's maximum context length is 4096 tokens. 'max_tokens' is too large: 8192.")
     with pytest.raises(Rejected, match="too large"):
-        signal_of_error(400, body, {}, max_tokens=8192)
-    assert signal_of_error(400, body, {}, max_tokens=2048) == "context_length"
+        error_signal(400, body, {}, max_tokens=8192)
+    assert error_signal(400, body, {}, max_tokens=2048) == "context_length"
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_a_limit_that_no_prompt_could_fit_is_the_configurations_fault() -> None:
     ],
 )
 def test_a_content_filter_is_an_answer(body: bytes) -> None:
-    assert signal_of_error(400, body, {}) == "content_filter"
+    assert error_signal(400, body, {}) == "content_filter"
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[]", b"null", b'"text"', b'{"error": null}', b'{"error": [1]}'])
 def test_any_body_can_be_an_error(body: bytes) -> None:
     with pytest.raises(Rejected):
-        signal_of_error(400, body, {})
+        error_signal(400, body, {})
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
 )
 def test_a_redirect_is_named_and_no_key_with_it(location: str, told: str) -> None:
     with pytest.raises(Rejected, match=told) as caught:
-        signal_of_error(307, b"", {"location": location} if location else {}, secrets=("sk-1234567890",))
+        error_signal(307, b"", {"location": location} if location else {}, secrets=("sk-1234567890",))
     assert "base_url" in str(caught.value)
     assert "sk-1234567890" not in str(caught.value)
 
@@ -156,10 +156,10 @@ def test_a_redirect_is_named_and_no_key_with_it(location: str, told: str) -> Non
     ],
 )
 def test_an_error_within_a_200_is_found_wherever_it_stands(payload: dict[str, object], status: int) -> None:
-    assert status_in_body(error_in(payload)) == status
+    assert error_status(find_error(payload)) == status
     body = orjson.dumps(payload)
     for sent in (body, body.replace(b"error", b"err\\u006fr")):
-        assert payload_of(200, sent, ()) == (status, None)
+        assert decode_payload(200, sent, ()) == (status, None)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_an_error_within_a_200_is_found_wherever_it_stands(payload: dict[str, ob
     ],
 )
 def test_where_no_error_is_none_is_found(payload: object) -> None:
-    assert error_in(payload) is None
+    assert find_error(payload) is None
 
 
 def test_a_shown_text_is_one_short_line_without_secrets() -> None:

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.endpoints.load import DOUBT_SECONDS, MARGIN, ServerLoad, Steering, WindowChange, grown, load_in
+from adaptive_eval.endpoints.load import (
+    DOUBT_SECONDS,
+    MARGIN,
+    ServerLoad,
+    Steering,
+    WindowChange,
+    grow_ceilings,
+    parse_load,
+)
 from adaptive_eval.endpoints.replicas import RequestWindow
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -22,12 +30,12 @@ vllm:num_requests_waiting_total 99
 
 
 def test_vllm_says_its_load_for_each_engine() -> None:
-    assert load_in(VLLM) == ServerLoad(15.0, 14.0)
+    assert parse_load(VLLM) == ServerLoad(15.0, 14.0)
 
 
 def test_llama_server_says_the_same_of_its_slots() -> None:
     text = b"# TYPE x gauge\nllamacpp:requests_processing 4\nllamacpp:requests_deferred 20\nllamacpp:n_decode_total 7\n"
-    assert load_in(text) == ServerLoad(4.0, 20.0)
+    assert parse_load(text) == ServerLoad(4.0, 20.0)
 
 
 @pytest.mark.parametrize(
@@ -45,27 +53,27 @@ def test_llama_server_says_the_same_of_its_slots() -> None:
     ],
 )
 def test_what_is_no_count_is_no_load(text: bytes) -> None:
-    assert load_in(text) is None
+    assert parse_load(text) is None
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_may_come(junk: bytes) -> None:
-    load = load_in(VLLM + junk)
+    load = parse_load(VLLM + junk)
     assert load is None or (load.running >= 15.0 and load.waiting >= 14.0)
 
 
 def resized(ceiling: int, in_flight: int, move: WindowChange) -> int:
     """What becomes of a window that is alone at its server."""
     if move.factor > 1.0:
-        return grown([ceiling], move.factor - 1.0)[0]
+        return grow_ceilings([ceiling], move.factor - 1.0)[0]
     return min(ceiling, ceil(in_flight * move.factor)) if move.factor < 1.0 else ceiling
 
 
 def test_windows_grow_by_one_share_together_and_the_smallest_first() -> None:
-    assert grown([8], 1 / 8) == [9]
-    assert grown([64, 64], 1.0) == [128, 128]
-    assert grown([3, 2, 3, 2], 1 / 8) == [3, 3, 3, 2]
-    assert grown([1, 1, 1], 1.0) == [2, 2, 2]
+    assert grow_ceilings([8], 1 / 8) == [9]
+    assert grow_ceilings([64, 64], 1.0) == [128, 128]
+    assert grow_ceilings([3, 2, 3, 2], 1 / 8) == [3, 3, 3, 2]
+    assert grow_ceilings([1, 1, 1], 1.0) == [2, 2, 2]
 
 
 class Server:
@@ -197,7 +205,7 @@ def test_among_many_others_nothing_is_gained_by_staying_away() -> None:
 def test_a_steered_window_still_halves_when_refused() -> None:
     window = RequestWindow(64)
     window.steer(32)
-    window.refused(1.0, 2.0)
+    window.on_refusal(1.0, 2.0)
     assert (window.size, window.ceiling) == (16, 32)
     window.steer(40)
     assert (window.size, window.ceiling) == (16, 40)

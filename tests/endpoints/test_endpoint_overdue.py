@@ -10,7 +10,7 @@ from patient_time import HANGS, until
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints import load, overdue, replicas
-from adaptive_eval.endpoints.overdue import KNOWN, LEAST, QUIET_SECONDS, SAFETY, LastHeard, ResponseTimes
+from adaptive_eval.endpoints.overdue import KNOWN, LEAST, QUIET_SECONDS, SAFETY, Heartbeat, ResponseTimes
 from adaptive_eval.endpoints.time_limit import EndableBlock
 
 TIMEOUT = 1800.0
@@ -32,11 +32,11 @@ END = piece(" 42", '"stop"') + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
 
 
 def told(times: ResponseTimes, tokens: int, seconds: float, first: float | None = None, gap: float = 0.0) -> None:
-    pulse = LastHeard(0.0, first is not None, 0)
+    pulse = Heartbeat(0.0, first is not None, 0)
     if first is not None:
         pulse.beat(first)
         pulse.beat(first + gap)
-    times.answered(tokens, pulse, seconds)
+    times.on_answer(tokens, pulse, seconds)
 
 
 def test_until_answers_are_known_nothing_is_cut_before_its_time_limit() -> None:
@@ -94,7 +94,7 @@ def test_it_is_known_how_long_the_oldest_attempt_has_been_waited_for() -> None:
     leases = [EndableBlock(), EndableBlock()]
     assert watch.oldest == 0.0
     for sent_at, lease in zip((60.0, 90.0), leases, strict=True):
-        watch.enter(lease, replica, LastHeard(sent_at, False, 0))
+        watch.enter(lease, replica, Heartbeat(sent_at, False, 0))
     assert watch.oldest == 40.0
     watch.leave(leases[0])
     assert watch.oldest == 10.0
@@ -243,7 +243,7 @@ async def test_what_failed_before_it_was_known_that_its_server_streams_is_stream
     assert bodies[0] and bodies[2]
 
 
-async def test_one_answer_in_one_piece_says_nothing_of_streams_while_one_is_awaited(endpoint: Opener) -> None:
+async def test_one_answer_retry_unstreamed_says_nothing_of_streams_while_one_is_awaited(endpoint: Opener) -> None:
     """It was asked for so because its streams had failed twice, which may be chance."""
     answered = asyncio.Event()
     failed = 0
@@ -372,5 +372,5 @@ async def test_requests_that_nothing_tells_from_long_ones_are_told_once(
         told.set()
         await asyncio.gather(*asking)
     (notice,) = model.stats.notices
-    assert notice.kind == "far_beyond" and "they may hang, and nothing tells these from long ones" in notice.text
+    assert notice.kind == "far_beyond" and "they may hang, or have long answers" in notice.text
     assert model.stats.errors == {}

@@ -14,58 +14,58 @@ def replica_set(count: int = 2, ceiling: int = 2) -> ReplicaSet:
 
 def test_a_window_is_halved_once_for_all_that_was_on_its_way() -> None:
     window = RequestWindow(64)
-    window.refused(sent_at=1.0, now=2.0)
-    window.refused(sent_at=1.5, now=2.1)
+    window.on_refusal(sent_at=1.0, now=2.0)
+    window.on_refusal(sent_at=1.5, now=2.1)
     assert window.size == 32
-    window.refused(sent_at=2.0, now=3.0)
+    window.on_refusal(sent_at=2.0, now=3.0)
     assert window.size == 16
     for _ in range(20):
-        window.refused(sent_at=window._halved_at + 1, now=window._halved_at + 2)
+        window.on_refusal(sent_at=window._halved_at + 1, now=window._halved_at + 2)
     assert window.size == 1
 
 
 def test_a_window_grows_by_steps_up_to_its_ceiling() -> None:
     window = RequestWindow(64)
-    window.refused(sent_at=1.0, now=2.0)
+    window.on_refusal(sent_at=1.0, now=2.0)
     for _ in range(32):
-        window.answered()
+        window.on_answer()
     assert window.size == 32 + 64 // STEPS
     for _ in range(64 * STEPS):
-        window.answered()
+        window.on_answer()
     assert window.size == 64
 
 
 def test_failures_now_and_then_leave_a_window_as_it_is() -> None:
     window = RequestWindow(64)
     for moment in range(40):
-        window.failed(moment, moment + 0.5)
+        window.on_failure(moment, moment + 0.5)
         for _ in range(9):
-            window.answered()
+            window.on_answer()
     assert window.size == 64
 
 
 def test_failures_that_come_together_halve_it_and_answers_soon_bring_it_back() -> None:
     window = RequestWindow(64)
     for moment in range(TOGETHER - 1):
-        window.failed(moment, moment + 0.5)
+        window.on_failure(moment, moment + 0.5)
     assert window.size == 64
     for moment in range(TOGETHER, 2 * TOGETHER):
-        window.failed(moment, moment + 0.5)
+        window.on_failure(moment, moment + 0.5)
     assert window.size == 1
     for _ in range(63):
-        window.answered()
+        window.on_answer()
     assert window.size == 64
 
 
 def test_a_replica_of_failures_alone_is_asked_with_short_pauses() -> None:
     window, pauses = RequestWindow(64), []
     for moment in range(40):
-        window.failed(moment, moment + 0.5)
+        window.on_failure(moment, moment + 0.5)
         pauses.append(window.pause)
     assert set(pauses[: ONLY_FAILURES - 1]) == {0.0}
     assert pauses == sorted(pauses)
     assert pauses[-1] == LONGEST_PAUSE
-    window.answered()
+    window.on_answer()
     assert window.pause == 0.0
 
 
@@ -128,7 +128,7 @@ async def test_a_smaller_window_lets_nobody_in_until_enough_have_left() -> None:
     (replica,) = replicas.replicas
     for _ in range(4):
         await replicas.acquire()
-    replica.window.refused(1.0, 2.0)
+    replica.window.on_refusal(1.0, 2.0)
     waiting = asyncio.create_task(replicas.acquire())
     for left in (3, 2):
         replicas.release(replica)

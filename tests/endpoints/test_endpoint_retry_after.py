@@ -7,7 +7,7 @@ from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, Script, raw_server
 
 from adaptive_eval.endpoints import retry_after
-from adaptive_eval.endpoints.retry_after import FIRST_PAUSE, LONGEST, BelievedRetryAfter, RetryAfter
+from adaptive_eval.endpoints.retry_after import FIRST_PAUSE, LONGEST, RetryAfter, RetryAfterPolicy
 from adaptive_eval.endpoints.types import Notice
 from adaptive_eval.errors import Unavailable
 
@@ -54,7 +54,7 @@ async def test_an_absurd_wait_is_not_believed(endpoint: Opener, client: str, sta
 )
 def test_up_to_a_minute_it_is_waited_as_long_as_is_said(seconds: float, waited: float, kinds: set[str]) -> None:
     notices: list[Notice] = []
-    waits = BelievedRetryAfter(600.0, lambda: 0.0, notices.append, str)
+    waits = RetryAfterPolicy(600.0, lambda: 0.0, notices.append, str)
     assert waits.believed_seconds("url", RetryAfter(seconds, f"{seconds:g}"), 0.0) == waited
     assert {notice.kind for notice in notices} == kinds
 
@@ -75,8 +75,7 @@ async def test_nobody_waits_for_tomorrow_and_asks_ever_less(endpoint: Opener) ->
         assert 8 < len(server.seen) < 40
     (notice,) = model.stats.notices
     assert notice.text == (
-        "what its server says of when to ask again ('86400') is not believed: it is asked again after pauses of 60 s "
-        "at most"
+        "the Retry-After of its server ('86400') is not believed: it is asked again after pauses of 60 s at most"
     )
 
 

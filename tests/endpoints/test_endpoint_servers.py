@@ -10,7 +10,7 @@ import pytest
 from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, raw_server
 
-from adaptive_eval.endpoints.servers import alike
+from adaptive_eval.endpoints.servers import is_same_model
 from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, Sampling
 from adaptive_eval.endpoints.wire import SERVER_DEFAULT, sent_sampling
 from adaptive_eval.errors import Rejected
@@ -131,7 +131,7 @@ async def test_a_list_may_leave_out_what_is_served_all_the_same(endpoint: Opener
     ],
 )
 def test_names_stand_for_each_other(named: str, asked: str, same: bool) -> None:
-    assert alike(named, asked) is alike(asked, named) is same
+    assert is_same_model(named, asked) is is_same_model(asked, named) is same
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ async def test_a_changed_system_is_told_once(endpoint: Opener, stream: bool) -> 
         for seed in range(6):
             await model.sample(CHAT, range(seed, seed + 1))
     (notice,) = model.stats.notices
-    assert notice.kind == "fingerprint" and "was 'fp_0' and is 'fp_1': what answers was changed" in notice.text
+    assert notice.kind == "fingerprint" and "was 'fp_0' and is 'fp_1': the server was changed" in notice.text
 
 
 @pytest.mark.parametrize(

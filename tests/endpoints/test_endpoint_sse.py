@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.endpoints.failures import Failure, FailureKind, error_in
+from adaptive_eval.endpoints.failures import Failure, FailureKind, find_error
 from adaptive_eval.endpoints.parsing import StreamReader
 
 
@@ -239,7 +239,7 @@ def test_every_notation_of_an_error_is_seen_after_a_whole_answer_too(told: bytes
     reader.feed(event([delta("4", reason="stop")]) + told)
     other = reader.replacement()
     assert other is not None and b"engine died" in other
-    assert error_in(orjson.loads(other)) is not None
+    assert find_error(orjson.loads(other)) is not None
 
 
 def test_an_event_of_another_name_is_no_error() -> None:

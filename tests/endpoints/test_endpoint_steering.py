@@ -14,7 +14,7 @@ from raw_servers import CHAT, Exchange, raw_server
 from adaptive_eval.endpoints import client
 from adaptive_eval.endpoints import load as load_watch
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.load import BEFORE_THE_FIRST, LoadWatch
+from adaptive_eval.endpoints.load import FIRST_WINDOW, LoadWatch
 from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary
@@ -79,7 +79,7 @@ async def test_a_window_is_not_made_smaller_while_its_server_warms_up(endpoint: 
         model = endpoint(server.base_url, in_flight=128)
         async with busy(model):
             await asyncio.sleep(1.5)
-            assert sizes(model) == [BEFORE_THE_FIRST]
+            assert sizes(model) == [FIRST_WINDOW]
             await settles(server, 1, 2.0)
 
 
@@ -208,7 +208,7 @@ async def test_metrics_that_hang_hold_nothing_up(endpoint: Opener, monkeypatch: 
         await asyncio.sleep(30.0)
 
     seen, reads = await window_under(endpoint, page)
-    assert seen[0] == BEFORE_THE_FIRST and seen[-1] == 100 and reads <= 6
+    assert seen[0] == FIRST_WINDOW and seen[-1] == 100 and reads <= 6
 
 
 async def test_metrics_without_an_end_are_not_read_to_it(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,9 +233,9 @@ async def test_only_while_windows_double_readings_are_quick(endpoint: Opener, mo
     monkeypatch.setattr(load_watch, "READ_EVERY", 60.0)
     monkeypatch.setattr(load_watch, "QUICKLY", 0.02 / 60.0)
     seen, reads = await window_under(endpoint, saying(1000.0, 0.0), 1.0)
-    assert seen[0] == BEFORE_THE_FIRST and seen[-1] == 100 and reads <= 6
+    assert seen[0] == FIRST_WINDOW and seen[-1] == 100 and reads <= 6
     seen, reads = await window_under(endpoint, saying(1000.0, 1.0), 0.5)
-    assert seen[-1] == BEFORE_THE_FIRST and reads <= 2
+    assert seen[-1] == FIRST_WINDOW and reads <= 2
 
 
 @pytest.mark.parametrize(("running", "waiting"), [(4.0, 5.0), (1.0, 1000.0), (4.0, 0.0), (0.0, 0.0)])
@@ -256,7 +256,7 @@ async def test_metrics_that_go_away_let_the_window_go(endpoint: Opener, monkeypa
             await asked.reply(503, b"")
 
     seen, _ = await window_under(endpoint, page, 0.9)
-    assert min(seen) < BEFORE_THE_FIRST and seen[-1] == 100
+    assert min(seen) < FIRST_WINDOW and seen[-1] == 100
 
 
 async def test_the_sdk_asks_for_no_metrics(endpoint: Opener) -> None:

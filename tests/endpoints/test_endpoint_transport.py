@@ -13,7 +13,7 @@ import pytest
 from raw_servers import Exchange as Asked
 from raw_servers import raw_server
 
-from adaptive_eval.endpoints.connection import HUNG_UP, Connection, why_refused
+from adaptive_eval.endpoints.connection import HUNG_UP, Connection, refusal_reason
 from adaptive_eval.endpoints.http1 import ResponseParser
 from adaptive_eval.endpoints.transport import SlotTransport
 
@@ -356,5 +356,5 @@ async def test_a_server_that_is_not_there_is_told_in_plain_words() -> None:
 
 def test_each_reason_for_which_no_address_of_a_host_answers_is_told_once() -> None:
     failed = "[Errno 111] Connect call failed ('::1', 8000, 0, 0), [Errno 111] Connect call failed ('127.0.0.1', 8000)"
-    assert why_refused(OSError(f"Multiple exceptions: {failed}")) == os.strerror(111)
-    assert why_refused(OSError(-2, "Name or service not known")) == "Name or service not known"
+    assert refusal_reason(OSError(f"Multiple exceptions: {failed}")) == os.strerror(111)
+    assert refusal_reason(OSError(-2, "Name or service not known")) == "Name or service not known"

@@ -77,7 +77,7 @@ def test_a_configuration_is_no_log(tmp_path: Path) -> None:
 def test_what_is_there_is_never_replaced(tmp_path: Path) -> None:
     path = lines(tmp_path / "t.jsonl", [{"model": "a", "question": "q", "category": 1}])
     (tmp_path / "run").mkdir()
-    assert "is there already; import into a new directory" in refusal(path)
+    assert "exists already; import into a new directory" in refusal(path)
 
 
 @pytest.mark.parametrize("cut", [0.999, 0.7, 0.3, 0.02])

@@ -182,7 +182,7 @@ def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Sayi
     assert told.exit_code == ExitCode.REACHED, told.stderr
     assert kind_of(run) == "logged"  # a dry run changes nothing
     refused = CliRunner().invoke(app, ["validate", str(config), "--set", "grader=logged"])
-    assert refused.exit_code == ExitCode.CONFIGURATION and "which grades nothing" in refused.stderr
+    assert refused.exit_code == ExitCode.CONFIGURATION and "stands for the grades of imported logs" in refused.stderr
 
 
 BRIEF = {

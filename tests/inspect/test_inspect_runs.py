@@ -295,7 +295,7 @@ def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
     capped["sampling"] = {}  # nothing bounds a sample: 30 tokens and 10.5 USD are reserved, once one of each has come
     for name, caps, most in (("by-tokens", {"tokens": 140}, 6), ("by-usd", {"usd": 43.0}, 4)):
         ended = run(site, write(site, "judged", name, benchmark=benchmark, **(capped | {"budget": caps})))
-        assert ended.exit_code == ExitCode.SPENT and "no max_tokens: of p95, p10" in ended.output
+        assert ended.exit_code == ExitCode.SPENT and "no max_tokens: for p95, p10" in ended.output
         assert len(stored(site, name)) == most
     del benchmark["prices"]
     unpriced = run(site, write(site, "judged", "usd", benchmark=benchmark, **(capped | {"budget": {"usd": 100}})))
@@ -818,8 +818,8 @@ def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:
         ],
     }
     output = run(site, write(site, "exactly", **wrong)).output
-    assert "is of no use: the scorer of the task grades" in output
-    assert "may have max_tokens alone" in output
+    assert "has no effect: the scorer of the task grades" in output
+    assert "may only have max_tokens" in output
     assert "must be given: the benchmark is a task of Inspect" in output
     alone = site.write("alone", models=[{"name": "a", "inspect": "a/a"}, {"name": "b", "inspect": "b/b"}])
     assert "is for tasks of Inspect, and there is no benchmark" in run(site, alone).output

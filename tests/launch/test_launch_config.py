@@ -179,14 +179,14 @@ def test_an_address_beside_a_server_of_ones_own_is_refused() -> None:
     text = BASE.replace("{LAUNCH}", "{model: x}").replace("name: a", "name: a\n    base_url: http://a/v1")
     (problem,) = check_text(text, Path("bench.yaml"), (), {}).problems
     assert str(problem) == (
-        "line 4: models[0].base_url is of no use to a model whose server the run starts; remove base_url, or launch"
+        "line 4: models[0].base_url has no effect on a model whose server the run starts; remove base_url, or launch"
     )
 
 
 def test_the_simulator_is_launched_by_itself() -> None:
     text = BASE.replace("{LAUNCH}", "{model: x}").replace("name: a", "name: a\n    simulate: true")
     problems = [str(problem) for problem in check_text(text, Path("bench.yaml"), (), {}).problems]
-    assert any("simulate is of no use to a model whose server the run starts" in problem for problem in problems)
+    assert any("simulate has no effect on a model whose server the run starts" in problem for problem in problems)
 
 
 def test_the_address_of_the_environment_is_for_others() -> None:

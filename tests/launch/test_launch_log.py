@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_eval.endpoints.secrets import secrets_in
+from adaptive_eval.endpoints.secrets import secret_values
 from adaptive_eval.launch.process import LAST_BYTES, LAST_LINES, LONGEST_LINE, ServerLog
 
 KEY = "correct-horse-battery"
@@ -12,7 +12,7 @@ KEY = "correct-horse-battery"
 
 def last_lines(folder: Path, printed: str) -> tuple[str, ...]:
     log = ServerLog(
-        folder / "m.log", secrets_in({"VLLM_API_KEY": KEY, "MINE": "another-horse", "HOME": "/h"}, ("MINE",))
+        folder / "m.log", secret_values({"VLLM_API_KEY": KEY, "MINE": "another-horse", "HOME": "/h"}, ("MINE",))
     )
     log.begin("command")
     with log.path.open("a") as file:

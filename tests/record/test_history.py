@@ -145,7 +145,7 @@ def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> No
           "when": {"completion_tokens": {"at_most": "p33"}}}]}}, "may not be `opening` with prior_evidence"),
         ({"questions": {"q0": "q77"}}, {}, "has no question 'q77'"),
         ({"groups": {"hard": "easy"}}, {}, "cannot serve the group 'hard'"),
-        ({"questions": {"q0": "q1"}, "groups": {"hard": "easy"}}, {}, "may not stand beside `questions`"),
+        ({"questions": {"q0": "q1"}, "groups": {"hard": "easy"}}, {}, "cannot be combined with `questions`"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_r0_is_refused_and_nothing_begins(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.config.load import config_from_mapping
-from adaptive_eval.config.metrics import metric_of
+from adaptive_eval.config.metrics import find_metric
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
 
@@ -26,7 +26,7 @@ ORACLES = {
 
 @pytest.mark.parametrize("name", ORACLES)
 def test_a_metric_is_the_mean_over_all_draws_of_a_questions_trials(name: str) -> None:
-    metric = metric_of(name)
+    metric = find_metric(name)
     assert metric is not None
     rows = {row.model: row for row in metric_rows([name], ["a", "b"], COUNTS, WEIGHTS)}
     for model, own in zip("ab", COUNTS, strict=True):
@@ -89,7 +89,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", ["pass@0", "pass", "best@3", "pass@3:0.5", "g-pass@4:2"])
 def test_what_is_no_metric_is_refused(name: str) -> None:
-    assert metric_of(name) is None
+    assert find_metric(name) is None
     with pytest.raises(ConfigError, match="must be a metric"):
         config_from_mapping({**SETTINGS, "report": {"metrics": [name]}})
 

@@ -19,7 +19,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
-from adaptive_eval.endpoints.overdue import LastHeard
+from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.running.serving import Serving
 
@@ -104,7 +104,7 @@ class SpendingWire:
         asked = next((key for key in QUESTIONS if f"ask {key}" in content), None)
         return "OK." if asked is None else server_answer(self._model, asked, seed)  # a tiny request asks nothing
 
-    async def ask(self, base_url: str, body: Mapping[str, Any], pulse: LastHeard | None = None) -> Reply:
+    async def ask(self, base_url: str, body: Mapping[str, Any], pulse: Heartbeat | None = None) -> Reply:
         world, loop = self._world, asyncio.get_running_loop()
         world.start.moment()
         if self._gone:

@@ -185,7 +185,7 @@ def test_a_model_that_cannot_be_had_now_is_asked_at_a_later_start(site: Site) ->
 @pytest.mark.parametrize(
     ("section", "changes", "message"),
     [
-        ({"greedy": True, "run": "runs/older"}, {}, "may not stand beside `run`"),
+        ({"greedy": True, "run": "runs/older"}, {}, "cannot be combined with `run`"),
         ({"discount": 0.5}, {}, "must be true where no `run` is given"),
         ({"greedy": True, "depth": 1}, {}, "is for outcomes of an earlier run"),
         ({"greedy": True, "models": {"ada": "bob"}}, {}, "is for outcomes of an earlier run"),

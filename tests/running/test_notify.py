@@ -13,7 +13,7 @@ import pytest
 from live_runs import Site
 
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.old_names import in_new_names
+from adaptive_eval.config.old_names import upgrade_sections
 from adaptive_eval.config.run import NotifyConfig
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.results_file import RESULTS_FILE
@@ -147,7 +147,7 @@ KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
         ({"command": ["curl", "--token=abc"]}, "holds a secret"),
         ({"command": ["curl", "-H", "Authorization: Bearer abc"]}, "holds a secret"),
         ({"command": ["curl", "https://me:word@a.com/b"]}, "holds a secret"),
-        ({"command": ["curl", f"https://hooks.a.com/services/T0/{KEY}"]}, "has its URL and headers in one"),
+        ({"command": ["curl", f"https://hooks.a.com/services/T0/{KEY}"]}, "let the command read it from a file"),
         ({"command": ["curl", f"hooks.a.com/services/T0/{KEY}"]}, "holds what looks like a key"),
         ({"command": ["sh", "-c", f"curl -d @- 'https://a.com/{KEY}' > said"]}, "holds what looks like a key"),
         ({"command": ["curl", "${A_HOOK}"]}, "holds what looks like a key"),
@@ -193,9 +193,9 @@ def test_a_webhook_of_earlier_versions_is_told_and_a_run_that_has_one_is_read(si
     both = {"command": ["a"], "webhook": None, "webhook_env": "A", "on": ["end", "stall"], "stalled_after": 9.0}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert in_new_names({"notify": both}, 3) == {"notify": {"command": ["a"], "on": ["end"]}}
-    assert in_new_names({"notify": {**both, "command": None}}, 3) == {"notify": None}
-    assert in_new_names({"notify": {**both, "on": ["stall"]}}, 3) == {"notify": None}
+        assert upgrade_sections({"notify": both}, 3) == {"notify": {"command": ["a"], "on": ["end"]}}
+    assert upgrade_sections({"notify": {**both, "command": None}}, 3) == {"notify": None}
+    assert upgrade_sections({"notify": {**both, "on": ["stall"]}}, 3) == {"notify": None}
 
 
 def test_who_has_asked_for_nothing_has_no_notifier(site: Site) -> None:

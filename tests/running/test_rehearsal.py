@@ -32,7 +32,7 @@ def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
     assert "3 models, 8 questions, objective ranking, " in told.stdout
     assert "at most   720 trials, 100k tokens" in told.stdout
     assert "what caps reserve" in told.stdout and f"forecast  adaptive-eval plan {config}\n" in told.stdout
-    assert f"lies in   {site.directory()} (a new run)" in told.stdout
+    assert f"directory {site.directory()} (a new run)" in told.stdout
     assert told.stdout.splitlines()[-1] == f"Next: adaptive-eval run {config} --run-dir {site.directory()}"
     assert not site.directory().exists()
 
@@ -62,7 +62,7 @@ def test_a_dry_run_finds_that_a_run_cannot_go_on_or_begin(site: Site) -> None:
     site.run(config)
     stored = (site.directory() / DATABASE_FILE).read_bytes()
     told = site.run(config, "--dry-run")
-    assert f"lies in   {site.directory()} (resumes, 48 trials are there)" in told.stdout
+    assert f"directory {site.directory()} (resumes with 48 trials)" in told.stdout
     told = site.run(config, "--dry-run", "--set", "sampling.temperature=0.1")
     assert told.exit_code == ExitCode.CONFIGURATION and "begun with other settings" in told.stderr
     told = site.run(config, "--dry-run", "--set", "prior_evidence.run=elsewhere")
@@ -76,7 +76,7 @@ def test_a_dry_run_finds_what_is_not_there(site: Site) -> None:
     told = site.run(site.write(models=models), "--dry-run")
     assert told.exit_code == ExitCode.ENDPOINTS
     assert "FAIL  eve" in told.stdout and "it does not serve 'eve'" in told.stdout
-    assert told.stdout.splitlines()[-1] == "Next: see to what has failed above, then run the same command again"
+    assert told.stdout.splitlines()[-1] == "Next: fix what has failed above, then run the same command again"
 
 
 def test_check_names_every_server(site: Site) -> None:
@@ -87,7 +87,7 @@ def test_check_names_every_server(site: Site) -> None:
     told = CliRunner().invoke(app, ["check", str(site.write(models=models))])
     assert told.exit_code == ExitCode.ENDPOINTS
     *states, step = [line.split()[:2] for line in told.stdout.splitlines()]
-    assert states == [["ok", "ada"], ["FAIL", "ada"], ["ok", "bob"]] and step == ["Next:", "see"]
+    assert states == [["ok", "ada"], ["FAIL", "ada"], ["ok", "bob"]] and step == ["Next:", "fix"]
     assert CliRunner().invoke(app, ["check", str(site.write())]).exit_code == ExitCode.REACHED
 
 
@@ -144,7 +144,7 @@ def test_a_dry_run_in_which_nothing_is_graded_says_so(site: Site) -> None:
         grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
         told = site.run(site.write(models=models, grader=grader), "--dry-run")
     assert told.stdout.count("no grade: the judge gave no verdict") == 6
-    assert "warn  none of these answers has a grade" in told.stdout
+    assert "warn  the grader fails on all of these answers" in told.stdout
     unread = site.run(site.write(grader={"kind": "json", "field": "answer"}), "--dry-run")
     assert "warn  the grader finds nothing in any of these answers" in unread.stdout
     assert "these answers" not in site.run(site.write(), "--dry-run").stdout

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.endpoints.client import HttpCaller, Reply
-from adaptive_eval.endpoints.overdue import LastHeard
+from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.time_limit import TimeLimit
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import StoredRun
@@ -89,7 +89,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     ask = HttpCaller.ask
 
     async def patient_ask(
-        self: HttpCaller, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None
+        self: HttpCaller, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None
     ) -> Reply:
         caller = copy(self)
         caller._limit = SOON if listening.hangs(body) else HANGS

@@ -1,13 +1,13 @@
 """An answer with a key in it is graded as it came and stored without the key."""
 
-from adaptive_eval.endpoints.redaction import forms_of
+from adaptive_eval.endpoints.redaction import secret_forms
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.scheduler.grading import without_secrets
 
 KEY = "sk-a1b2c3d4e5f6g7h8i9"
-FORMS = forms_of([KEY])
+FORMS = secret_forms([KEY])
 
 
 def answered(text: str, reasoning: str | None = None) -> Answer:

@@ -324,11 +324,11 @@ def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play, monkey
     alone = CliRunner().invoke(app, ["monitor", str(tmp_path), "--port", "80"])
     assert alone.exit_code == ExitCode.CONFIGURATION and "add --web" in alone.stderr
     both = CliRunner().invoke(app, ["monitor", str(tmp_path), "--web", "--once"])
-    assert both.exit_code == ExitCode.CONFIGURATION and "leave them out" in both.stderr
+    assert both.exit_code == ExitCode.CONFIGURATION and "are for a terminal" in both.stderr
     file = tmp_path / "file"
     file.touch()
     web = CliRunner().invoke(app, ["monitor", str(file), "--web"])
-    assert web.exit_code == ExitCode.CONFIGURATION and "is no directory" in web.stderr
+    assert web.exit_code == ExitCode.CONFIGURATION and "is not a directory" in web.stderr
     play().close()
     folder = CliRunner().invoke(app, ["monitor", str(tmp_path / "runs")])
     assert folder.exit_code == ExitCode.CONFIGURATION and "give one of them (played), or" in folder.stderr
@@ -346,7 +346,7 @@ def test_a_slip_in_the_name_of_a_run_is_told_at_once(tmp_path: Path, play: Play,
     slip = there.with_name(there.name + "x")
     told = CliRunner().invoke(app, ["monitor", str(slip), *web])
     assert told.exit_code == ExitCode.CONFIGURATION
-    assert f"{slip} is not there; did you mean {there}?" in told.stderr
+    assert f"{slip} does not exist; did you mean {there}?" in told.stderr
     waited = CliRunner().invoke(app, ["monitor", str(slip), "--wait", *web])
     assert waited.exit_code == ExitCode.CONFIGURATION  # nobody waits for a slip
     _require_run(there.with_name(f"{there.name}~2"), wait=True)  # about to be begun with --fresh
@@ -366,7 +366,7 @@ def test_a_run_that_is_not_there_is_told_at_once(
     assert first.exit_code == ExitCode.CONFIGURATION and "there are no runs in" in first.stderr
     monkeypatch.chdir(tmp_path)
     here = CliRunner().invoke(app, ["monitor", "absent", *web])
-    assert "absent is not there; there are no runs in this folder. --wait waits" in here.stderr
+    assert "absent does not exist; there are no runs in this folder. --wait waits" in here.stderr
 
 
 def test_the_list_of_runs_counts_comparisons_by_state_and_has_the_outcome_of_a_gate() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from played import REPLICA, Played, prepared
 
-from adaptive_eval.config.prepare import setup_of
+from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import StoreError
@@ -187,7 +187,7 @@ def test_a_directory_that_is_replaced_is_read_anew(play: Play, tmp_path: Path) -
 def test_the_record_of_spending_stays_short_and_keeps_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_sums, "STEPS", 20)
     run = play()
-    sums = StoredSums(run.store.reader, setup_of(run.store.reader.header()))
+    sums = StoredSums(run.store.reader, stored_setup(run.store.reader.header()))
     for _ in range(70):
         run.step(1)
         sums.update(run.store.reader)

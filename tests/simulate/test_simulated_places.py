@@ -8,7 +8,7 @@ import httpx2
 import numpy as np
 import pytest
 
-from adaptive_eval.endpoints.load import ServerLoad, load_in
+from adaptive_eval.endpoints.load import ServerLoad, parse_load
 from adaptive_eval.simulate.http1 import ServingSlots
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary
@@ -31,7 +31,7 @@ async def ask(client: httpx2.AsyncClient, server: SimulatedServer, seed: int, **
 
 
 async def load(client: httpx2.AsyncClient, server: SimulatedServer) -> ServerLoad | None:
-    return load_in((await client.get(server.base_url.removesuffix("/v1") + "/metrics")).content)
+    return parse_load((await client.get(server.base_url.removesuffix("/v1") + "/metrics")).content)
 
 
 async def test_sequences_take_places_in_turn_and_give_them_back() -> None:

@@ -194,7 +194,7 @@ REFUSED = {
     "a time": (["coins", "--set", "budget.wall_time=60s"], "budget.wall_time cannot be kept in a replay"),
     "one model": (["coins", "--top", "1"], "models must be two or more for the objective ranking"),
     "no configuration": (["coins", "--config", "absent.yaml"], "absent.yaml cannot be read"),
-    "not a directory": (["coins", "--output", "record.npz/x"], "record.npz/x cannot be made"),
+    "not a directory": (["coins", "--output", "record.npz/x"], "record.npz/x cannot be created"),
     "a budget without a round, often": (
         ["coins", "--runs", "3", "--set", "budget.trials=9"],
         "the budget does not cover the first round",

@@ -7,7 +7,7 @@ import pytest
 
 from adaptive_eval.config.decisions import Decisions, TrialsConfig
 from adaptive_eval.config.load import load_decisions
-from adaptive_eval.config.pace import pace_of
+from adaptive_eval.config.pace import make_pace
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Pace
 from adaptive_eval.core.objectives import Baseline
@@ -76,13 +76,13 @@ def test_decisions_alone_make_a_plan() -> None:
 def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(questions: int, most: int, lookahead: int) -> None:
     trials = TrialsConfig(min=1, max=most, favour="time")
     held = Pace(lookahead=lookahead, opening=round(0.15 * most), held=True)
-    assert pace_of(trials, questions) == held
-    assert pace_of(trials.model_copy(update={"favour": "answers"}), questions) == Pace()
+    assert make_pace(trials, questions) == held
+    assert make_pace(trials.model_copy(update={"favour": "answers"}), questions) == Pace()
 
 
 def test_a_pace_that_is_given_holds() -> None:
-    assert pace_of(TrialsConfig(favour="answers", lookahead=3), 30) == Pace(3)
-    given = pace_of(TrialsConfig(favour="time", lookahead=0), 30)
+    assert make_pace(TrialsConfig(favour="answers", lookahead=3), 30) == Pace(3)
+    given = make_pace(TrialsConfig(favour="time", lookahead=0), 30)
     assert given == Pace(opening=12, held=True)
     rule = plan_on(Bench(3, 30, np.array([0.0, 1.0])), decided("trials.favour=time"), NAMES).rule
     assert isinstance(rule, Optimal) and rule.start == 12 / 80

@@ -12,8 +12,8 @@ from datetime import datetime
 
 import orjson
 
-from adaptive_eval.endpoints.batches.openai import listed_in
-from adaptive_eval.endpoints.batches.response_fields import count_of, fields_of, identifier, word_of
+from adaptive_eval.endpoints.batches.openai import list_entries
+from adaptive_eval.endpoints.batches.response_fields import identifier, parse_count, require_object, safe_word
 from adaptive_eval.endpoints.batches.types import BatchRequest, BatchResult, BatchStage, BatchState, ResultStatus
 from adaptive_eval.endpoints.batches.wire import BatchWire
 
@@ -45,7 +45,7 @@ class AnthropicBatches:
     def __init__(self, wire: BatchWire) -> None:
         self._wire = wire
 
-    def sized(self, request: BatchRequest) -> bytes:
+    def encode(self, request: BatchRequest) -> bytes:
         """One entry of the list of requests."""
         return orjson.dumps({"custom_id": request.custom_id, "params": message_params(request.body)})
 
@@ -58,7 +58,7 @@ class AnthropicBatches:
 
     async def listed(self, since: float) -> list[BatchState]:
         """The newest batches of the workspace."""
-        return [_state(one) for one in listed_in(await self._wire.get("/messages/batches?limit=100"))]
+        return [_state(one) for one in list_entries(await self._wire.get("/messages/batches?limit=100"))]
 
     async def cancel(self, batch: str) -> None:
         """Cancel the batch; requests that are being answered may still be finished."""
@@ -86,7 +86,7 @@ def message_params(body: Mapping[str, object]) -> dict[str, object]:
 
 def chat_payload(message: object) -> dict[str, object]:
     """Convert a message into a response of a chat API."""
-    told = fields_of(message, "the message")
+    told = require_object(message, "the message")
     content = told.get("content")
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
     text = "".join(str(part.get("text", "")) for part in parts if part.get("type") == "text")
@@ -101,16 +101,16 @@ def chat_payload(message: object) -> dict[str, object]:
         "model": told.get("model"),
         "choices": [{"index": 0, "message": spoken, "finish_reason": told.get("stop_reason")}],
         "usage": {
-            "prompt_tokens": sum(count_of(usage.get(name)) or 0 for name in read),
-            "completion_tokens": count_of(usage.get("output_tokens")) or 0,
+            "prompt_tokens": sum(parse_count(usage.get(name)) or 0 for name in read),
+            "completion_tokens": parse_count(usage.get("output_tokens")) or 0,
         },
     }
 
 
 def _state(said: object) -> BatchState:
-    batch = fields_of(said, "it")
-    word, counts = word_of(batch.get("processing_status")), batch.get("request_counts")
-    each = {name: count_of(n) or 0 for name, n in counts.items()} if isinstance(counts, dict) else {}
+    batch = require_object(said, "it")
+    word, counts = safe_word(batch.get("processing_status")), batch.get("request_counts")
+    each = {name: parse_count(n) or 0 for name, n in counts.items()} if isinstance(counts, dict) else {}
     return BatchState(
         id=identifier(batch.get("id"), "that of the batch"),
         stage=BatchStage.ENDED if word == "ended" else BatchStage.RUNNING,

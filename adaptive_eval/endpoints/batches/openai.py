@@ -10,7 +10,14 @@ from dataclasses import replace
 
 import orjson
 
-from adaptive_eval.endpoints.batches.response_fields import bad, count_of, fields_of, identifier, time_of, word_of
+from adaptive_eval.endpoints.batches.response_fields import (
+    bad,
+    identifier,
+    parse_count,
+    parse_time,
+    require_object,
+    safe_word,
+)
 from adaptive_eval.endpoints.batches.types import MARK, BatchRequest, BatchResult, BatchStage, BatchState, ResultStatus
 from adaptive_eval.endpoints.batches.wire import BatchWire
 
@@ -38,7 +45,7 @@ class OpenAiBatches:
         self._wire = wire
         self._endpoint = endpoint
 
-    def sized(self, request: BatchRequest) -> bytes:
+    def encode(self, request: BatchRequest) -> bytes:
         """A request as a line of the file to upload."""
         line = {"custom_id": request.custom_id, "method": "POST", "url": self._endpoint, "body": request.body}
         return orjson.dumps(line) + b"\n"
@@ -46,20 +53,20 @@ class OpenAiBatches:
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
         """Upload the file, which costs nothing, and create a batch from it."""
         uploaded = await self._wire.upload("/files", f"{key}.jsonl", b"".join(requests), {"purpose": "batch"})
-        file = identifier(fields_of(uploaded, "the uploaded file").get("id"), "that of the uploaded file")
+        file = identifier(require_object(uploaded, "the uploaded file").get("id"), "that of the uploaded file")
         body = {"input_file_id": file, "endpoint": self._endpoint, "completion_window": "24h", "metadata": {MARK: key}}
-        return state_of(await self._wire.post_once("/batches", body))
+        return parse_state(await self._wire.post_once("/batches", body))
 
     async def state(self, batch: str) -> BatchState:
-        return state_of(await self._wire.get(f"/batches/{batch}"))
+        return parse_state(await self._wire.get(f"/batches/{batch}"))
 
     async def listed(self, since: float) -> list[BatchState]:
         """The newest batches of the account."""
         found: list[BatchState] = []
         after = ""
         for _ in range(PAGES):
-            page = fields_of(await self._wire.get(f"/batches?limit={PAGE}{after}"), "the list")
-            states = [state_of(one) for one in listed_in(page)]
+            page = require_object(await self._wire.get(f"/batches?limit={PAGE}{after}"), "the list")
+            states = [parse_state(one) for one in list_entries(page)]
             found += states
             if not page.get("has_more") or not states or (states[-1].created or since) < since:
                 break
@@ -73,12 +80,12 @@ class OpenAiBatches:
     async def results(self, state: BatchState) -> list[BatchResult]:
         """The results of a batch, from its files of answers and of errors."""
         files = [await self._wire.lines(f"/files/{file}/content") for file in state.files]
-        return results_of(line for lines in files for line in lines)
+        return parse_results(line for lines in files for line in lines)
 
 
-def listed_in(page: object) -> Sequence[object]:
+def list_entries(page: object) -> Sequence[object]:
     """The entries of a page of a list."""
-    data = fields_of(page, "the list").get("data")
+    data = require_object(page, "the list").get("data")
     if not isinstance(data, list):
         raise bad("the list has no data")
     return data
@@ -86,19 +93,19 @@ def listed_in(page: object) -> Sequence[object]:
 
 def plain_state(batch: Mapping[str, object]) -> BatchState:
     """The state in a batch object, from the fields that OpenRouter has as well."""
-    word, counts = word_of(batch.get("status")), batch.get("request_counts")
+    word, counts = safe_word(batch.get("status")), batch.get("request_counts")
     return BatchState(
         id=identifier(batch.get("id"), "that of the batch"),
         stage=_STAGES.get(word, BatchStage.RUNNING),
         said=word,
-        total=count_of(counts.get("total")) if isinstance(counts, dict) else None,
-        created=time_of(batch.get("created_at")),
+        total=parse_count(counts.get("total")) if isinstance(counts, dict) else None,
+        created=parse_time(batch.get("created_at")),
     )
 
 
-def state_of(said: object) -> BatchState:
+def parse_state(said: object) -> BatchState:
     """The state in a batch object."""
-    batch = fields_of(said, "it")
+    batch = require_object(said, "it")
     marks = batch.get("metadata")
     key = marks.get(MARK) if isinstance(marks, dict) else None
     named = (batch.get("output_file_id"), batch.get("error_file_id"))
@@ -110,25 +117,25 @@ def state_of(said: object) -> BatchState:
 
 def _trouble(batch: object) -> tuple[str, bool]:
     """Why the batch failed as a whole, and whether it may be accepted later."""
-    told = fields_of(batch, "it").get("errors")
+    told = require_object(batch, "it").get("errors")
     data = told.get("data") if isinstance(told, dict) else None
     errors = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
     reason = "; ".join(str(one.get("message") or one.get("code")) for one in errors[:3])
     return reason, any(one.get("code") in _BUSY for one in errors)
 
 
-def results_of(lines: Iterable[object]) -> list[BatchResult]:
+def parse_results(lines: Iterable[object]) -> list[BatchResult]:
     """The results that name a request."""
-    return [result for line in lines if (result := result_of(line)) is not None]
+    return [result for line in lines if (result := parse_result(line)) is not None]
 
 
-def result_of(line: object) -> BatchResult | None:
+def parse_result(line: object) -> BatchResult | None:
     """Parse one line of a file of results; None if it names no request."""
     if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
         return None
     custom_id, response, told = line["custom_id"], line.get("response"), line.get("error")
     if isinstance(response, dict) and response.get("status_code") is not None:
-        status, body = count_of(response["status_code"]) or 500, response.get("body")
+        status, body = parse_count(response["status_code"]) or 500, response.get("body")
         if status == 200:
             return BatchResult(custom_id, payload=body)
         return BatchResult(custom_id, code=status, error=body if isinstance(body, dict) else {})

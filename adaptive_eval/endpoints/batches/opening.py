@@ -1,4 +1,4 @@
-"""Opening a model's batch service, and reading its results as answers."""
+"""Opens a model's batch service, and reads its results as answers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,13 +15,13 @@ from adaptive_eval.endpoints.batches.openai import OpenAiBatches
 from adaptive_eval.endpoints.batches.openrouter import OpenRouterBatches
 from adaptive_eval.endpoints.batches.types import BATCHED, BatchConfig, BatchFormat, BatchRequest, BatchResult
 from adaptive_eval.endpoints.batches.wire import BatchWire
-from adaptive_eval.endpoints.failures import error_in, signal_of_error, status_in_body
+from adaptive_eval.endpoints.failures import error_signal, error_status, find_error
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Notice, Prompt, Sampling
 from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
 
 
 class BatchService:
-    """One model's batch service: its format, making its requests, and reading its results."""
+    """One model's batch service: encodes its requests, and reads its results."""
 
     def __init__(self, config: EndpointConfig, sampling: Sampling, settings: BatchConfig, wire: BatchWire) -> None:
         self.wire = wire
@@ -34,9 +34,9 @@ class BatchService:
         self._reader = AnswerReader(read, wire.secrets, sampling.longest_answer, wire.note, keeps_tokens=keeps)
         self._replica = config.replicas[0] + BATCHED
 
-    def sized(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
+    def encode(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
         """The request for one answer, in the service's format."""
-        return self.format.sized(
+        return self.format.encode(
             BatchRequest(custom_id, self._bodies.body(prompt, range(seed, seed + 1), may_stream=False))
         )
 
@@ -44,12 +44,12 @@ class BatchService:
         """Convert a result into an answer; raises `Failure` or `Rejected` if it is not one."""
         arrival, seeds = ResponseOrigin(self._replica, seconds, None, attempts), range(seed, seed + 1)
         code, error = result.code, result.error
-        if code == 200 and (carried := error_in(result.payload)) is not None:
-            code, error = status_in_body(carried), {"error": carried}
+        if code == 200 and (carried := find_error(result.payload)) is not None:
+            code, error = error_status(carried), {"error": carried}
         if code == 200:
             (answer,) = self._reader.answers(result.payload, prompt, seeds, arrival)
             return answer
-        signal = signal_of_error(
+        signal = error_signal(
             code, orjson.dumps(error), {}, max_tokens=self._sampling.max_tokens, secrets=self.wire.secrets
         )
         (answer,) = answers_without_text(signal, seeds, arrival)
@@ -65,7 +65,7 @@ class BatchService:
         return tuple(self.wire.notices)
 
 
-def root_of(settings: BatchConfig, base_url: str) -> str:
+def batch_root(settings: BatchConfig, base_url: str) -> str:
     """The root URL of a provider's batches."""
     if settings.base_url is not None:
         return settings.base_url
@@ -89,7 +89,7 @@ def open_batches(
         config,
         sampling,
         limits,
-        root_of(settings, config.replicas[0]),
+        batch_root(settings, config.replicas[0]),
         SecretStr(key) if key else None,
         folder=folder,
         headers=anthropic.HEADERS if messages else None,

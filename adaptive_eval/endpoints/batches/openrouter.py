@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import orjson
 
-from adaptive_eval.endpoints.batches.openai import listed_in, plain_state, results_of
-from adaptive_eval.endpoints.batches.response_fields import fields_of
+from adaptive_eval.endpoints.batches.openai import list_entries, parse_results, plain_state
+from adaptive_eval.endpoints.batches.response_fields import require_object
 from adaptive_eval.endpoints.batches.types import BatchRequest, BatchResult, BatchState
 from adaptive_eval.endpoints.batches.wire import BatchWire
 from adaptive_eval.errors import Rejected
@@ -31,7 +31,7 @@ class OpenRouterBatches:
         self._endpoint = endpoint
         self._model = model
 
-    def sized(self, request: BatchRequest) -> bytes:
+    def encode(self, request: BatchRequest) -> bytes:
         """One entry of the list of requests."""
         return orjson.dumps({"custom_id": request.custom_id, "body": request.body})
 
@@ -47,7 +47,7 @@ class OpenRouterBatches:
 
     async def listed(self, since: float) -> list[BatchState]:
         """The newest batches of the account."""
-        return [_state(one) for one in listed_in(await self._wire.get("/batches?limit=100"))]
+        return [_state(one) for one in list_entries(await self._wire.get("/batches?limit=100"))]
 
     async def cancel(self, batch: str) -> None:
         """Raise `Rejected`: the service cannot cancel a batch."""
@@ -55,11 +55,11 @@ class OpenRouterBatches:
 
     async def results(self, state: BatchState) -> list[BatchResult]:
         """The results that arrived with the batch."""
-        return results_of(state.inline)
+        return parse_results(state.inline)
 
 
 def _state(said: object) -> BatchState:
-    batch = fields_of(said, "it")
+    batch = require_object(said, "it")
     error, results = batch.get("error"), batch.get("results")
     inline = tuple(results) if isinstance(results, list) else ()
     reason = str(error.get("message", "")) if isinstance(error, dict) else ""

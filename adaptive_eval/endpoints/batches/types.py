@@ -40,33 +40,31 @@ def _an_address(url: str | None) -> str | None:
 
 
 class BatchConfig(Section):
-    """The batch service that a model is asked through: its rounds are sent whole, and answered within a day."""
+    """A batch service for requests to a model: each round is one batch, answered within a day."""
 
     kind: Kind
-    """Whose format it speaks: openai (files of requests), anthropic (message batches), or openrouter (requests in
-    one body)."""
+    """API of the service: openai (files of requests), anthropic (message batches), or openrouter (requests in one
+    body)."""
     base_url: Annotated[str | None, AfterValidator(_an_address)] = None
-    """Where the batches are; default: the `base_url` of the model, for openrouter its neighbour `/beta`."""
+    """API root of the service; default: the model's `base_url`, for openrouter with `/beta` instead of `/v1`."""
     price_factor: float = Field(0.5, ge=0, le=1)
-    """What an answer costs in a batch, as a share of the model's `price`."""
+    """Price of an answer in a batch, as a share of the model's `price`."""
     patience: Seconds | None = Field(None, gt=0)
-    """After so long a batch is cancelled, and what it has not answered is asked for directly, at the full price;
-    default: never. Not for openrouter, whose batches cannot be cancelled."""
+    """Age at which a batch is cancelled, and its unanswered requests are sent directly, at the full price; default:
+    never. Not for openrouter, whose batches cannot be cancelled."""
     requests: Count | None = Field(None, ge=1)
-    """Requests in a batch at most; default: what the service allows."""
+    """Most requests in a batch; default: the service's limit."""
     first_poll: Seconds = Field(10.0, gt=0)
-    """How long after a batch was sent it is looked after for the first time; the pause then grows by half."""
+    """Time from sending a batch to its first poll; each further pause is longer by half."""
     longest_poll: Seconds = Field(300.0, gt=0)
     """The longest pause between two polls."""
     expected: Seconds | None = Field(None, gt=0)
-    """How long a batch is expected to take, for `plan`; default: as long as the batches of a pilot, else an hour."""
+    """Expected duration of a batch, for `plan`; default: that of a pilot's batches, else an hour."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.patience is not None and self.kind in CANNOT_CANCEL:
-            rule = (
-                f"has a patience, but batches of {self.kind} cannot be cancelled: what they answer would be paid twice"
-            )
+            rule = f"has a patience, but batches of {self.kind} cannot be cancelled: their answers would be paid twice"
             raise refuse(rule, "remove `patience`")
         return self
 
@@ -146,7 +144,7 @@ class BatchFormat(Protocol):
 
     most_bytes: int
 
-    def sized(self, request: BatchRequest) -> bytes:
+    def encode(self, request: BatchRequest) -> bytes:
         """The request as it is sent, so that its size is known."""
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:

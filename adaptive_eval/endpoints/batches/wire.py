@@ -1,4 +1,4 @@
-"""Calls to a batch service, each repeated until it is answered, except the one that costs something.
+"""Calls to a batch service, with retries, except for the one that creates a batch.
 
 The rules for requests to models hold here: no redirect is followed, no secret is shown, bodies are bounded, and a
 plausible Retry-After is honoured. A batch is created with a single attempt: if the reply is lost, the caller must first
@@ -15,20 +15,20 @@ import httpx2
 import orjson
 from pydantic import SecretStr
 
-from adaptive_eval.endpoints.client import raising_failures, request_headers, when_unauthorized
+from adaptive_eval.endpoints.client import convert_failures, request_headers, unauthorized_hint
 from adaptive_eval.endpoints.failures import (
     READ,
     Failure,
     FailureKind,
     Refusal,
     RetryDecision,
+    error_signal,
     safe_excerpt,
-    signal_of_error,
 )
 from adaptive_eval.endpoints.parsing import parse_server_json
 from adaptive_eval.endpoints.posting import httpx_timeouts
-from adaptive_eval.endpoints.redaction import sent_in
-from adaptive_eval.endpoints.retry_after import BelievedRetryAfter
+from adaptive_eval.endpoints.redaction import request_secrets
+from adaptive_eval.endpoints.retry_after import RetryAfterPolicy
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import MOST_BYTES
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Notice, Sampling
@@ -45,7 +45,7 @@ LONGEST_WAIT = 600.0
 """Seconds for which one call waits out refusals for lack of room; pollers ask again anyway."""
 SHOWN_OF_A_WAIT = 60
 CONFLICT = 409
-"""The request does not fit the state of a batch, so that repeating it is useless."""
+"""Status for a request that does not fit the state of a batch; a retry is useless."""
 
 
 class BatchWire:
@@ -66,8 +66,8 @@ class BatchWire:
     ) -> None:
         """`headers` are those of the format; the key is sent in `key_header`, or else as a bearer token."""
         own = request_headers(config, sampling)
-        self.secrets = sent_in(own, None if key is None else key.get_secret_value())
-        self._unauthorized = when_unauthorized(config, own, key)
+        self.secrets = request_secrets(own, None if key is None else key.get_secret_value())
+        self._unauthorized = unauthorized_hint(config, own, key)
         named = {name.lower() for name in own}
         if key is not None and config.auth is None and not named & {"authorization", key_header}:
             secret = key.get_secret_value()
@@ -84,7 +84,7 @@ class BatchWire:
         """Failed calls by kind."""
         self.last_error = ""
         self._clock = asyncio.get_running_loop().time
-        self._waits = BelievedRetryAfter(
+        self._waits = RetryAfterPolicy(
             LONGEST_WAIT, self._clock, self.note, lambda text: safe_excerpt(text, self.secrets, SHOWN_OF_A_WAIT)
         )
 
@@ -95,14 +95,14 @@ class BatchWire:
     async def get(self, path: str, *, whole: bool = False) -> object:
         """GET a path; with `whole`, the reply may be as large as results."""
         most, limit = (RESULT_BYTES, TRANSFER_SECONDS) if whole else (ANSWER_BYTES, CALL_SECONDS)
-        return await self._repeated(lambda: self._call("GET", path, limit=limit, most=most))
+        return await self._retry(lambda: self._call("GET", path, limit=limit, most=most))
 
     async def post(self, path: str, body: Mapping[str, object]) -> object:
         """POST a request that may safely arrive twice."""
-        return await self._repeated(lambda: self._call("POST", path, content=orjson.dumps(body)))
+        return await self._retry(lambda: self._call("POST", path, content=orjson.dumps(body)))
 
     async def post_once(self, path: str, body: Mapping[str, object] | bytes) -> object:
-        """Post a request that must not arrive twice: repeated only if it surely has not arrived.
+        """Post a request that must not arrive twice: retried only if it has certainly not arrived.
 
         It uses a new connection: an idle one may break so that it is unknown whether the request arrived.
         """
@@ -117,7 +117,7 @@ class BatchWire:
                         raise
                     raise MaybeCreated(failure) from None
 
-        return await self._repeated(attempt)
+        return await self._retry(attempt)
 
     async def upload(self, path: str, name: str, content: bytes, fields: Mapping[str, str]) -> object:
         """Upload a file."""
@@ -126,12 +126,12 @@ class BatchWire:
             files = {"file": (name, content, "application/jsonl")}
             return await self._call("POST", path, data=fields, files=files, limit=TRANSFER_SECONDS)
 
-        return await self._repeated(attempt)
+        return await self._retry(attempt)
 
     async def lines(self, path: str) -> list[object]:
         """The values in a file of JSON lines; invalid lines are skipped."""
         limit, most = TRANSFER_SECONDS, RESULT_BYTES
-        body = await self._repeated(lambda: self._fetch("GET", path, limit=limit, most=most))
+        body = await self._retry(lambda: self._fetch("GET", path, limit=limit, most=most))
         return [value for line in body.split(b"\n") if (value := self._line(line)) is not None]
 
     async def close(self) -> None:
@@ -140,18 +140,18 @@ class BatchWire:
 
     # -- one call ------------------------------------------------------------------------------------------------
 
-    async def _repeated(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a call until it is answered, or has failed for as long as the limits allow."""
+    async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Retry a call until it is answered, or has failed for as long as the limits allow."""
         attempts = self._limits.attempts
-        persistence = RetryDecision(self._limits, attempts, attempts, LONGEST_WAIT, self._clock)
+        decision = RetryDecision(self._limits, attempts, attempts, LONGEST_WAIT, self._clock)
 
-        async def once() -> T:
+        async def counted_attempt() -> T:
             try:
                 return await attempt()
             except Failure as failure:
                 self.errors[failure.kind.value] = self.errors.get(failure.kind.value, 0) + 1
                 self.last_error = str(failure)
-                failure.wait = self._waits.believed_seconds(self._root, failure.told, self._clock())
+                failure.wait = self._waits.believed_seconds(self._root, failure.retry_after, self._clock())
                 if failure.wait:
                     await self._sleep(failure.wait)
                 elif failure.kind in _PAUSED:
@@ -159,7 +159,7 @@ class BatchWire:
                 raise
 
         try:
-            result: T = await persistence.retrying(self._sleep)(once)
+            result: T = await decision.retrying(self._sleep)(counted_attempt)
             return result
         except Failure as failure:
             raise Unavailable(f"its batch service at {self._root}: {failure.kind}: {failure}") from None
@@ -170,7 +170,7 @@ class BatchWire:
         try:
             return parse_server_json(body)
         except ValueError:
-            raise Failure(FailureKind.BAD_RESPONSE, "the batch service said something that is not JSON") from None
+            raise Failure(FailureKind.BAD_RESPONSE, "the reply of the batch service is not JSON") from None
 
     async def _fetch(
         self,
@@ -194,7 +194,7 @@ class BatchWire:
             headers=None if content is None else {"Content-Type": "application/json"},
             extensions={"timeout": httpx_timeouts(limit), MOST_BYTES: most},
         )
-        with raising_failures(self.secrets, limit):
+        with convert_failures(self.secrets, limit):
             async with asyncio.timeout(limit):
                 response = await http.send(request)
         self._require_success(response.status_code, response.content, response.headers)
@@ -207,7 +207,7 @@ class BatchWire:
         try:
             return parse_server_json(line)
         except ValueError:
-            self.note(Notice("bad_result", "its batch service gives lines of results that cannot be read"))
+            self.note(Notice("bad_result", "some lines of its batch service's results cannot be parsed"))
             return None
 
     def _require_success(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
@@ -217,7 +217,7 @@ class BatchWire:
             raise Refusal(
                 status, f"HTTP {status}: {safe_excerpt(body[:READ].decode('utf-8', 'replace'), self.secrets)}"
             )
-        signal = signal_of_error(
+        signal = error_signal(
             status, body, headers, secrets=self.secrets, unauthorized=self._unauthorized
         )  # raises unless the error could be about a single prompt
         raise Refusal(status, f"HTTP {status}: the batch service refuses a batch as a whole: {signal}")

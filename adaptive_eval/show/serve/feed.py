@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from adaptive_eval.config.prepare import StoredSetup, setup_of
+from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.record.build import grading_cost
 from adaptive_eval.record.ending import was_killed
@@ -149,7 +149,7 @@ class Feed:
 
     def _read_trials(self, reader: RunReader, anew: bool) -> None:
         if anew or not self.sums.update(reader):
-            self.stored = setup_of(reader.header())
+            self.stored = stored_setup(reader.header())
             self.sums = StoredSums(reader, self.stored)
             self._removed = spent_on_removed_models(reader, self.stored.roster.models, self.sums.events)
         self._servers = stored_server_times(self.stored, reader)

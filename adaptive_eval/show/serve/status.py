@@ -1,6 +1,6 @@
 """Status of a stored run for displays, with the same values that the run itself would show."""
 
-from adaptive_eval.config.planning import budget_of
+from adaptive_eval.config.planning import core_caps
 from adaptive_eval.record.ending import Ended, build_ended
 from adaptive_eval.record.finding import NOTHING_FOUND, Findings, finding
 from adaptive_eval.record.sites import site_rows
@@ -33,7 +33,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     """Status as of the feed's latest poll; trials and tokens beyond `before` (default: now) count as new."""
     stored, results, spent = feed.stored, feed.results, _current_spending(feed)
     before = spent if before is None else before
-    budget = budget_of(stored.config.budget, stored.config.models, stored.config.serving_groups)
+    budget = core_caps(stored.config.budget, stored.config.models, stored.config.serving_groups)
     found = NOTHING_FOUND if results is None else Findings.of(results)
     elapsed, beside, decisions = feed.sums.elapsed, feed.beside, stored.config.stated()
     used = {"trials": spent.trials, "tokens": spent.tokens, "usd": spent.usd}
