@@ -126,5 +126,6 @@ def _lost_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
             if one.name == model and budget_of(setup.config.budget).bought:
                 return lost_costs(reader, {model: lost_cost(one, stored_worst_costs(setup, events)[number])})[model]
             if one.name == model:
-                return mean_cost(reader, model)
+                sums = reader.sums()
+                return mean_cost([row for row in sums if row.model == model], sums)
     return NO_COST

@@ -4,6 +4,7 @@ from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.store import StoredOutcome
 from adaptive_eval.store.records import GradingUse
+from adaptive_eval.store.spending import mean_cost
 from adaptive_eval.store.usage import TrialUsage
 
 
@@ -30,14 +31,10 @@ class SpentByModel:
         )
 
     def lost_cost(self, model: int, worst: Cost | None) -> Cost:
-        """The cost of a lost answer: the `worst` one, or what is reserved if that is unbounded; without it the mean of
-        the model's answers, or of all if it has none."""
-        if worst is not None:
-            return trial_reserve(worst, self._largest[model])
-        known = [self.usages[model]] if self.usages[model].trials else self.usages
-        trials = sum(usage.trials for usage in known) or 1
-        tokens, usd = sum(usage.tokens for usage in known), sum(usage.usd for usage in known)
-        return Cost(round(tokens / trials), usd / trials, sum(usage.gpu_seconds for usage in known) / trials)
+        """The cost of a lost answer: the `worst` one, or what is reserved if that is unbounded; without it the mean."""
+        if worst is None:
+            return mean_cost([self.usages[model]], self.usages)
+        return trial_reserve(worst, self._largest[model])
 
     def count_grading(self, model: int, use: GradingUse) -> None:
         """Count what grades have used."""

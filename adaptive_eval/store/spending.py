@@ -27,6 +27,13 @@ class HasCost(Protocol):
     def gpu_seconds(self) -> float: ...
 
 
+class HasTrials(HasCost, Protocol):
+    """The cost of a number of stored answers."""
+
+    @property
+    def trials(self) -> int: ...
+
+
 def stored_cost(spent: HasCost) -> Cost:
     """The cost of an event or of a row of sums."""
     return Cost(spent.tokens, spent.usd, spent.gpu_seconds)
@@ -67,10 +74,10 @@ def lost_costs(reader: RunReader, worst: Mapping[str, Cost]) -> Mapping[str, Cos
     return {model: trial_reserve(cost, largest.get(model, NO_COST)) for model, cost in worst.items()}
 
 
-def mean_cost(reader: RunReader, model: str) -> Cost:
-    """The mean cost of a model's stored answers."""
-    rows = [row for row in reader.sums() if row.model == model]
-    trials, cost = sum(row.trials for row in rows) or 1, total_cost(rows)
+def mean_cost(own: Sequence[HasTrials], every: Sequence[HasTrials]) -> Cost:
+    """The mean cost of a model's own stored answers, or of the answers of every model if it has none."""
+    known = own if any(one.trials for one in own) else every
+    trials, cost = sum(one.trials for one in known) or 1, total_cost(known)
     return Cost(round(cost.tokens / trials), cost.usd / trials, cost.gpu_seconds / trials)
 
 
