@@ -127,6 +127,7 @@ def _lost_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
             if one.name == model and core_caps(setup.config.budget).bought:
                 return lost_costs(reader, {model: lost_cost(one, stored_worst_costs(setup, events)[number])})[model]
             if one.name == model:
-                stored = [row for row in reader.sums() if row.model == model]
-                return mean_cost(stored, [reader.grading_uses().get(model, NO_GRADING)])
+                rows, uses = reader.sums(), reader.grading_uses()
+                known = [row for row in rows if row.model == model] or rows
+                return mean_cost(known, [uses.get(name, NO_GRADING) for name in {row.model for row in known}])
     return NO_COST

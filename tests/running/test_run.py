@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import played
 import pytest
 from gated import GatedServer
 from live_runs import MODELS, Found, Site, kill, small_world, trials_in, wait_for_trials, wait_until
@@ -28,10 +29,11 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.next_steps import ENOUGH
 from adaptive_eval.record.results_file import read_results
+from adaptive_eval.running.execute import run_directory
 from adaptive_eval.scheduler import loop
 from adaptive_eval.show.serve.folder import UNANSWERED, RunsFolder
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.store import CommitBatch, RunReader, RunResumed, Store, events_of_kind
+from adaptive_eval.store import CommitBatch, RunReader, RunResumed, RunStarted, SentRequest, Store, events_of_kind
 
 CONTINUE = r"to do     go on:\r?\n          adaptive-eval run \S*run\.yaml"
 
@@ -229,6 +231,20 @@ def test_a_run_that_has_bought_nothing_keeps_nobody_from_other_settings(
     assert Found.of(site.directory("run~2")).outcomes
     changed = CliRunner().invoke(app, ["run", str(site.write(prompt="Again: {prompt}")), *words])
     assert changed.exit_code == ExitCode.CONFIGURATION and "--fresh" in changed.stderr, "that one has answers"
+
+
+@pytest.mark.parametrize("budget", [{}, {"tokens": 10**7}], ids=["without caps", "capped"])
+def test_a_run_that_was_killed_before_its_first_answer_is_left_aside_unless_caps_count_it(
+    tmp_path: Path, budget: dict[str, int]
+) -> None:
+    folder, changes = {"folder": str(tmp_path)}, {"budget": budget} if budget else {}
+    first = played.prepared(tmp_path, store=folder, **changes)
+    opened = Store.open(run_directory(first, None, False), first.header).store
+    opened.commit(CommitBatch(events=[RunStarted()], sent=[SentRequest("ada", 2)]))
+    opened.close()
+    other = played.prepared(tmp_path, store=folder, asked="now ask", **changes)
+    assert run_directory(first, None, False).name == "played"
+    assert run_directory(other, None, False).name == ("played" if budget else "played~2")
 
 
 def test_fresh_and_a_directory_exclude_each_other(site: Site) -> None:
