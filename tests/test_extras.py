@@ -22,7 +22,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "show/serve/metrics.py": (*QUICKSTART, "--set", "name=another", "--metrics-port", "9"),
 }
 """What can be deleted, and a command that needs it."""
-SHORTEST = ("lm_eval", "store/postgres")
 WITH = {"cli/track.py": ("show/track",)}
 """What is deleted with it."""
 IMPORT_ALL_AND_RUN = """
@@ -62,15 +61,15 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_without_any_extra_every_other_module_can_be_imported_and_models_are_ranked(bare: Path) -> None:
     told = python(bare, "-c", IMPORT_ALL_AND_RUN, *QUICKSTART)
     assert told.returncode == ExitCode.SPENT, told.stdout + told.stderr
     assert "Next: adaptive-eval report" in told.stdout
 
 
-@pytest.mark.parametrize(
-    "extra", [pytest.param(one, marks=[] if one in SHORTEST else pytest.mark.slow) for one in EXTRAS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", EXTRAS)
 def test_who_needs_an_extra_that_is_not_there_is_told_which(bare: Path, extra: str) -> None:
     told = python(bare, "-m", "adaptive_eval", *EXTRAS[extra])
     assert told.returncode == ExitCode.CONFIGURATION, told.stdout + told.stderr

@@ -276,7 +276,8 @@ def _comparisons(
         sampled = _drawn_variance(means[pairs[:, 0]] - means[pairs[:, 1]], plan.bench.clusters)
     else:
         difference, sampled = _differences(plan, pairs, means)
-    spread = np.sqrt(_similar_question_variance(evidence.sigma[over_all] ** 2, sampled))
+    sigma = evidence.sigma[over_all]
+    spread = np.sqrt(_similar_question_variance(sigma**2, sampled))
     given = np.zeros(len(pairs))
     if margin is not None:
         given = np.where(pairs[:, 1] == margin.baseline, margin.delta, -margin.delta)
@@ -285,8 +286,8 @@ def _comparisons(
     told = 1.0 if standing.compares else math.nan
     columns = (
         pair_verdicts(standing, available, plan.bench.questions),
-        (told * np.where(np.isfinite(spread), difference, math.nan)).tolist(),
-        evidence.sigma[over_all].tolist(),
+        (told * np.where(np.isfinite(sigma), difference, math.nan)).tolist(),
+        sigma.tolist(),
         (told * z).tolist(),
         (told * standing.forecast.certifiable[over_all]).tolist(),
         (evidence.paired[at] if plan.coupled and evidence.paired is not None else np.zeros(len(at), bool)).tolist(),

@@ -219,4 +219,5 @@ def _keep_alive(sock: socket.socket) -> None:
 def refusal_reason(error: Exception) -> str:
     """The system's reason for a failed connection, without asyncio's description of the call and the address."""
     codes = dict.fromkeys(re.findall(r"\[Errno (\d+)\] Connect call failed", str(error)))
-    return ", ".join(os.strerror(int(code)) for code in codes) or re.sub(r"\[Errno -?\d+\] ", "", str(error))
+    said = ", ".join(os.strerror(int(code)) for code in codes) or re.sub(r"\[Errno -?\d+\] ", "", str(error))
+    return said or "it was closed at once"  # such as by a server of http that is asked by https

@@ -81,6 +81,8 @@ class ModelEndpoint:
         self._started = False
         self._probes: dict[str, asyncio.Task[bool]] = {}
         """Tiny requests under way that caps count, by address."""
+        self._silent: dict[str, int] = {}
+        """By address: how many requests had been answered when a tiny one that caps count was not."""
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
@@ -199,9 +201,8 @@ class ModelEndpoint:
                 raise failure
             if request.refusal is not None and len(request.seeds) > self._together:
                 raise request.refusal.copy()  # by now the server is known to refuse this many
-            lacks = lone.lacks_another and request.again is None  # under caps, every request must be counted
-            if lacks and request.replica is not None and await self._check.answers_now(request.replica.url):
-                self._sender.traffic.answered += 1
+            if lone.lacks_another:
+                await self._ask_tiny(request, lone)
             await _require_allowed(request)
             self._sender.traffic.retries += 1
             if sender.streaming is not None:  # other requests have shown meanwhile whether the servers stream
@@ -224,7 +225,8 @@ class ModelEndpoint:
         """Answers without text for a request that timed out or fails alone; raises `Unavailable` otherwise."""
         replica = request.replica.url if request.replica is not None else ""
         timed_out = failure.kind is FailureKind.TIMED_OUT
-        if not timed_out and not is_lone and not await self._answers_others(request, failure):
+        may_blame = can_blame(failure.kind, self._sender.traffic)
+        if not (timed_out or is_lone or (may_blame and await self._answers(request))):
             raise Unavailable(
                 f"model {self._model!r} at {replica}: given up after {request.attempts} attempts; "
                 f"the last one failed with {failure.kind}: {failure}"
@@ -237,12 +239,22 @@ class ModelEndpoint:
             return answers_without_text("timed_out", request.seeds, arrival)
         return answers_without_text("unanswered", request.seeds, arrival, reason=str(failure))
 
-    async def _answers_others(self, request: AttemptedRequest, failure: Failure) -> bool:
-        """Whether the server answers a tiny request, which caps count as a lost answer; without caps one was sent.
+    async def _ask_tiny(self, request: AttemptedRequest, lone: LoneFailures) -> None:
+        """Ask a tiny request in place of others: after each failure, under caps when chance does not explain them."""
+        traffic, url = self._sender.traffic, "" if request.replica is None else request.replica.url
+        if request.again is None:
+            traffic.answered += await self._check.answers_now(url)
+        elif lone.is_beyond_chance and not lone.is_proven and self._silent.get(url) != traffic.answered:
+            lone.is_proven = await self._answers(request)
+            if not lone.is_proven:
+                self._silent[url] = traffic.answered
 
-        Requests that are given up at the same time share it.
+    async def _answers(self, request: AttemptedRequest) -> bool:
+        """Whether the server of a request answers a tiny one, which caps count as a lost answer; False without caps.
+
+        Requests that ask this meanwhile go by the same one.
         """
-        if request.again is None or request.replica is None or not can_blame(failure.kind, self._sender.traffic):
+        if request.again is None or request.replica is None:
             return False
         url = request.replica.url
         if url not in self._probes:

@@ -106,8 +106,7 @@ class AskingPool(Grading):
         return GraderReply(reply, None, "timed_out" in reply.signals and self._has_lost_reply())
 
     async def _may_ask_again(self, again: Again) -> bool:
-        self._asked_again += 1
-        return await again()
+        return not self._has_lost_reply() or await again()
 
     def _has_lost_reply(self) -> bool:
         """Whether a reply was lost for good, so that no retry has counted it."""

@@ -24,6 +24,7 @@ from adaptive_eval.store import (
     ServerLaunched,
     events_of_kind,
 )
+from adaptive_eval.store.records import NO_GRADING
 from adaptive_eval.store.roster import Names
 from adaptive_eval.store.spending import (
     HeldServers,
@@ -126,5 +127,7 @@ def _lost_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
             if one.name == model and core_caps(setup.config.budget).bought:
                 return lost_costs(reader, {model: lost_cost(one, stored_worst_costs(setup, events)[number])})[model]
             if one.name == model:
-                return mean_cost(reader, model)
+                rows, uses = reader.sums(), reader.grading_uses()
+                known = [row for row in rows if row.model == model] or rows
+                return mean_cost(known, [uses.get(name, NO_GRADING) for name in {row.model for row in known}])
     return NO_COST

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.config.other_answers import load_run_questions
-from adaptive_eval.config.planning import core_caps, worst_verdict
+from adaptive_eval.config.planning import core_caps, trial_cost, worst_verdict
 from adaptive_eval.config.prepare import (
     StoredSetup,
     adopt_stored_trials,
@@ -43,6 +43,7 @@ from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
 from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, wasted_verdict
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
+from adaptive_eval.scheduler.verdict_costs import lost_reserves
 from adaptive_eval.store import (
     CellExtent,
     Event,
@@ -180,9 +181,13 @@ async def _grade_all(
     own_vote = None if beyond_caps else vote
     ledger = VerdictLedger(store, verdict if capped else NO_COST, own_vote) if pool.lasting else None
     by_id, regrades = {question.id: question for question in questions}, list[Regrade]()
+    costs = {model.name: trial_cost(model) for model in config.models}
     async with pool:
         if judged is not None:
             judged.require_room(store.reader.trial_count())
+        if pool.lasting:
+            waiting = (one for one in store.reader.trials("ungraded") if one.awaits_verdict and one.model in costs)
+            store.commit(lost_reserves(waiting, costs))
         await take_baseline(pool, store, lambda total: judged is None or judged.can_afford(total))
         while some := list(islice(records, AT_A_TIME)):
             if ledger is not None:

@@ -27,15 +27,18 @@ class Ledger:
     def __init__(self, state: RunState) -> None:
         self._state, self._lanes = state, state.lanes
         self._lost = [0] * len(state.lanes)
-        """How many answers each model's endpoint had lost at the last call of `new_losses`."""
+        """How many answers of each model were lost at the last call of `new_losses`."""
+        self.cut_off = [0] * len(state.lanes)
+        """How many answers of each model the end of the run has cut off."""
 
     def entry(self, request: Request) -> SentRequest:
         """Entry of a request."""
         return SentRequest(self._lanes[request.model].name, request.size)
 
     def new_losses(self) -> Iterator[AnswersLost]:
-        """Answers that endpoints have lost since the last call."""
-        before, self._lost = self._lost, [lane.endpoint.stats.lost for lane in self._lanes]
+        """Answers that were lost since the last call."""
+        at_endpoints = [lane.endpoint.stats.lost for lane in self._lanes]
+        before, self._lost = self._lost, [sum(both) for both in zip(at_endpoints, self.cut_off, strict=True)]
         for model, (now, then) in enumerate(zip(self._lost, before, strict=True)):
             if now > then:
                 yield self._state.loss(model, now - then, killed=False)

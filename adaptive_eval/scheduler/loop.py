@@ -183,17 +183,17 @@ class Loop:
             self._set_aside(request.model, error)
 
     def _on_abandoned(self, request: Request, *, failed: bool) -> None:
-        """Tell the loss of a request that a server had, unless caps count it at the next start.
+        """Cross out a request that a server had; if the run is to go on under caps, the next start does so.
 
-        A batch service keeps its requests, or has said what it loses of them.
+        A batch service keeps its requests, or has said what it loses; what a server refuses costs nothing.
         """
         self.requests.slots.release(request.model)
-        if self.state.capped:
+        is_batched, capped = request.model in self.supply.batched, self.state.capped
+        if capped and not is_batched and self.state.controller.finished is None:
             self.state.trials.move_request(request, Step.LOST)
-            return
-        self.requests.lose(request)
-        if not failed and request.model not in self.supply.batched:
-            self.note(self.state.loss(request.model, request.size, killed=False))
+        else:
+            is_refused = failed or request.model in self.state.departures.refused
+            self.requests.lose(request, cut_off=not is_batched and (capped or not is_refused))
 
     def _on_tick(self) -> None:
         self.tell_time()

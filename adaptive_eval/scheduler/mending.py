@@ -24,7 +24,7 @@ from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.committer import RunJournal
 from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
 from adaptive_eval.scheduler.state import RunState
-from adaptive_eval.scheduler.verdict_costs import used
+from adaptive_eval.scheduler.verdict_costs import add_cost, lost_reserves, used
 from adaptive_eval.store import (
     AnswersLost,
     AnswerUngraded,
@@ -41,7 +41,7 @@ from adaptive_eval.store import (
     events_of_kind,
 )
 from adaptive_eval.store.records import AWAITS_VERDICT
-from adaptive_eval.store.spending import in_flight_cost, stored_cost, total_spent
+from adaptive_eval.store.spending import in_flight_cost, total_spent
 
 AT_A_TIME = 16
 """Answers that are graded between two progress events; their grades are lost when regrading is stopped."""
@@ -129,16 +129,9 @@ class Mending:
 
     def _lose_reserved(self) -> None:
         """Record as lost the reserves for verdicts that an earlier start has not received."""
-        lost, rest = dict[str, AnswersLost](), list[Regrade]()
-        for one in self._ungraded():
-            before = lost.get(one.model, AnswersLost(one.model, killed=True))
-            more = one.cost.plus(self._lanes[one.model].price.cost(one.answer).times(-1))
-            if one.awaits_verdict and more.tokens > 0:
-                total = stored_cost(before).plus(more)
-                lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)
-                rest.append(_add_cost(one, more.times(-1)))
-        if rest:
-            self._write(CommitBatch(events=list(lost.values()), verdicts=rest))
+        lost = lost_reserves(self._ungraded(), {name: lane.price.cost for name, lane in self._lanes.items()})
+        if lost.events:
+            self._write(lost)
 
     def _reserve_affordable(self, reserves: Sequence[tuple[TrialRecord, Cost]]) -> Sequence[tuple[TrialRecord, Cost]]:
         """Reserve verdicts, on disk, for as many records as the caps allow; returns these with their reserves."""
@@ -148,7 +141,7 @@ class Mending:
         while number and not self._can_afford(reduce(Cost.plus, (cost for _, cost in reserves[:number]))):
             number -= 1
         if number:
-            waiting = [_add_cost(replace(one, grader_error=AWAITS_VERDICT), cost) for one, cost in reserves[:number]]
+            waiting = [add_cost(replace(one, grader_error=AWAITS_VERDICT), cost) for one, cost in reserves[:number]]
             self._write(CommitBatch(verdicts=waiting))
         return reserves[:number]
 
@@ -171,11 +164,6 @@ class Mending:
         self._store.commit(batch)
         for event in batch.events:
             self._observer.happened(event)
-
-
-def _add_cost(record: TrialRecord, more: Cost) -> Regrade:
-    """A regrade that leaves the record ungraded and adds to its cost."""
-    return Regrade(record.model, record.question, record.trial, None, {}, None, record.grader_error, more)
 
 
 def trials_to_ask_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:

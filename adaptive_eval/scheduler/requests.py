@@ -118,9 +118,10 @@ class Requests:
         """Answers that servers have lost since the last call."""
         return self._ledger.new_losses()
 
-    def lose(self, request: Request) -> None:
-        """Cross out a request that gets no answer in this start."""
+    def lose(self, request: Request, *, cut_off: bool = False) -> None:
+        """Cross out a request that gets no answer in this start; if it was cut off, its answer is lost."""
         self._state.trials.move_request(request, Step.LOST)
+        self._ledger.cut_off[request.model] += request.size * cut_off
         self._cross_out(request)
 
     def give_back(self, request: Request) -> None:

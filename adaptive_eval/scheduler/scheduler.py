@@ -125,6 +125,7 @@ class Scheduler:
         await self._loop.grader.cancel()
         finished, lost = self.state.controller.finished is not None, self.state.departures.lost
         await self.supply.depart(at_once=self.ending.is_cut_short, finished=finished, lost=lost)
+        self._loop.take_all()
         self._loop.count_losses()
 
     async def _commit_the_rest(self) -> None:

@@ -4,6 +4,7 @@ from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.store import StoredOutcome
 from adaptive_eval.store.records import GradingUse
+from adaptive_eval.store.spending import mean_cost
 from adaptive_eval.store.usage import TrialUsage
 
 
@@ -35,9 +36,7 @@ class SpentByModel:
         if worst is not None:
             return trial_reserve(worst, self._largest[model])
         known = [self.usages[model]] if self.usages[model].trials else self.usages
-        trials = sum(usage.trials for usage in known) or 1
-        tokens, usd = sum(usage.tokens for usage in known), sum(usage.usd for usage in known)
-        return Cost(round(tokens / trials), usd / trials, sum(usage.gpu_seconds for usage in known) / trials)
+        return mean_cost(known, (usage.grading for usage in known))
 
     def count_grading(self, model: int, use: GradingUse) -> None:
         """Count what grades have used."""

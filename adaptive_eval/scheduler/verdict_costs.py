@@ -7,15 +7,17 @@ worst as soon as that is noticed, as an answer does. If no cap counts verdicts, 
 of replies that arrived is stored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import Unavailable
 from adaptive_eval.graders.asked import USED
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.spent import SpentByModel
-from adaptive_eval.store import AnswersLost, Regrade, TrialRecord
+from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, TrialRecord
+from adaptive_eval.store.spending import stored_cost
 
 BEYOND = (
     "a verdict has cost {} tokens, and at most {} were reserved for it: the server that gives verdicts does not "
@@ -49,6 +51,25 @@ def verdict_reserve(grading: Grading, *, capped: bool) -> Cost | None:
 def used(verdict: Regrade, reserved: Cost) -> Regrade:
     """The verdict at its cost minus the reserve, so that the unused part is taken back."""
     return verdict._replace(cost=verdict.cost.plus(reserved.times(-1)))
+
+
+def lost_reserves(waiting: Iterable[TrialRecord], costs: Mapping[str, Callable[[Answer], Cost]]) -> CommitBatch:
+    """The batch that records as lost the reserves for verdicts that an earlier start has not received; `costs` has the
+    cost of an answer by model."""
+    lost, rest = dict[str, AnswersLost](), list[Regrade]()
+    for one in waiting:
+        more = one.cost.plus(costs[one.model](one.answer).times(-1))
+        if one.awaits_verdict and more.tokens > 0:
+            before = lost.get(one.model, AnswersLost(one.model, killed=True))
+            total = stored_cost(before).plus(more)
+            lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)
+            rest.append(add_cost(one, more.times(-1)))
+    return CommitBatch(events=list(lost.values()), verdicts=rest)
+
+
+def add_cost(record: TrialRecord, more: Cost) -> Regrade:
+    """A regrade that leaves the record ungraded and adds to its cost."""
+    return Regrade(record.model, record.question, record.trial, None, {}, None, record.grader_error, more)
 
 
 class VerdictCosts:

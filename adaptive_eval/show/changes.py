@@ -89,15 +89,16 @@ class RunSide:
     gpu_seconds: float = 0.0
     """GPU seconds of requests."""
     server_seconds: float | None = None
-    """Time for which servers were held; None if unknown."""
+    """Time for which servers were held; None if that is unknown, or nobody pays for it."""
     server_gpu_seconds: float | None = None
 
     @classmethod
     def of(cls, view: RunView, other: RunView) -> Self:
         """Describe one run in comparison with the other."""
         there = {one.id for one in other.questions}
-        asked = sum(one.trials for one in view.traffic)
-        used = (asked,) if view.results is None else [getattr(view.results.cost, name) for name in COSTS]
+        used = [sum(one.trials for one in view.traffic)]
+        if (results := view.results) is not None:
+            used = [getattr(results.cost, name) for name in (COSTS if results.server_time_is_paid else COSTS[:3])]
         return cls(
             view.name,
             tuple(one.id for one in view.questions if one.id not in there),

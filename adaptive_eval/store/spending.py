@@ -12,7 +12,7 @@ from adaptive_eval.store.events.beginnings import PriorTaken
 from adaptive_eval.store.events.event import Event
 from adaptive_eval.store.events.grading import BaselineAsked, VerdictsAsked
 from adaptive_eval.store.reader import RunReader
-from adaptive_eval.store.records import HeldTime
+from adaptive_eval.store.records import GradingUse, HeldTime
 from adaptive_eval.store.roster import Names
 
 
@@ -25,6 +25,13 @@ class HasCost(Protocol):
     def usd(self) -> float: ...
     @property
     def gpu_seconds(self) -> float: ...
+
+
+class HasSums(HasCost, Protocol):
+    """Sums over trials."""
+
+    @property
+    def trials(self) -> int: ...
 
 
 def stored_cost(spent: HasCost) -> Cost:
@@ -67,11 +74,12 @@ def lost_costs(reader: RunReader, worst: Mapping[str, Cost]) -> Mapping[str, Cos
     return {model: trial_reserve(cost, largest.get(model, NO_COST)) for model, cost in worst.items()}
 
 
-def mean_cost(reader: RunReader, model: str) -> Cost:
-    """The mean cost of a model's stored answers."""
-    rows = [row for row in reader.sums() if row.model == model]
-    trials, cost = sum(row.trials for row in rows) or 1, total_cost(rows)
-    return Cost(round(cost.tokens / trials), cost.usd / trials, cost.gpu_seconds / trials)
+def mean_cost(sums: Sequence[HasSums], grading: Iterable[GradingUse]) -> Cost:
+    """The mean cost of an answer, without that of its grade; `grading` is included in the sums."""
+    trials = sum(one.trials for one in sums) or 1
+    total = reduce(lambda cost, use: cost.plus(use.cost.plus(use.in_vain).times(-1)), grading, total_cost(sums))
+    # a difference of 0 has a rounding error
+    return Cost(round(total.tokens / trials), round(total.usd / trials, 12), round(total.gpu_seconds / trials, 12))
 
 
 def in_flight_cost(reader: RunReader, worst: Mapping[str, Cost]) -> Cost:

@@ -206,8 +206,7 @@ class BatchedEndpoint:
                 self._traffic.completion_tokens += outcome.completion_tokens
                 return outcome
             if outcome.direct:
-                (answer,) = await self._direct.sample(prompt, range(seed, seed + 1), again)
-                return answer
+                return await self._ask_directly(prompt, seed, again)
             refusals += outcome.refused
             if refusals > 1:
                 raise Rejected(outcome.why)
@@ -220,6 +219,14 @@ class BatchedEndpoint:
                 settings = calls.service.settings
                 await calls.sleep(min(settings.longest_poll, settings.first_poll * 2.0**attempt))
         raise AssertionError("unreachable")
+
+    async def _ask_directly(self, prompt: Prompt, seed: int, again: Again | None) -> Answer:
+        try:
+            (answer,) = await self._direct.sample(prompt, range(seed, seed + 1), again)
+        except asyncio.CancelledError:
+            self._traffic.lost += 1  # requests in a batch are counted with their batch
+            raise
+        return answer
 
     async def _is_allowed(self, again: Again) -> bool:
         """Whether a lost request may be asked again; the next batch is not handed in meanwhile."""

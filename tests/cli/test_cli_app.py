@@ -41,6 +41,7 @@ def said(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
+@pytest.mark.slow
 def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", tmp_path: Path) -> None:
     found = ADDRESS.search(said(server))
     assert found is not None

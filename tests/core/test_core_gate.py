@@ -117,6 +117,7 @@ def test_an_equal_build_hardly_ever_fails(runs: int) -> None:
     assert outcomes(gate(), 0.8, 0.8, runs)[FAIL] == 0.0
 
 
+@pytest.mark.slow
 def test_an_equal_build_passes_by_the_default_rule() -> None:
     """It does not rest while it is likelier to be settled than a gate asks for: nothing would take it up again."""
     plan = gate(rule=Optimal(start=0.05), trials=Trials(4, 80))

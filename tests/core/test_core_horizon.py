@@ -76,6 +76,7 @@ def test_what_was_decided_before_stays_and_the_looks_before_are_what_they_were(
     assert [(one.before, one.now) for one in runs[-1].extensions] == [(8, 16), (16, 32), (32, 64)]
 
 
+@pytest.mark.slow
 def test_a_pair_out_of_reach_is_asked_for_again() -> None:
     plan = small_plan(2)
     found = [raised(plan, (8, 64), Answers(plan, seed)) for seed in range(12)]

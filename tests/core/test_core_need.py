@@ -170,7 +170,7 @@ PACES = (
 @pytest.mark.parametrize(
     ("pace", "profile"),
     [
-        pytest.param(PACES[1], "alike", id="in turn-alike"),
+        pytest.param(PACES[1], "alike", id="in turn-alike", marks=pytest.mark.slow),
         pytest.param(PACES[1], "spread", id="in turn-spread", marks=pytest.mark.release),
         pytest.param(PACES[0], "alike", id="a server each-alike", marks=pytest.mark.slow),
         pytest.param(PACES[0], "spread", id="a server each-spread", marks=pytest.mark.release),

@@ -119,7 +119,8 @@ def test_one_question_says_nothing_of_others_like_it() -> None:
     parts = (Ranking(), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(10, 10))
     result = found(told(Plan(Bench(2, 1, np.array(W)), *parts), [[9], [1]]))
     assert result.models[0].sampled_sigma == math.inf
-    assert result.comparisons[0].sampled_z == 0.0
+    (one,) = result.comparisons
+    assert (one.sampled_z, one.difference) == (0.0, pytest.approx(0.8)), "of these it says something"
 
 
 def test_one_question_says_nothing_of_others_where_pairs_are_many() -> None:
@@ -127,6 +128,7 @@ def test_one_question_says_nothing_of_others_where_pairs_are_many() -> None:
     result = found(told(Plan(bench, TopK(2), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(10, 10)),
                         [[9], [7], [5], [3], [1]]))  # fmt: skip
     assert [one.sampled_z for one in result.comparisons] == [0.0] * 6
+    assert all(one.difference > 0.1 for one in result.comparisons)
 
 
 def test_outcomes_known_beforehand_are_in_every_score() -> None:

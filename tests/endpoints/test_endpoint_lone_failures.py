@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 from endpoint_opener import CLIENTS, Opener
+from patient_time import HANGS
 from raw_servers import CHAT, Exchange, Script, raw_server
 
+from adaptive_eval.endpoints import replicas
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.lone_failures import LoneFailures
@@ -74,6 +76,50 @@ async def test_under_caps_one_tiny_request_is_asked_and_counted(endpoint: Opener
     assert answer.signals == {"unanswered"} and answer.attempts == 5
     assert model.stats.lost == 1 and set(counted) == {0}, "it is counted before it is asked"
     assert sum(asked.body["max_tokens"] != 500 for asked in server.seen) == 1
+
+
+@pytest.fixture
+def unpaused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that only fails is asked again at once."""
+    monkeypatch.setattr(replicas, "LONGEST_PAUSE", 0.001)
+
+
+async def test_under_caps_a_request_that_fails_alone_does_not_take_all_the_patience(
+    endpoint: Opener, unpaused: None
+) -> None:
+    async def again() -> bool:
+        return True
+
+    async with raw_server(failing(BAD)) as server:
+        model = endpoint(server.base_url, max_tokens=500, patience=300.0)
+        await model.sample(CHAT, range(1), again)
+        (answer,) = await asyncio.wait_for(model.sample(CHAT, range(BAD, BAD + 1), again), HANGS)
+    assert answer.signals == {"unanswered"} and answer.attempts == 22, "as often as no chance explains, and once more"
+    assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
+
+
+async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(endpoint: Opener, unpaused: None) -> None:
+    """However many requests wait for it, until it answers again."""
+    down = 6 * 30
+
+    async def script(asked: Exchange) -> None:
+        nonlocal down
+        if asked.index and down:
+            down -= 1
+            await asked.reply(500, WORDS)
+        else:
+            await asked.answer("42")
+
+    async def again() -> bool:
+        return True
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, max_tokens=500, patience=300.0)
+        await model.sample(CHAT, range(1), again)
+        asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), again)) for seed in range(1, 7)]
+        answers = [answer for one in await asyncio.wait_for(asyncio.gather(*asked), HANGS) for answer in one]
+    assert [one.text for one in answers] == ["42"] * 6
+    assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
 async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_request(endpoint: Opener) -> None:

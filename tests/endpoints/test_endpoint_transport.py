@@ -358,3 +358,4 @@ def test_each_reason_for_which_no_address_of_a_host_answers_is_told_once() -> No
     failed = "[Errno 111] Connect call failed ('::1', 8000, 0, 0), [Errno 111] Connect call failed ('127.0.0.1', 8000)"
     assert refusal_reason(OSError(f"Multiple exceptions: {failed}")) == os.strerror(111)
     assert refusal_reason(OSError(-2, "Name or service not known")) == "Name or service not known"
+    assert refusal_reason(ConnectionResetError()) == "it was closed at once"

@@ -219,6 +219,7 @@ def test_it_is_replayed(site: Site, whole: Whole, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_texts_are_graded_anew_and_grades_without_texts_are_not(site: Site, whole: Whole) -> None:
     told = whole.of(4)
     config = site.write()

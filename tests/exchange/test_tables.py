@@ -193,7 +193,7 @@ def alike(folder: Path) -> Path:
 
 
 @pytest.mark.usefixtures("quick_graders")
-@pytest.mark.parametrize("form", ["jsonl", "inspect"])
+@pytest.mark.parametrize("form", ["jsonl", pytest.param("inspect", marks=pytest.mark.slow)])
 def test_what_is_exported_comes_back_the_same_also_of_answers_that_are_alike(tmp_path: Path, form: str) -> None:
     run = alike(tmp_path)
     path = export(Export(run, form, tmp_path / f"t.{form}")).path

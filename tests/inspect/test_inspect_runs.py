@@ -12,6 +12,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import coins
-from adaptive_eval.store import ModelSetAside, OnlyFailures, RunReader, TrialRecord, events_of_kind
+from adaptive_eval.store import AnswersLost, ModelSetAside, OnlyFailures, RunReader, TrialRecord, events_of_kind
 
 OWN = Path(__file__).with_name("own_tasks.py")
 SKILLS = ("p95", "p10")
@@ -108,7 +109,7 @@ CALLS = {"judged": 2, "agent": 2, "turns": 3}
 
 
 @pytest.mark.parametrize(
-    "kind", [kind if kind == "judged" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+    "kind", [kind if kind == "exactly" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 )
 def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: str) -> None:
     ended = run(site, write(site, kind, benchmark=KINDS[kind]))
@@ -386,12 +387,11 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
         monkeypatch.setenv("SIM_BASE_URL", url)
         config = asked_of_servers(site, "run", least)
         assert run_through_kills(site, config, gated, kills).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-        asked, failed = gated.counts["answered"], gated.counts["server_error"]
+        failed = gated.counts["server_error"]
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
     whole = run(site, asked_of_servers(site, "whole", least))
     assert whole.exit_code in (ExitCode.REACHED, ExitCode.SPENT), whole.output
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
-    assert asked <= trials_in(site.directory()) + (kills + 1) * SLOTS * len(MODELS)
     assert failed > 0, "some calls did fail"
     logs = list((site.directory() / INSPECT_LOGS).glob("*.eval"))
     assert len(logs) == (kills + 1) * len(MODELS)
@@ -406,6 +406,12 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     assert Found.of(imported).outcomes == Found.of(site.directory()).outcomes, "one of each that two starts have"
     further = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(imported)])
     assert further.exit_code in (ExitCode.REACHED, ExitCode.SPENT), further.output
+
+
+def lost_answers(site: Site) -> int:
+    """Answers that kills have lost; under a cap each is written down before it is asked for."""
+    with RunReader.intact(site.directory()) as reader:
+        return sum(event.answers for event in events_of_kind(reader.events(), AnswersLost))
 
 
 def write_benchmarks(site: Site, name: str, *, by_inspect: bool, gate: str | None = None, **more: object) -> Path:
@@ -474,7 +480,7 @@ def test_kills_change_nothing_in_a_run_of_a_task_and_a_file_with_gates_and_a_cap
     whole = run(site, written("whole", 2_000_000))
     assert killed.exit_code == whole.exit_code == ExitCode.WORSE, whole.output
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
-    assert asked <= trials_in(site.directory()) + 4 * SLOTS * len(MODELS)
+    assert asked <= trials_in(site.directory()) + lost_answers(site), "what is stored was asked for again"
     capped = run(site, written("capped", 70_000))
     results = read_results(site.directory("capped"))
     assert results is not None and 40_000 < results.cost.tokens <= 70_000
@@ -574,12 +580,24 @@ def test_the_next_start_clears_away_the_sandboxes_of_one_that_was_killed(
     wait_until(lambda: told.exists() and told.read_text().strip(), process)
     program = int(told.read_text())
     (folder,) = place.glob("adaptive-eval-inspect-*")
+    process.send_signal(signal.SIGSTOP)  # it would clear away itself when it hears of its process
     os.kill(int(Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
     kill(process)
     assert Path(f"/proc/{program}").exists() and any(folder.glob("tmp*")), "both are left behind"
     assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    assert not Path(f"/proc/{program}/environ").exists() or not Path(f"/proc/{program}/environ").read_bytes()
+    assert has_ended(program)
     assert not list(place.glob("adaptive-eval-inspect-*"))
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process comes to its end, which perhaps nobody takes note of."""
+    deadline = time.monotonic() + HANGS
+    with suppress(OSError):  # it is gone
+        while Path(f"/proc/{process}/environ").read_bytes():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+    return True
 
 
 @pytest.mark.slow

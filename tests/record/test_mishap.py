@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from live_runs import MODELS, EndedRuns, Site
+from patient_time import HANGS
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode, GraderError, StoreFull
 from adaptive_eval.record.ending import find_fatal_error, note_fatal_error
 from adaptive_eval.record.view import read_view
+from adaptive_eval.scheduler import loop
 from adaptive_eval.store import CommitBatch, RunResumed, RunStopped, Store
 
 KEY = "sk-never-to-be-seen-0123456789"
@@ -41,6 +43,7 @@ class Refusing(BaseHTTPRequestHandler):
 @pytest.fixture
 def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("SOME_KEY", KEY)
+    monkeypatch.setattr(ThreadingHTTPServer, "request_queue_size", 256)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -55,7 +58,8 @@ def keyed(site: Site) -> list[dict[str, str]]:
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> None:
+def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "REFUSALS_SECONDS", HANGS)  # until all were heard
     ended = refusing.run(refusing.write(models=keyed(refusing)))
     assert ended.exit_code == ExitCode.ENDPOINTS and "the variable SOME_KEY" in ended.stderr
     run = refusing.directory()
@@ -70,7 +74,7 @@ def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> Non
     assert KEY not in written + looked.stdout + ended.output
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("short_pauses")
 def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, base_url: str) -> None:
     refusing.run(refusing.write(models=keyed(refusing)))
     config = refusing.write(models=[{"name": name, "base_url": base_url} for name in MODELS])

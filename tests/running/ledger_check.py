@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 from lives import QUESTIONS, SKILLS, Fate, Request, World, server_answer
 
 Trial = tuple[str, str, int]
+MOST_IN_FLIGHT = 16 * 5
+"""Answers that a model may be asked for at a time."""
 
 
 class Row(NamedTuple):
@@ -42,8 +44,10 @@ class Books:
     rows: dict[Trial, Row] = field(default_factory=dict)
     checked: int = 0
     """Requests of the log that were looked at."""
-    unwanted: Counter[str] = field(default_factory=Counter)
-    """Answers of each model that the run says it has asked ahead for nothing."""
+    told: Counter[str] = field(default_factory=Counter)
+    """Answers of each model that the run says it has lost, or has still to come."""
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    """Its events of lost answers."""
     labels: list[tuple[Trial, str]] = field(default_factory=list)
     """Those that people gave in this directory, in order."""
 
@@ -73,16 +77,30 @@ class Books:
         new = self.rows.keys() - before.keys()
         assert new <= set(asked) - refused, "stored, but never served"
         lost = set(asked) - new - refused
-        unwanted, self.unwanted = self.unwanted, unwanted_answers(self.directory)
-        lost_of = Counter(model for model, _, _ in lost)
-        told = lost_of <= self.unwanted - unwanted  # asked ahead, and no round has come to want it
-        assert told or fate in (Fate.KILL, Fate.STOP_AT_ONCE), f"served and lost: {lost}"
+        assert not lost or fate in (Fate.KILL, Fate.STOP_AT_ONCE), f"served and lost: {lost}"
+        late = world.log[max(world.entered, self.checked) :] if world.start.dead else []
+        untold = Counter(one.model for one in late)
+        has_costs = any(model in models for model, _, _ in before)
+        self._right_losses(Counter(model for model, _, _ in lost), untold, fate, has_costs=has_costs)
         assert {model for model, _, _ in asked} <= set(models), "a model that is not there was asked"
         for start, model, length in world.aside:
             late = [one for one in world.log[length:] if (one.start, one.model) == (start, model)]
             assert not late, f"asked of a model that was set aside: {late}"
         self._right_rows(new)
         self.checked = len(world.log)
+
+    def _right_losses(self, lost: Counter[str], untold: Counter[str], fate: Fate, *, has_costs: bool) -> None:
+        """What is lost is told, but for answers that were asked for since the newest commit of a start that was killed,
+        and counts as much as stored answers do, if there are any; what was entered and not sent may be told, too."""
+        before, self.told = self.told, told_losses(self.directory)
+        seen, self.losses = len(self.losses), lost_events(self.directory)
+        told = self.told - before
+        assert before <= self.told and lost - untold <= told, f"lost: {lost}, of which {untold} are not entered; {told}"
+        unsent = {name: MOST_IN_FLIGHT for name in SKILLS if fate in (Fate.KILL, Fate.STOP_AT_ONCE)}
+        assert told <= lost + Counter(unsent), f"told as lost: {told}, of which were {lost}"
+        for event in self.losses[seen:]:
+            assert event["estimated"] is True
+            assert event["tokens"] in (5 * event["answers"], *(() if has_costs else (0,))), event
 
     def _same_or_graded(self, before: Mapping[Trial, Row]) -> None:
         for trial, row in before.items():
@@ -150,6 +168,25 @@ class Books:
                 assert abs(model["score"] - score) < 1e-9
                 self._check_bayes(model, {question["id"]: question["counts"][place] for question in found["questions"]})
         self._check_pairs(found)
+        self._check_beside(found["cost"]["beside"], names)
+
+    def _check_beside(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+        """What was lost of these models, and all that the others have cost, is told as it is stored."""
+        told = {(row["what"], row["model"]): (row["trials"], row["answers"], row["tokens"]) for row in rows}
+        answers, tokens, expected = Counter[str](), Counter[str](), {}
+        for event in lost_events(self.directory):
+            answers[event["model"]] += event["answers"]
+            tokens[event["model"]] += event["tokens"]
+        there, entered = Counter(trial[0] for trial in self.rows), told_losses(self.directory) - answers
+        for name in {*answers, *there, *entered}:
+            if name in names and answers[name]:
+                expected["lost", name] = 0, answers[name], tokens[name]
+            elif name not in names:
+                cost = 5 * there[name] + tokens[name] + (5 * entered[name] if there[name] else 0)
+                expected["left", name] = there[name], 0, cost
+        assert {key: row for key, row in told.items() if row != (0, 0, 0)} == {
+            key: row for key, row in expected.items() if row != (0, 0, 0)
+        }
 
     def _check_pairs(self, found: Mapping[str, Any]) -> None:
         """The order is that of what is compared; a comparison is called where it was beyond the boundary of a look."""
@@ -240,7 +277,7 @@ class Books:
     def move(self, directory: Path) -> None:
         """A run that was made of an export has all rows under their numbers, and nothing else."""
         before, self.rows = self.rows, stored_rows(directory)
-        self.directory, self.labels, self.unwanted = directory, [], Counter()
+        self.directory, self.labels, self.told, self.losses = directory, [], Counter(), []
         assert self.rows.keys() == before.keys()
         self._same_or_graded(before)
         self._right_rows(set())
@@ -290,13 +327,20 @@ def stored_rows(directory: Path) -> dict[Trial, Row]:
     return rows
 
 
-def unwanted_answers(directory: Path) -> Counter[str]:
-    """Answers of each model that no round had come to want when a start of the run ended."""
-    told: Counter[str] = Counter()
-    for (body,) in _select(directory, "SELECT body FROM events WHERE kind = 'unwanted'"):
-        event = json.loads(body)
+def told_losses(directory: Path) -> Counter[str]:
+    """Answers of each model that are told as lost, or entered as in flight."""
+    told = Counter(dict(_select(directory, "SELECT name, trials FROM asked_for JOIN models ON models.id = model")))
+    for event in lost_events(directory):
         told[event["model"]] += event["answers"]
     return told
+
+
+def lost_events(directory: Path) -> list[dict[str, Any]]:
+    """The events of lost answers, in their order."""
+    return [
+        json.loads(body)
+        for (body,) in _select(directory, "SELECT body FROM events WHERE kind = 'answers_lost' ORDER BY id")
+    ]
 
 
 def stored_looks(directory: Path) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.regrade import regrade
 from adaptive_eval.running.serving import Serving
+from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.departures import Departures
 from adaptive_eval.store import Event, ModelSetAside
 from adaptive_eval.store.sqlite_ledger import SqliteLedger
@@ -133,6 +134,10 @@ class World:
     """Questions on which the grader fails."""
     starts: int = 0
     start: Start = field(default_factory=Start)
+    taken: int = 0
+    """Length of the log when the newest commit was begun: what was asked before is entered by it."""
+    entered: int = 0
+    """The same of the newest commit that is on disk, or when the start began."""
 
     def run(self, config: RunConfig, directory: Path, start: Start) -> Ended | None:
         """One start of the run; None where it was killed."""
@@ -169,6 +174,7 @@ class World:
     @contextmanager
     def _in_place_of_the_world(self, start: Start) -> Iterator[None]:
         self.starts, self.start = self.starts + 1, start
+        self.taken = self.entered = len(self.log)
         with ExitStack() as stack:
             for place, value in {
                 "running.execute.opened_endpoints": self._opened,
@@ -180,7 +186,15 @@ class World:
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
             stack.enter_context(patch.object(SqliteLedger, "transaction", self._transaction(SqliteLedger.transaction)))
             stack.enter_context(patch.object(Departures, "set_aside", self._set_aside(Departures.set_aside)))
+            stack.enter_context(patch.object(Committer, "_take", self._take(Committer._take)))
             yield
+
+    def _take(self, really: Callable[[Committer], Any]) -> object:
+        def take(committer: Committer) -> Any:
+            self.taken = len(self.log)
+            return really(committer)
+
+        return take
 
     def _transaction(self, really: Callable[..., object]) -> object:
         @contextmanager
@@ -188,6 +202,7 @@ class World:
             self.start.moment()
             with really(ledger) as connection:  # type: ignore[attr-defined]
                 yield connection
+            self.entered = self.taken
             self.start.moment()
 
         return transaction

@@ -5,8 +5,8 @@ question and seed alone. With `slow` it thinks for a second; with `held` it answ
 further ones when there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the
 middle of its tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it
 ignores SIGTERM; with `cramped` it starts only where no other one of its folder is up, and else makes the file `go`;
-with `diary` it writes down in `diary.jsonl` of the folder whom it answered when; with `bare` it lacks the model ada;
-with `picky` it fails each request for ada's first question from when there is a file `go` in the folder.
+with `diary` it writes down in `diary.jsonl` of the folder which model answered a question when; with `bare` it lacks
+the model ada; with `picky` it fails each request for ada's first question from when there is a file `go` in the folder.
 """
 
 import fcntl
@@ -55,8 +55,9 @@ class Handler(BaseHTTPRequestHandler):
         if "crash" in sys.argv and number == 10 and not CRASHED.exists():
             CRASHED.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        text = answer(asked["model"], asked["messages"][-1]["content"], asked.get("seed", 0))
-        if "diary" in sys.argv:
+        prompt = asked["messages"][-1]["content"]
+        text = answer(asked["model"], prompt, asked.get("seed", 0))
+        if "diary" in sys.argv and any(row["prompt"] in prompt for row in QUESTIONS):
             with (Path(sys.argv[-1]) / "diary.jsonl").open("a") as diary:
                 diary.write(json.dumps([asked["model"], os.getpid(), time.monotonic()]) + "\n")
         if "wordy" in sys.argv:
@@ -97,4 +98,5 @@ if __name__ == "__main__":
     if "stubborn" in sys.argv:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     QUESTIONS = [json.loads(line) for line in (Path(sys.argv[-1]) / "questions.jsonl").read_text().splitlines()]
+    ThreadingHTTPServer.request_queue_size = 1024  # who is not let in at once tries again after a second
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

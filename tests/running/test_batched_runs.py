@@ -151,6 +151,7 @@ def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site, kind: str
         assert not any(reader.in_flight().values())
 
 
+@pytest.mark.slow
 def test_message_batches_have_no_seeds_and_every_trial_comes_once(site: Site) -> None:
     with service(**FAULTS, seed=1) as (server, url):
         config = site.write(models=batched(url, "anthropic"), trials={"min": 4, "max": 8})

@@ -169,6 +169,7 @@ def test_with_a_judge_under_a_cap_on_tokens(site: Site) -> None:
     assert results.cost.in_all("tokens") == spent and 0.3 * cap < spent <= cap
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_had_now_is_asked_at_a_later_start(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
     away = [*models[:2], {"name": "cyd", "base_url": "http://127.0.0.1:9/v1"}]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, EndedRuns, Found, Site, kill, small_world, trials_in
+from live_runs import ENDED, MODELS, EndedRuns, Found, Site, kill, small_world, trials_in, wait_until
 from test_batched_runs import QUICK
 from test_launched_run import events, launched, none_left, nothing_is_left, places_of_its_own, printed  # noqa: F401
 
@@ -26,7 +26,7 @@ def found_by(site: Site, name: str, **changes: object) -> Found:
     return Found.of(site.directory(name))
 
 
-@pytest.mark.parametrize("batched", [MODELS, MODELS[:1]], ids=["all", "one"])
+@pytest.mark.parametrize("batched", [pytest.param(MODELS, marks=pytest.mark.slow), MODELS[:1]], ids=["all", "one"])
 def test_greedy_answers_come_in_batches_as_others_do(
     site: Site, ended_runs: EndedRuns, batched: tuple[str, ...]
 ) -> None:
@@ -51,12 +51,12 @@ def test_servers_of_a_pool_are_there_for_greedy_answers_first(site: Site) -> Non
 
     def pooled(*flags: str) -> dict[str, object]:
         models = launched(site, *flags, exclusive=None)
-        return {"models": models, "servers": {"pool": {"places": ["0"]}}, "trials": {"min": 3, "max": 6}}
+        trials = {"min": 3, "max": 6, "favour": "answers"}
+        return {"models": models, "servers": {"pool": {"places": ["0"]}}, "trials": trials}
 
     whole = found_by(site, "whole", **pooled())
     process = site.start(site.write(**GREEDY, **pooled("held=5")), "--run-dir", str(site.directory()))
-    while trials_in(greedy_of(site)) < 5:
-        assert process.poll() is None
+    wait_until(lambda: trials_in(greedy_of(site)) >= 5, process)
     kill(process)
     assert none_left(site) and not trials_in(site.directory())
     (site.folder / "go").touch()

@@ -10,6 +10,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import tenacity
+from contrary_server import Asked, Said, listening
 from gated import GatedServer
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials, wait_until
 from saying import saying
@@ -18,7 +20,8 @@ from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS
-from adaptive_eval.endpoints.types import Answer, EndpointConfig
+from adaptive_eval.endpoints import failures, replicas
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits
 from adaptive_eval.errors import ExitCode, JudgeFailed
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judging import JudgePool
@@ -136,6 +139,7 @@ def test_verdicts_are_categories_and_most_votes_decide(site: Site) -> None:
     assert all((trial.category == 0) == (trial.signals["verdict"] == "good") for trial in trials)
 
 
+@pytest.mark.slow
 def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: Site, fair_url: str) -> None:
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=0.02))) as url:
         config = site.write(**settings(fair_url, grader=judged_by(url)))
@@ -311,6 +315,7 @@ def forgetful(share: float) -> SimulatedServer:
 ABREAST = {"concurrency": {"in_flight": 64}}
 
 
+@pytest.mark.slow
 def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(site: Site, fair_url: str) -> None:
     judge = forgetful(0.2)
     with serving(judge) as url:
@@ -339,6 +344,7 @@ def test_what_the_judge_has_lost_ends_a_run_at_its_cap(site: Site, fair_url: str
     assert 0 < judge.counts["reset"] * 1000 < 400_000
 
 
+@pytest.mark.slow
 def test_judging_anew_stays_within_the_caps_or_is_confirmed(site: Site, fair_url: str) -> None:
     """Nothing is sent where a cap might not bear it; what it has used is spent, with replies that were lost."""
     limits = {"sampling": {"max_tokens": 20}, "concurrency": {"in_flight": 64, "patience": 0.0}}
@@ -465,3 +471,36 @@ def test_a_judge_that_repeats_its_key_has_it_in_no_error(tmp_path: Path, structu
         with pytest.raises(JudgeFailed, match=r"'I was sent \*\*\*, no, \*\*\*'") as failed:
             graded(Judge(server=asked, structured=structured), "It is 1.", tmp_path, {"JUDGE_KEY": KEY})
     assert "0123" not in str(failed.value)
+
+
+def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "_backoff", tenacity.wait_none())
+    monkeypatch.setattr(replicas, "LONGEST_PAUSE", 0.001)
+    counted: list[int] = []
+
+    def script(asked: Asked) -> Said | None:
+        return Said(500, {"error": {"message": "no"}}) if "unlucky" in asked.prompt else None
+
+    async def again() -> bool:
+        counted.append(len(server.said))
+        return True
+
+    async def asked_twice(judge: Judge) -> list[str]:
+        pool = JudgePool(judge, open_rubric(RubricConfig()), folder=tmp_path, keys={})
+        said = []
+        for text in ("It is 1.", "It is unlucky."):
+            with pytest.raises(JudgeFailed) as failed:
+                answer = Answer(text=text, finish_reason="stop", seed=1, replica="r", latency=1.0)
+                await pool.grade(answer, Question("q", "?", "1"), again)
+            said.append(str(failed.value))
+        await pool.close()
+        return said
+
+    with listening(script) as server:
+        asked = EndpointConfig(base_url=server.base_url, model="ada")
+        limits = Limits(patience=300.0)
+        said = asyncio.run(asked_twice(Judge(server=asked, structured=False, concurrency=limits)))
+    assert "gave no verdict" in said[0] and "fails on this request every time: HTTP 500: no" in said[1]
+    assert len(counted) == 1 and server.said[counted[0] :] == [200, 500]

@@ -63,6 +63,7 @@ def report_of(directory: Path) -> str:
     return told.stdout
 
 
+@pytest.mark.slow
 def test_scores_by_criteria_make_the_categories(site: Site, fair_url: str) -> None:
     """No rubric is given: each sum of weights is a category, and the score of a model is the mean of its sums."""
     config = site.write(**settings(site, fair_url, {**SCORES, "votes": 3}))

@@ -97,6 +97,7 @@ def test_caps_count_what_the_judge_reads_and_says(site: Site, fair_url: str) -> 
     assert 0 < results.cost.grading.tokens < results.cost.tokens <= 230_000
 
 
+@pytest.mark.slow
 def test_where_the_judge_is_gone_its_answers_alone_are_without_a_grade(site: Site, fair_url: str) -> None:
     gone = site.run(write(site, fair_url, judge_url="http://127.0.0.1:9/v1"))
     assert gone.exit_code not in ENDED
@@ -106,6 +107,7 @@ def test_where_the_judge_is_gone_its_answers_alone_are_without_a_grade(site: Sit
     assert all(trial.category is not None for trial in stored(site))
 
 
+@pytest.mark.slow
 def test_answers_are_graded_anew_and_labelled(site: Site, fair_url: str) -> None:
     config = write(site, fair_url, judge_url=fair_url)
     assert site.run(config).exit_code in ENDED

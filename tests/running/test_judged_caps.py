@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -40,8 +40,8 @@ from thoroughness import examples, only_drawn
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.errors import AdaptiveEvalError, ConfigError, StoreError, Unavailable
-from adaptive_eval.store import RunReader
+from adaptive_eval.errors import AdaptiveEvalError, ConfigError, GraderError, StoreError, Unavailable
+from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
 UNDECIDED = {"rule": {"use": "published", "options": {"threshold": 50}}, "prior": "uniform"}
@@ -64,6 +64,7 @@ class JudgedLife:
     """What is stored of it, for the answers themselves, for their grades, and for verdicts in vain."""
     waiting: int
     """Answers whose verdict the run has ended without: what is reserved for it may be in what they have cost."""
+    lost: Sequence[AnswersLost]
 
 
 def judged_config(
@@ -127,12 +128,12 @@ def lead_judged(
             except Unavailable as error:
                 failed = error
             if anew is not None:
-                with suppress(ConfigError, StoreError, Unavailable):  # the caps do not bear it, or there is no run yet
+                with suppress(ConfigError, GraderError, StoreError, Unavailable):  # as caps may bring about
                     servers.judge_anew(config, folder / "run", anew)
                 horizon *= 2
         reader = RunReader.open(folder / "run")
         try:
-            sums = reader.sums()
+            sums, lost = reader.sums(), events_of_kind(reader.events(), AnswersLost)
             uses, trials = reader.grading_uses().values(), list(reader.trials())
         finally:
             reader.close()
@@ -146,7 +147,7 @@ def lead_judged(
         waiting = sum(one.awaits_verdict for one in trials)
         reason = None if ended is None else str(ended.reason)
         rows = stored_rows(folder / "run")
-        return JudgedLife(servers, budget, slots, rows, stored, reason, failed, parts, waiting)
+        return JudgedLife(servers, budget, slots, rows, stored, reason, failed, parts, waiting, lost)
 
 
 def kept_to(one: Attempt) -> int:
@@ -269,3 +270,10 @@ def test_nothing_is_judged_twice_without_a_kill() -> None:
     assert asked[True] == 3 * asked[False] == 3 * len(life.rows)
     generated = sum(sum(one.tokens) for one in life.world.attempts)
     assert life.stored["tokens"] == generated <= 400_000
+
+
+def test_verdicts_that_a_kill_cut_off_are_told_where_all_is_judged_anew() -> None:
+    life = lead_judged({"tokens": 400_000}, starts=(Start(Fate.KILL, 60),), regrades=(Start(),))
+    parts_add_up(life)
+    assert any(one.killed and one.verdicts for one in life.lost)
+    caps_hold(life)

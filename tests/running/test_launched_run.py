@@ -384,6 +384,7 @@ def test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none(site: 
     assert not site.directory().exists()
 
 
+@pytest.mark.slow
 def test_check_starts_every_server_asks_it_and_stops_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
     models = launched(site)

@@ -5,6 +5,7 @@ import signal
 import socket
 import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from live_runs import MODELS, Site, kill, trials_in, wait_until
+from patient_time import HANGS
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
@@ -39,23 +41,34 @@ class Meter(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.generated, self.waiting, self.held_after, self.resets = 0, 0, HELD_AFTER, RESETS
+        self.begun, self.generated, self.waiting, self.held_after, self.resets = 0, 0, 0, HELD_AFTER, RESETS
         self.holds, self.go_on, self.fails = threading.Event(), threading.Event(), threading.Event()
         self.attempts: Counter[str] = Counter()
         self.lock = threading.Lock()
 
     def charge(self, asked: bytes) -> bool:
         """Count one more generation; whether the answer is to come through."""
-        if self.attempts.total() >= self.held_after:
+        with self.lock:
+            self.begun += 1
+            held = self.begun > self.held_after
+            self.waiting += held
+        if held:
             self.holds.set()
-            with self.lock:
-                self.waiting += 1
             self.go_on.wait()
         with self.lock:
+            self.waiting -= held
             self.generated += PROMPT + COMPLETION
             self.attempts[key := blake2b(asked).hexdigest()] += 1
             draw = blake2b(f"{key} {self.attempts[key]}".encode(), digest_size=4).digest()
         return int.from_bytes(draw, "big") / 2**32 >= self.resets
+
+    def let_go_on(self) -> None:
+        """Until all that have waited are generated: whoever asked for them may be gone."""
+        self.go_on.set()
+        deadline = time.monotonic() + HANGS
+        while self.waiting:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Whoever asked was killed, or the connection was reset."""
@@ -137,7 +150,7 @@ def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, met
     worst = lost[0].tokens // lost[0].answers
     assert tokens + sum(one.tokens for one in lost) + in_flight * worst >= meter.generated
     assert told(site.directory()).keys() == {one.model for one in lost}
-    meter.go_on.set()
+    meter.let_go_on()
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     tokens, lost, in_flight = stored(site.directory())
@@ -176,7 +189,7 @@ def test_what_an_end_cuts_off_is_told_once_and_at_once(tmp_path: Path, meter: Me
     stop(process)
     tokens, lost, in_flight = stored(site.directory())
     assert (in_flight, sum(one.answers for one in lost)) == (0, flying)
-    meter.go_on.set()
+    meter.let_go_on()
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     tokens, again, in_flight = stored(site.directory())
@@ -203,7 +216,7 @@ def test_without_caps_too_what_a_kill_has_lost_is_told(tmp_path: Path, meter: Me
     meter.resets = 0.0
     flying, process = all_slots_waiting(site, meter, config)
     kill(process)
-    meter.go_on.set()
+    meter.let_go_on()
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     tokens, lost, in_flight = stored(site.directory())

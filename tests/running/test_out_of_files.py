@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from contrary_server import MODELS, listening, write_config
+from live_runs import wait_until
 from patient_time import HANGS
 
 from adaptive_eval.errors import ExitCode
@@ -18,14 +20,19 @@ FILES = 72
 @pytest.mark.slow
 @pytest.mark.parametrize("client", ["http", "openai"])
 def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -> None:
-    with listening(lambda asked: None) as server:
+    """No answer comes before files have run out: how many requests wait at a time depends on no clock."""
+    short = threading.Event()
+    with listening(lambda asked: short.wait(HANGS) and None) as server:
         models = [{"name": name, "base_url": server.base_url, "client": client} for name in MODELS]
         changes = {"models": models, "trials": {"min": 10, "max": 10}, "concurrency": 128}
         config, run = write_config(tmp_path, server, **changes), tmp_path / "run"
         command = f'ulimit -n {FILES} && exec "$@"'
         words = [sys.executable, "-m", "adaptive_eval", "run", str(config), "--display", "plain", "--run-dir", str(run)]
-        told = subprocess.run(["sh", "-c", command, "sh", *words], capture_output=True, text=True, timeout=HANGS)
-    assert told.returncode == ExitCode.REACHED, told.stdout + told.stderr
+        with (run_log := tmp_path / "said").open("w") as said:
+            process = subprocess.Popen(["sh", "-c", command, "sh", *words], stdout=said, stderr=said)
+        wait_until(lambda: "is short of open files" in run_log.read_text(), process)
+        short.set()
+        assert process.wait(HANGS) == ExitCode.REACHED, run_log.read_text()
     with closing(RunReader.open(run)) as reader:
         events = reader.events()
         assert reader.trial_count() == 120
@@ -36,4 +43,4 @@ def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -
         and not events_of_kind(events, OnlyFailures)
     )
     assert {event.notice for event in events_of_kind(events, ServersNoticed)} == {"few_open_files", "out_of_files"}
-    assert f"allows this process {FILES}" in told.stdout and "ulimit -n" in told.stdout
+    assert f"allows this process {FILES}" in run_log.read_text() and "ulimit -n" in run_log.read_text()

@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import played
 import pytest
 from gated import GatedServer
 from live_runs import MODELS, Found, Site, kill, small_world, trials_in, wait_for_trials, wait_until
@@ -28,10 +29,11 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.next_steps import ENOUGH
 from adaptive_eval.record.results_file import read_results
+from adaptive_eval.running.execute import run_directory
 from adaptive_eval.scheduler import loop
 from adaptive_eval.show.serve.folder import UNANSWERED, RunsFolder
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.store import CommitBatch, RunReader, RunResumed, Store, events_of_kind
+from adaptive_eval.store import CommitBatch, RunReader, RunResumed, RunStarted, SentRequest, Store, events_of_kind
 
 CONTINUE = r"to do     go on:\r?\n          adaptive-eval run \S*run\.yaml"
 
@@ -231,6 +233,20 @@ def test_a_run_that_has_bought_nothing_keeps_nobody_from_other_settings(
     assert changed.exit_code == ExitCode.CONFIGURATION and "--fresh" in changed.stderr, "that one has answers"
 
 
+@pytest.mark.parametrize("budget", [{}, {"tokens": 10**7}], ids=["without caps", "capped"])
+def test_a_run_that_was_killed_before_its_first_answer_is_left_aside_unless_caps_count_it(
+    tmp_path: Path, budget: dict[str, int]
+) -> None:
+    folder, changes = {"folder": str(tmp_path)}, {"budget": budget} if budget else {}
+    first = played.prepared(tmp_path, store=folder, **changes)
+    opened = Store.open(run_directory(first, None, False), first.header).store
+    opened.commit(CommitBatch(events=[RunStarted()], sent=[SentRequest("ada", 2)]))
+    opened.close()
+    other = played.prepared(tmp_path, store=folder, asked="now ask", **changes)
+    assert run_directory(first, None, False).name == "played"
+    assert run_directory(other, None, False).name == ("played" if budget else "played~2")
+
+
 def test_fresh_and_a_directory_exclude_each_other(site: Site) -> None:
     refused = site.run(site.write(), "--fresh")
     assert refused.exit_code == ExitCode.CONFIGURATION
@@ -416,14 +432,14 @@ def test_a_run_on_a_disk_that_may_only_be_read_is_read_and_not_written(site: Sit
 
 
 def test_two_processes_cannot_write_one_run_by_two_paths(site: Site) -> None:
-    process = site.start(site.write(), "--run-dir", str(site.directory()))
-    assert wait_for_trials(site.directory(), 1, process)
-    process.send_signal(signal.SIGSTOP)
-    (site.folder / "link").symlink_to(site.directory())
-    second = site.run(site.write(), "--run-dir", str(site.folder / "link"))
-    assert second.exit_code == ExitCode.FAILED and "is held by process" in second.stderr
-    process.send_signal(signal.SIGCONT)
-    kill(process)
+    with serving(GatedServer(small_world(), 10)) as url:
+        config = replace(site, base_url=url).write()
+        process = site.start(config, "--run-dir", str(site.directory()))
+        assert wait_for_trials(site.directory(), 1, process)
+        (site.folder / "link").symlink_to(site.directory())
+        second = site.run(config, "--run-dir", str(site.folder / "link"))
+        assert second.exit_code == ExitCode.FAILED and "is held by process" in second.stderr
+        kill(process)
 
 
 def test_servers_that_never_answered_have_finished_nothing(site: Site, unused_tcp_port: int) -> None:

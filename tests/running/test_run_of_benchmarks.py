@@ -142,6 +142,7 @@ def test_answers_are_graded_again_by_the_grader_of_their_benchmark(ended: Path) 
     assert found(ended).models == before.models
 
 
+@pytest.mark.slow
 def test_a_benchmark_has_a_gate_of_its_own_in_one_decision_with_the_whole(site: Site) -> None:
     """A build may be far worse in all, but not on the easy questions: there one is, and the other is better."""
     path = site.gated_benchmarks()

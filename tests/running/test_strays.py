@@ -76,10 +76,11 @@ def test_a_model_that_is_really_refused_is_told_after_few_requests(
         assert len(server.said) <= 2 * (24 + 4)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("short_pauses")
 def test_a_key_that_is_taken_back_sets_one_model_aside_and_a_resume_goes_on(
-    tmp_path: Path, undisturbed: Outcomes
+    tmp_path: Path, undisturbed: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(refusals, "ACCEPTED_SECONDS", HANGS)  # a refusal that comes late is one all the same
     revoked = [True]
 
     def script(asked: Asked) -> Said | None:

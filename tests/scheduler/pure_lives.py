@@ -151,6 +151,9 @@ class Disk:
     looks: list[Look] = field(default_factory=list)
     taken_with: tuple[str, ...] = ()
     """The models by which these looks were taken, if nothing disturbed them."""
+    unknown: int = 0
+    """Answers that servers gave before their entries were on disk, less those that were entered and never sent, when
+    starts died."""
 
     @property
     def reader(self) -> "Disk":
@@ -164,10 +167,10 @@ class Disk:
         for verdict in batch.verdicts:
             self.rows[verdict[:3]] = self.rows[verdict[:3]].judged(verdict)
         self.log += batch.events
-        for trial in batch.trials:
-            self.asked_for[trial.model] -= bool(self.asked_for[trial.model])
         for entry in batch.sent:
             self.asked_for[entry.model] += entry.trials
+        for trial in batch.trials:
+            self.asked_for[trial.model] -= 1
         for entry in batch.unsent:
             self.asked_for[entry.model] -= entry.trials
         assert min(self.asked_for.values(), default=0) >= 0
@@ -222,6 +225,11 @@ class Disk:
         lost = sum(event.tokens for event in events_of_kind(self.log, AnswersLost))
         return sum(one.cost.tokens for one in self.rows.values()) + lost
 
+    def told(self) -> int:
+        """Answers that are stored, told as lost, or entered as under way."""
+        lost = sum(event.answers for event in events_of_kind(self.log, AnswersLost))
+        return len(self.rows) + lost + sum(self.asked_for.values())
+
     def spent_on_others(self, models: Sequence[str], worst: Cost) -> SpentBefore:
         """What was spent on others than these."""
         rows = [one for one in self.rows.values() if one.model not in models]
@@ -258,6 +266,7 @@ class Endpoints:
         """An answer was not generated after all."""
         answer = Endpoints(self.number).answer(model, question, trial)
         self.generated -= answer.prompt_tokens + answer.completion_tokens
+        self.answers -= 1
 
     def grade(self, answer: Answer, question: Question, rubric: Any, *, judged: bool, fitted: bool) -> Any:
         """A grade, or why there is none."""
@@ -310,7 +319,7 @@ class Start:
         fit = OpeningFit(self.section, self.rubric, roster, plan.opening) if setting.fitted else None
         self.state = RunState(self.controller, roster, self.lanes, reserve=setting.reserve, fit=fit)
         self.queues = TrialQueues(self.state)
-        self.draft = Draft()
+        self.draft, self.writing = Draft(), Draft()
         self.booked: list[Request] = []
         self.flying: list[Request] = []
         self.hesitating: list[Request] = []
@@ -345,6 +354,7 @@ class Start:
             self._go_on()
         except Killed:
             self.check_spending()
+            self.disk.unknown += self._untold()
             return False
         self.check_sums()
         return True
@@ -406,7 +416,8 @@ class Start:
     def _begin(self) -> None:
         for record in stored_records(self.disk, judged=self.setting.judged, fitted=self.setting.fitted):  # type: ignore[arg-type]
             self.state.apply(record)
-        for _ in lose_entered(self.disk, self.state, {}):  # type: ignore[arg-type]
+        for event in lose_entered(self.disk, self.state, {}):  # type: ignore[arg-type]
+            self._check_loss(event)
             self.moment()
         looks = self._decide()
         if self.disk.taken_with == tuple(self.models) and self.is_plain:
@@ -453,10 +464,10 @@ class Start:
                 return
             request = self.queues.take(model, trials_per_request(lane, request.question, request.first))
             self.taken[model] += 1
+            self.draft.sent.append(self._entry(request))
             if self.setting.capped:
                 self.state.trials.move_request(request, Step.BOOKED)
                 self.booked.append(request)
-                self.draft.sent.append(self._entry(request))
             else:
                 self._send(request)
 
@@ -512,17 +523,17 @@ class Start:
         self.draft.events += filter(None, [wasted_verdict(verdict)])
 
     def _lose_one(self) -> None:
-        """An answer is lost on the way: it counts at its worst, and is asked for again once that is on disk."""
+        """An answer is lost on the way, and asked for again; under a cap, which counts it at its worst, once that is on
+        disk."""
         request = self._take_one()
-        if not self.setting.capped:
-            self._ask(request)
-            return
-        name = self.models[request.model]
-        lost = lost_costs(self.disk, {name: self.setting.worst})[name]  # type: ignore[arg-type]
-        event = AnswersLost(name, request.size, request.size * lost.tokens)
+        event = self.state.loss(request.model, request.size, killed=False)
+        self._check_loss(event)
         self.draft.events.append(event)
         self.state.apply(event)
         self._decide()
+        if not self.setting.capped:
+            self._ask(request)
+            return
         if self.controller.finished is not None:
             self.queues.clear()
         self.hesitating.append(request)
@@ -550,8 +561,7 @@ class Start:
 
     def _cross_out(self, request: Request, step: Step) -> None:
         self.state.trials.move_request(request, step)
-        if self.setting.capped:
-            self.draft.unsent.append(self._entry(request))
+        self.draft.unsent.append(self._entry(request))
 
     def _set_one_aside(self) -> None:
         self._set_aside(self.chance.randrange(len(self.models)))
@@ -567,10 +577,11 @@ class Start:
                 self.queues.forget(self.state.roster.models.position_of(event.model))
 
     def _commit(self) -> None:
-        batch, looks, hesitating = self.draft.batch(), self.draft.looks, self.hesitating
-        self.draft, self.hesitating = Draft(), []
+        batch, looks = self.draft.batch(), self.draft.looks
+        self.draft, self.writing = Draft(), self.draft
         self.moment()
         self.disk.commit(batch, looks)
+        self.writing = Draft()
         self.disk.taken_with = tuple(self.models) if self.is_plain else ()
         self.moment()
         for record in committed_records(batch):
@@ -586,7 +597,8 @@ class Start:
                 self._cross_out(request, Step.LOST)
             else:
                 self._send(request)
-        self._ask_again(hesitating)
+        again, self.hesitating = self.hesitating, []
+        self._ask_again(again)
         self._fill_all()
 
     def _decide(self) -> Sequence[Look]:
@@ -608,6 +620,28 @@ class Start:
             assert self.endpoints.generated <= disk.spent() + reserved, "something generated is not counted"
             assert cap is None or disk.spent() + reserved <= cap, "a cap is exceeded"
         assert budget.trials is None or len(disk.rows) <= budget.trials
+        assert self.endpoints.answers == disk.told() + disk.unknown + self._untold(), "an answer is not accounted for"
+
+    def _untold(self) -> int:
+        """Answers that were given and are not on disk in any way, less those on disk that are not given yet."""
+        drafts = (self.draft, self.writing)
+        lost = sum(event.answers for one in drafts for event in events_of_kind(one.events, AnswersLost))
+        sent = sum(entry.trials for one in drafts for entry in one.sent)
+        unsent = sum(entry.trials for one in drafts for entry in one.unsent)
+        return sent - unsent + lost - sum(request.size for request in [*self.booked, *self.hesitating])
+
+    def _check_loss(self, event: AnswersLost) -> None:
+        """A lost answer counts at its worst under a cap, else as much as stored ones do in the mean, without their
+        verdicts; as those of all models if its own has none."""
+        name = event.model
+        if self.setting.capped:
+            worst = lost_costs(self.disk, {name: self.setting.worst})[name]  # type: ignore[arg-type]
+            assert event.tokens >= event.answers * worst.tokens and event.estimated is None
+            return
+        rows = [one for one in self.disk.rows.values() if one.model in self.models and not one.awaits_verdict]
+        rows = [one for one in rows if one.model == name] or rows
+        tokens = sum(one.answer.prompt_tokens + one.answer.completion_tokens for one in rows)
+        assert event.tokens == event.answers * round(tokens / (len(rows) or 1)) and event.estimated
 
     def check_sums(self) -> None:
         """The sums of the state are those of the raw records."""

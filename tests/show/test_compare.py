@@ -17,6 +17,7 @@ from adaptive_eval.record.restore import RunCounts, read_counts
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.changes_markdown import changes_markdown
+from adaptive_eval.show.markdown import markdown
 from adaptive_eval.store.database import DATABASE_FILE
 
 TRIALS = {"min": 12, "max": 12}
@@ -52,6 +53,16 @@ def test_counts_are_those_of_the_results(run_as: RunAs) -> None:
     for row in view.results.models:
         cells = counts.of([row.name], tuple(counts.roster.questions)).cells[0]
         assert (cells[:, 1] / cells.sum(axis=1)).mean() == pytest.approx(row.score)
+
+
+@pytest.mark.parametrize("gpus", [None, 2], ids=["others' servers", "GPUs that are paid for"])
+def test_the_time_of_servers_is_told_where_the_report_tells_it(site: Site, run_as: RunAs, gpus: int | None) -> None:
+    models = [{"name": name, "base_url": site.base_url} | ({"gpus": gpus} if gpus else {}) for name in MODELS]
+    directory = run_as("a", models=models)
+    view, counts = read_view(directory), read_counts(directory)
+    assert view.results is not None and view.results.cost.server_seconds
+    told = changes_markdown(diff_runs(view, counts, view, counts), view.weights)
+    assert ("held for" in told) == ("server time" in markdown(view)) == (gpus is not None)
 
 
 def test_what_came_in_of_an_incomplete_round_is_not_judged(run_as: RunAs) -> None:

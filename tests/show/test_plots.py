@@ -147,6 +147,7 @@ def test_a_place_that_cannot_hold_them_is_an_error(view: RunView, tmp_path: Path
             draw_all(view, place)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_graded_again_has_figures_of_its_results_alone(
     site: Site, ended_runs: EndedRuns, tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_model_whose_places_are_lost_again_and_again_is_given_up(site: Site) -
     assert len(cluster.placed) <= len(MODELS) * 2 * 4
 
 
+@pytest.mark.slow
 def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home: Found) -> None:
     command = [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)]
     launch = {"command": command, "timeout": HANGS, "exclusive": "gpu0", "env": {"SHARD": "{place}"}}

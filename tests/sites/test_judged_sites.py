@@ -34,6 +34,7 @@ def judged(site: Site, url: str, name: str, **more: object) -> Path:
     return site.write(name, models=models(site, sites), grader=grader, trials=trials, concurrency=2, **more)
 
 
+@pytest.mark.slow
 def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
     plain = site.run(judged(site, judge_url, "plain"), "--run-dir", str(site.directory("plain")))
     assert plain.exit_code == ExitCode.SPENT, plain.output

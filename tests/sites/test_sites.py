@@ -106,6 +106,7 @@ def test_it_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Found
     assert not json.loads((site.directory() / "results.json").read_text())["turns"], "no site was shared"
 
 
+@pytest.mark.slow
 def test_what_a_lost_site_had_is_asked_again_there_or_elsewhere(site: Site, at_home: Found) -> None:
     """The only site of one model, one of two of another; each is lost with answers on their way."""
     cluster = NearCluster([1, 0, 2, 1, 0])
@@ -155,6 +156,7 @@ class Glances(IdleWatcher):
         self.seen.append(self._take())
 
 
+@pytest.mark.slow
 def test_who_watches_and_who_reads_the_run_see_the_same_sites(site: Site) -> None:
     """One site is lost on its way; each is placed on a node of its own, which makes its return a move."""
     watcher = Glances()

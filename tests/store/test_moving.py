@@ -5,8 +5,6 @@ import random
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,6 +15,7 @@ import fsspec
 import pytest
 from live_runs import without_checksums
 from two_by_two import HEADER, make_trial
+from warm_start import WarmProcess
 
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.record.verified import verify_run
@@ -405,14 +404,13 @@ while True:
 
 
 @pytest.mark.slow
-def test_twenty_kills_lose_nothing(directory: Path) -> None:
+def test_twenty_kills_lose_nothing(directory: Path, tmp_path: Path) -> None:
     chance = random.Random(5)
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    (script := tmp_path / "writer.py").write_text(WRITER)
     before = 0
     for _ in range(20):
-        command = [sys.executable, "-c", WRITER, str(directory)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": paths})
-        assert process.stdout is not None and process.stdout.readline() == b"open\n"
+        process = WarmProcess([str(directory)], tmp_path, script)
+        assert process.stdout.readline() == "open\n"
         for _ in range(chance.randrange(20)):
             assert process.stdout.readline()
         time.sleep(chance.uniform(0.0, 0.01))  # anywhere between two commits

@@ -70,6 +70,7 @@ def test_the_ranks_of_the_paper_come_out() -> None:
     assert sum(float(str(share)) for share in shares) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_telling_two_coins_apart_takes_as_long_as_printed() -> None:
     found = study_separation(StudyRequest(replicates=4000, seed=2))
     assert not failed(found) and len(found.criteria) == 6

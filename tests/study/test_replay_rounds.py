@@ -46,6 +46,7 @@ def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
     st.integers(1, 200),
 )  # fmt: skip
 @settings(max_examples=examples(60), deadline=None)
+@pytest.mark.slow
 def test_rounds_as_counts_give_what_trials_give(
     seed: int, objective: Objective, lookahead: int, budget: Budget, chunk: int
 ) -> None:

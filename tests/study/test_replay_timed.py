@@ -117,6 +117,7 @@ def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_want
 
 @given(st.integers(1, 40), st.integers(0, 4), st.integers(0, 99))
 @settings(max_examples=examples(20), deadline=None)
+@pytest.mark.slow
 def test_the_timeline_is_that_of_an_event_loop(slots: int, lookahead: int, seed: int) -> None:
     pace = Pace(lookahead)
     one, other = controller(pace), controller(pace)

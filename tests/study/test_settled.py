@@ -47,6 +47,7 @@ def test_worlds_are_added_until_they_are_enough() -> None:
     assert "in 3 worlds" in told[first] and first <= 3, "the first figures come at once"
 
 
+@pytest.mark.slow
 def test_every_run_of_a_forecast_counts_what_was_asked_ahead() -> None:
     """Whether it is known how long answers take or not, in every world, with and without a cap."""
     known = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))

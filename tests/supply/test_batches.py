@@ -242,6 +242,24 @@ async def test_where_patience_ends_the_batch_is_cancelled_and_the_rest_asked_dir
     assert endpoint.stats.lost == 0 and desk.journal.pending == []
 
 
+async def test_what_is_asked_directly_and_cut_off_is_lost() -> None:
+    desk = Desk("openai", ServiceInMemory(seconds=10 * HOUR), patience=5 * HOUR)
+    endpoint, never = desk.open(), asyncio.Event()
+
+    async def hang(*_: object) -> list[Answer]:
+        await never.wait()
+        return []
+
+    desk.direct.sample = hang  # type: ignore[method-assign]
+    asking = asyncio.create_task(ask_all(endpoint, range(40)))
+    await asyncio.sleep(9 * HOUR)
+    assert endpoint.stats.lost == 0
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    await endpoint.depart(True, True)
+    assert endpoint.stats.lost == 20, "the batch has answered the others"
+
+
 # -- starts ------------------------------------------------------------------------------------------------------------
 
 

@@ -84,7 +84,7 @@ class FakeHost:
         return check
 
 
-@pytest.fixture(scope="module", params=[0, 3], ids=["lookahead 0", "lookahead 3"])
+@pytest.fixture(scope="module", params=[pytest.param(0, marks=pytest.mark.slow), 3], ids=["lookahead 0", "lookahead 3"])
 def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bed:
     """The run where everyone has a server of its own that is there already."""
     bed = Bed(tmp_path_factory.mktemp("reference"), plan(pace=Pace(request.param)))

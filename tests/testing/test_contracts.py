@@ -39,8 +39,8 @@ KEY = Question("q", "?", "4", metadata={"year": 2024})
 
 SELDOM = {
     *("published", "expected_loss", "optimal"),
-    *("unresolved_pairs", "uniform", "soonest"),
-    *("best", "top_k", "place", "baseline", "ranking"),
+    *("unresolved_pairs", "uniform", "soonest", "weighted"),
+    *("best", "top_k", "place", "baseline", "ranking", "precision", "threshold"),
 }
 """Built-ins whose boundaries, allocations and runs the default tests of `core` try too: these long ones are for all."""
 
@@ -414,6 +414,7 @@ def test_a_bug_in_an_objective_is_found(objective: Odd, said: str) -> None:
     assert said in str(found.value)
 
 
+@pytest.mark.slow
 def test_one_that_brings_a_sound_rule_passes() -> None:
     lone = OBJECTIVES["precision"].make(half_width=0.1)
     assert lone.rule == Precision(0.1)
@@ -679,7 +680,9 @@ def words_in_a_set(text: str, question: Question) -> dict[str, object]:
         pytest.param(partial(check_rule, RuleByHash()), "RuleByHash", marks=pytest.mark.slow),
         pytest.param(partial(check_policy, PolicyByHash()), "PolicyByHash", marks=pytest.mark.slow),
         pytest.param(partial(check_objective, ObjectiveByHash(), models=8), "ObjectiveByHash", marks=pytest.mark.slow),
-        (partial(check_grader, words_in_a_set, KEY, ["4"], ["5"]), "words_in_a_set"),
+        pytest.param(
+            partial(check_grader, words_in_a_set, KEY, ["4"], ["5"]), "words_in_a_set", marks=pytest.mark.slow
+        ),
     ],
 )
 @pytest.mark.usefixtures("another_process")

@@ -247,7 +247,7 @@ def of_npz(path: Path) -> Trials:
             yield str(arrays["models"][model]), str(arrays["questions"][question]), trial, int(category)
 
 
-@pytest.mark.parametrize(("name", "read"), [("jsonl", of_jsonl), ("csv", of_csv)])
+@pytest.mark.parametrize(("name", "read"), [pytest.param("jsonl", of_jsonl, marks=pytest.mark.slow), ("csv", of_csv)])
 def test_tables_that_are_exported_keep_to_the_contract(name: str, read: Callable[[Path], Trials]) -> None:
     check_exporter(EXPORTS[name], read)
 
@@ -553,17 +553,26 @@ def test_figures_of_intervals_and_of_lines_pass_without_a_bug() -> None:
         pytest.param(over_looks("no legend"), "has no name beside it", marks=pytest.mark.slow),
         (bars(lambda view: view.models), "lists the models in another order"),
         (bars(lambda view: in_order(view)[::-1]), "what is known of cyd is drawn by the name of ada"),
-        (bars(plain=str), "would be a formula"),
-        (bars(plain=lambda name: safe_line(name, 28).replace("$", r"\$")), "are all drawn as"),
+        pytest.param(bars(plain=str), "would be a formula", marks=pytest.mark.slow),
+        pytest.param(
+            bars(plain=lambda name: safe_line(name, 28).replace("$", r"\$")),
+            "are all drawn as",
+            marks=pytest.mark.slow,
+        ),
         (bars(values=lambda rows: sorted(row.trials for row in rows)[::-1]), "is drawn by the name of"),
-        (bars(values=lambda rows: [rows[at - 1].trials + rows[at - 3].trials for at in range(4)]), "by other names"),
+        pytest.param(
+            bars(values=lambda rows: [rows[at - 1].trials + rows[at - 3].trials for at in range(4)]),
+            "by other names",
+            marks=pytest.mark.slow,
+        ),
         (bars(label="n_trials"), "no plain English"),
         pytest.param(bars(label="accuracy"), "an axis says accuracy, but shows something else", marks=pytest.mark.slow),
         pytest.param(bars(label="cost in USD"), "an axis says usd, but shows something else", marks=pytest.mark.slow),
         (bars(values=lambda rows: [row.score or 0 for row in rows], label="score"), "as if its score were 0"),
-        (
+        pytest.param(
             bars(values=lambda rows: [row.tokens for row in rows], label="trials"),
             "says trials, but shows something else",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             bars(values=lambda rows: [row.trials for row in rows], label="score"),

@@ -72,6 +72,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(shared: float) -> None:
     assert 0.92 <= np.mean(held) <= 0.99  # 1,000 intervals, five of a draw
 
 
+@pytest.mark.slow
 def test_equal_models_are_called_different_in_a_tenth_of_tables_at_most() -> None:
     called = 0
     for seed in range(300):

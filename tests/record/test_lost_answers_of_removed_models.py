@@ -1,0 +1,50 @@
+"""What a removed model had in flight counts as lost: at the mean of its answers, or at its worst under caps."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from played import Played, prepared
+
+from adaptive_eval.core.types import Cost
+from adaptive_eval.record.removed_models import spent_on_removed_models
+from adaptive_eval.store import CommitBatch, RunReader, SentRequest
+from adaptive_eval.store.spending import mean_cost
+from adaptive_eval.store.usage import TrialUsage
+
+EACH = Cost(30, 0.01, 0.5)
+"""The cost of every answer that is stored."""
+LOST = 3
+
+
+def spent_on(model: str, folder: Path, answered: bool, **changes: object) -> tuple[int, Cost]:
+    """Stored answers and spending of a model that was removed after a kill."""
+    run = Played(folder / "run", prepared(folder, **changes))
+    gone = run.plan.models.index(model)
+    run.answer([ask for ask in run.controller.ask(54) if answered or ask.model != gone])
+    run.store.commit(CommitBatch(sent=[SentRequest(model, LOST)]))
+    run.close()
+    with closing(RunReader.open(run.directory)) as reader:
+        others = [name for name in run.plan.models if name != model]
+        (row,) = spent_on_removed_models(reader, others, reader.events()).rows
+    return row.trials, Cost(row.tokens, row.usd, row.gpu_seconds)
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "never answered"])
+def test_without_caps_it_counts_at_the_mean(tmp_path: Path, answered: bool) -> None:
+    trials, cost = spent_on("cyd", tmp_path, answered)
+    assert trials == 18 * answered
+    assert tuple(cost) == pytest.approx(tuple(EACH.times(trials + LOST)))
+
+
+def test_under_caps_it_counts_at_its_worst(tmp_path: Path) -> None:
+    trials, cost = spent_on("cyd", tmp_path, True, budget={"tokens": 10**7})
+    assert trials == 18
+    assert cost.tokens > EACH.tokens * trials + LOST * 100, "max_tokens, and the prompt"
+
+
+def test_the_mean_is_that_of_the_model_or_of_all_where_it_has_no_answer() -> None:
+    small, large, silent = TrialUsage(trials=3, tokens=31), TrialUsage(trials=1, tokens=90), TrialUsage()
+    usages = [small, large, silent]
+    assert [mean_cost([one], usages).tokens for one in usages] == [10, 90, 30]
+    assert mean_cost([silent], [silent]) == Cost()
