@@ -271,8 +271,8 @@ class PilotTrials:
     def of(cls, uses: Sequence[TrialFacts], roster: Roster) -> "PilotTrials":
         """The columns of those trials whose model and question are in the roster."""
         return cls(
-            model=np.array([roster.models.position_of(use.model) for use in uses], dtype=np.intp),
-            question=np.array([roster.questions.position_of(use.question) for use in uses], dtype=np.intp),
+            model=np.array([roster.models.position(use.model) for use in uses], dtype=np.intp),
+            question=np.array([roster.questions.position(use.question) for use in uses], dtype=np.intp),
             trial=np.array([use.trial for use in uses], dtype=np.intp),
             category=np.array([use.category for use in uses], dtype=np.intp),
             prompt_tokens=np.array([use.prompt_tokens for use in uses], dtype=float),

@@ -209,7 +209,7 @@ class _Seconds:
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """The seconds of each trial."""
-        return np.asarray(self._medians[trials.model, categories] * self._factors.values_of(trials))
+        return np.asarray(self._medians[trials.model, categories] * self._factors.look_up(trials))
 
 
 def _factors(spread: FloatArray, questions: int, rng: np.random.Generator) -> Iterator[FloatArray]:
