@@ -9,6 +9,7 @@ from played import Played, prepared
 from adaptive_eval.core.types import Cost
 from adaptive_eval.record.removed_models import spent_on_removed_models
 from adaptive_eval.store import CommitBatch, RunReader, SentRequest
+from adaptive_eval.store.records import GradingUse
 from adaptive_eval.store.spending import mean_cost
 from adaptive_eval.store.usage import TrialUsage
 
@@ -43,8 +44,7 @@ def test_under_caps_it_counts_at_its_worst(tmp_path: Path) -> None:
     assert cost.tokens > EACH.tokens * trials + LOST * 100, "max_tokens, and the prompt"
 
 
-def test_the_mean_is_that_of_the_model_or_of_all_where_it_has_no_answer() -> None:
-    small, large, silent = TrialUsage(trials=3, tokens=31), TrialUsage(trials=1, tokens=90), TrialUsage()
-    usages = [small, large, silent]
-    assert [mean_cost([one], usages).tokens for one in usages] == [10, 90, 30]
-    assert mean_cost([silent], [silent]) == Cost()
+def test_the_mean_is_that_of_answers_without_their_grades() -> None:
+    sums = [TrialUsage(trials=3, tokens=31), TrialUsage(trials=1, tokens=90)]
+    assert [mean_cost(some, []).tokens for some in (sums[:1], sums[1:], sums, [TrialUsage()])] == [10, 90, 30, 0]
+    assert mean_cost(sums, [GradingUse(2, Cost(40), Cost(1))]).tokens == 20
