@@ -395,9 +395,15 @@ async def test_wall_time_ends_the_run_with_what_is_complete(tmp_path: Path) -> N
 
 
 async def stopped_until_finished(bed: Bed, rng: random.Random) -> Scheduler:
-    """Starts that are stopped after a moment each, until the run is finished."""
+    """Starts that are stopped after a moment each, a longer one each time, until the run is finished."""
+    starts = 0
+
+    def stop_soon(run: Scheduler) -> None:
+        asyncio.get_running_loop().call_later(rng.random() * 0.1 * starts, run.stop)
+
     while True:
-        scheduler = await bed.start(lambda run: asyncio.get_running_loop().call_later(rng.random() * 0.1, run.stop))
+        starts += 1
+        scheduler = await bed.start(stop_soon)
         if bed.controller.finished is not None:
             return scheduler
 
