@@ -185,14 +185,15 @@ class Loop:
     def _on_abandoned(self, request: Request, *, failed: bool) -> None:
         """Tell the loss of a request that a server had, unless caps count it at the next start.
 
-        A batch service keeps its requests, or has said what it loses of them.
+        One that has `failed` costs nothing. A batch service keeps its requests, or has said what it loses of them.
         """
         self.requests.slots.release(request.model)
-        if self.state.capped:
+        kept = request.model in self.supply.batched
+        if self.state.capped and (kept or not failed):
             self.state.trials.move_request(request, Step.LOST)
             return
         self.requests.lose(request)
-        if not failed and request.model not in self.supply.batched:
+        if not (failed or kept):
             self.note(self.state.loss(request.model, request.size, killed=False))
 
     def _on_tick(self) -> None:
