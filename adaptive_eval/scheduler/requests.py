@@ -65,8 +65,8 @@ class Requests:
         """Requests that are sent as soon as their ledger entries are on disk."""
         self._tasks: dict[asyncio.Task[None], Request | None] = {}
         """The request of each task; None while its answers are being graded."""
-        self._given_up: set[asyncio.Task[None]] = set()
-        """Tasks whose requests only fail."""
+        self._failed: set[asyncio.Task[None]] = set()
+        """Cancelled tasks whose requests no server has: they have failed, and wait to be repeated."""
 
     @property
     def tasks(self) -> int:
@@ -131,18 +131,24 @@ class Requests:
         self.waiting.give_back(request)
 
     def give_up(self, model: int) -> None:
-        """Cancel the unanswered requests of this model."""
-        for task, request in list(self._tasks.items()):
-            if request is not None and request.model == model:
-                self._given_up.add(task)
-                task.cancel()
+        """Cancel the unanswered requests of this model, which only fail."""
+        tasks = [task for task, request in self._tasks.items() if request is not None and request.model == model]
+        self._cancel(tasks, [lane.endpoint.stats.in_flight if self._state.capped else 0 for lane in self._lanes])
 
     async def cancel(self) -> None:
         """Cancel all requests, and the grading of their answers."""
         tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
+        self._cancel(tasks, [lane.endpoint.stats.in_flight for lane in self._lanes])
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _cancel(self, tasks: Sequence[asyncio.Task[None]], at_server: list[int]) -> None:
+        """Cancel tasks; of each model so many requests are with a server, which are taken to be the largest."""
+        for task in sorted(tasks, key=lambda task: getattr(self._tasks[task], "size", 0), reverse=True):
+            if (request := self._tasks[task]) is not None:
+                at_server[request.model] -= 1
+                if at_server[request.model] < 0:
+                    self._failed.add(task)
+            task.cancel()
 
     def _cross_out(self, request: Request) -> None:
         self._committer.add(unsent=[self._ledger.entry(request)])
@@ -170,8 +176,8 @@ class Requests:
         self._say(Recorded(request, await self._grader.records(request, answers)))
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        unanswered, failed = self._tasks.pop(task), task in self._given_up
-        self._given_up.discard(task)
+        unanswered, failed = self._tasks.pop(task), task in self._failed
+        self._failed.discard(task)
         if task.cancelled() and unanswered is not None:
             self._say(Abandoned(unanswered, failed))
         self._say(TaskEnded(None if task.cancelled() else task.exception()))
