@@ -1,4 +1,4 @@
-"""Everything that `adaptive-eval` raises on purpose, and the exit codes of the command line.
+"""The errors that `adaptive-eval` raises, and the exit codes of the command line.
 
 AdaptiveEvalError
 ├── ConfigError          the configuration, the questions or an argument is wrong (exit code 2)
@@ -10,7 +10,7 @@ AdaptiveEvalError
 │   ├── Retryable        worth another attempt: 429, 5xx, reset, timeout, an unhealthy replica
 │   ├── Rejected         no retry mends it: 400, 401, 403, 404
 │   ├── Unavailable      no replica of the model is left (exit code 5 when it is every model)
-│   ├── NotAskedAgain    an answer was lost, and the caps do not allow to ask for it once more
+│   ├── RetryNotAllowed  an answer was lost, and the caps do not allow a retry
 │   └── LaunchFailed     a server that the run was to start does not come up, or not again
 ├── GraderError          a grader failed; the answer is kept and can be graded again
 │   └── GraderExhausted  its time or memory was used up, or its process has ended, at every attempt
@@ -66,8 +66,8 @@ class Unavailable(EndpointError):
     """No replica of the model is left."""
 
 
-class NotAskedAgain(EndpointError):
-    """An answer was lost on the way, and the caps do not allow to ask for it once more."""
+class RetryNotAllowed(EndpointError):
+    """An answer was lost, and the caps do not allow a retry."""
 
 
 class LaunchFailed(EndpointError):
@@ -117,7 +117,7 @@ class ExitCode(IntEnum):
     """The run goes on; only `monitor` returns it."""
 
 
-def exit_code_of(error: Exception) -> ExitCode:
+def error_exit_code(error: Exception) -> ExitCode:
     """Exit code of an error."""
     match error:
         case ConfigError() | RunChanged():

@@ -34,7 +34,7 @@ class FileLock:
 
     @classmethod
     def take(cls, path: Path, **said: str) -> Self:
-        """Take the lock, or raise `OSError`: `BlockingIOError` if it is held; `said` is stored for `holder_of`."""
+        """Take the lock, or raise `OSError`: `BlockingIOError` if it is held; `said` is stored for `read_holder`."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,7 +66,7 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def holder_of(path: Path) -> Mapping[str, object]:
+def read_holder(path: Path) -> Mapping[str, object]:
     """The last holder of the lock: `pid`, `host`, `since` and its own words; empty while that is being written."""
     try:
         holder = json.loads(path.read_text())
@@ -115,7 +115,7 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
         raise ConfigError(f"{path} is a folder, but this format is one file; give another --output")
     if path.exists() and not force:
         raise ConfigError(f"{path} exists already; replace it with --force, or give another --output")
-    draft = _beside(path)
+    draft = _draft_path(path)
     with _explained(path):
         try:
             yield draft
@@ -131,7 +131,7 @@ def new_folder(path: Path, force: bool, ending: str) -> Iterator[Path]:
     """A folder to be filled with files of this ending; with `force` it may replace one that has nothing else."""
     if path.exists():
         _require_ours(path, force, ending)
-    draft = _beside(path)
+    draft = _draft_path(path)
     with _explained(path):
         draft.mkdir()
         try:
@@ -168,7 +168,7 @@ def _put(draft: Path, path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _beside(path: Path) -> Path:
+def _draft_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.draft-{os.getpid()}")
 
 

@@ -76,7 +76,7 @@ def fingerprints(specification: str, folder: Path) -> Mapping[str, str]:
         if file in files or (body := _read(file)) is None:
             continue
         files[file] = f"sha256 {hashlib.sha256(body).hexdigest()[:DIGITS]}"
-        waiting += [more for name in _imports(body, found.package_of(file)) for more in found.files(name)]
+        waiting += [more for name in _imports(body, found.package_name(file)) for more in found.files(name)]
     return {file.relative_to(found.root).as_posix(): files[file] for file in sorted(files)}
 
 
@@ -123,7 +123,7 @@ class _PluginFolder:
                 yield Path(spec.origin).absolute()
             path = list(spec.submodule_search_locations or ())
 
-    def package_of(self, file: Path) -> tuple[str, ...]:
+    def package_name(self, file: Path) -> tuple[str, ...]:
         """The package from which a file's relative imports start."""
         return file.parent.relative_to(self.root).parts
 

@@ -31,7 +31,7 @@ class AnswerTimes:
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """How long many answers take."""
-        return np.asarray(self._median[categories] * self._spread.values_of(trials))
+        return np.asarray(self._median[categories] * self._spread.look_up(trials))
 
 
 def _factors(weights: FloatArray, wrong_factor: float) -> FloatArray:

@@ -24,7 +24,7 @@ from stacked import Ended, replay_stacked
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.study.fixed import OneLook, evaluate_one_look, smallest_fixed
+from adaptive_eval.study.fixed import FixedDesignResult, evaluate_fixed, smallest_fixed
 
 FIXED_DRAWS = 20
 """Of the fixed design, in one job."""
@@ -59,15 +59,15 @@ class Found(NamedTuple):
         return self.adaptive.cost / self.fixed_cost
 
 
-def fixed(job: tuple[Scenario, int]) -> OneLook:
+def fixed(job: tuple[Scenario, int]) -> FixedDesignResult:
     """What the fixed design calls after each trial, in the mean of many draws."""
     scenario, seed = job
     models, questions, _ = scenario.world.p.shape
     draws = [
-        evaluate_one_look(scenario.tape(FIXED_DRAWS * seed + draw), scenario.world.truth, questions, scenario.cap)
+        evaluate_fixed(scenario.tape(FIXED_DRAWS * seed + draw), scenario.world.truth, questions, scenario.cap)
         for draw in range(FIXED_DRAWS)
     ]
-    return OneLook(*(np.mean(figures, axis=0) for figures in zip(*draws, strict=True)))
+    return FixedDesignResult(*(np.mean(figures, axis=0) for figures in zip(*draws, strict=True)))
 
 
 def find(scenario: Scenario, runs: int, pool: ProcessPoolExecutor) -> Found:

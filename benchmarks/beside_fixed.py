@@ -20,9 +20,9 @@ from tables import Check, add_data, arguments, conclude, markdown
 from adaptive_eval.core import Controller
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.results import BesideFixed
-from adaptive_eval.study.beside_fixed import beside_fixed
+from adaptive_eval.study.beside_fixed import compare_with_fixed
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.fixed import evaluate_one_look, smallest_fixed
+from adaptive_eval.study.fixed import evaluate_fixed, smallest_fixed
 from scorio.moments import IntArray
 
 TRUE_RUNS = 60
@@ -63,7 +63,7 @@ def truth(scenario: Scenario, runs: list[OneRun]) -> float:
     questions = scenario.world.p.shape[1]
     curve = np.mean(
         [
-            evaluate_one_look(scenario.tape(10**6 + draw), scenario.world.truth, questions, scenario.cap).called
+            evaluate_fixed(scenario.tape(10**6 + draw), scenario.world.truth, questions, scenario.cap).called
             for draw in range(FIXED_DRAWS)
         ],
         axis=0,
@@ -98,7 +98,7 @@ def main() -> None:
     for scenario in sets[:1] if options.quick else sets:
         runs = [run(scenario, seed) for seed in range(TRUE_RUNS)]
         true, plan = truth(scenario, runs), scenario.plan(trials=scenario.trials)
-        made = (beside_fixed(plan, one.counts, CONFIDENCE, seed) for seed, one in enumerate(runs[:reports]))
+        made = (compare_with_fixed(plan, one.counts, CONFIDENCE, seed) for seed, one in enumerate(runs[:reports]))
         told = [one for one in made if one is not None]
         rows.append(row(scenario.name, true, told))
         shares += [held(true, told)] * len(told)

@@ -276,7 +276,7 @@ class LedgerContract:
         reader = store.reader
         assert [one.trials for one in reader.spending(4)] == [3, 6, 9, 12]
         assert [tuple(one) for one in reader.cells(5)] == [("small", "q1", 3), ("large", "q1", 2)]
-        assert [one.trial for one in reader.trials_of("large")] == list(range(6))
+        assert [one.trial for one in reader.model_trials("large")] == list(range(6))
         assert reader.elapsed == 2.5 and reader.held_times() == {}
         store.forget_trials("large", [TrialKey("q1", 5), TrialKey("q1", 4)], TrialsRegraded(trials=2))
         assert reader.trial_count() == 10

@@ -13,7 +13,7 @@ from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import RunView, read_view
 from adaptive_eval.show.changes import RunDiff, diff_runs
 from adaptive_eval.show.changes_markdown import changes_markdown
-from adaptive_eval.show.text import without_markup
+from adaptive_eval.show.text import strip_markup
 
 FORMAT = "adaptive-eval.comparison/1"
 
@@ -48,7 +48,7 @@ def _render(found: RunDiff, view: RunView, kind: Literal["text", "md", "json"]) 
     if kind == "md":
         return changes_markdown(found, view.weights)
     if kind == "text":
-        return without_markup(changes_markdown(found, view.weights))
+        return strip_markup(changes_markdown(found, view.weights))
     return orjson.dumps({"format": FORMAT, "changes": found.as_plain()}, option=orjson.OPT_APPEND_NEWLINE).decode()
 
 

@@ -20,7 +20,7 @@ from adaptive_eval.record.labels import (
 )
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.show.labelled import label_sections
-from adaptive_eval.show.text import without_markup
+from adaptive_eval.show.text import strip_markup
 from adaptive_eval.store.address import require_directory
 
 
@@ -53,7 +53,7 @@ def label(
             _serve_page(LabelSession(run, number), port or 0)
         with open_run(run) as stored:
             found = labelled_run(stored)
-        said = "no answer has a label yet" if found is None else without_markup("\n\n".join(label_sections(found)))
+        said = "no answer has a label yet" if found is None else strip_markup("\n\n".join(label_sections(found)))
         typer.echo(said)
 
 

@@ -15,7 +15,7 @@ from adaptive_eval.record.relabel import Relabelling
 from adaptive_eval.record.relabel import relabel as relabel_run
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.show.relabelled import relabelled_markdown
-from adaptive_eval.show.text import without_markup
+from adaptive_eval.show.text import strip_markup
 
 FORMAT = "adaptive-eval.relabelling/1"
 
@@ -75,5 +75,5 @@ def _render(found: Relabelling, kind: Literal["text", "md", "json"]) -> str:
     if kind == "md":
         return relabelled_markdown(found)
     if kind == "text":
-        return without_markup(relabelled_markdown(found))
+        return strip_markup(relabelled_markdown(found))
     return orjson.dumps({"format": FORMAT, "relabelling": found}, option=orjson.OPT_APPEND_NEWLINE).decode()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.errors import AdaptiveEvalError, ExitCode, exit_code_of
+from adaptive_eval.errors import AdaptiveEvalError, ExitCode, error_exit_code
 
 Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", metavar="CONFIG")]
 Overrides = Annotated[
@@ -39,7 +39,7 @@ def report_errors(*runs: Path) -> Iterator[None]:
         yield
     except AdaptiveEvalError as error:
         typer.echo(_safe_message(error), err=True)
-        raise typer.Exit(exit_code_of(error)) from None
+        raise typer.Exit(error_exit_code(error)) from None
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
         raise typer.Exit(ExitCode.STOPPED) from None

@@ -91,7 +91,7 @@ def _world_from_config(path: Path) -> tuple[World, OwnQuestions | None]:
     # imported here: it takes a while, and other worlds do not need it
     from adaptive_eval.config.load import load_config
     from adaptive_eval.config.prepare import prepare
-    from adaptive_eval.graders.by_benchmark import grader_of
+    from adaptive_eval.graders.by_benchmark import find_grader
     from adaptive_eval.graders.text import Regex
 
     prepared = prepare(load_config(path, ()))
@@ -104,7 +104,7 @@ def _world_from_config(path: Path) -> tuple[World, OwnQuestions | None]:
     }
     right = {}
     for question in prepared.questions:
-        grader = grader_of(prepared.config.grader, question)
+        grader = find_grader(prepared.config.grader, question)
         forms = grader.right_answers(question) or [rf"\boxed{{{question.answer}}}"]
         if isinstance(grader, Regex):  # find one that matches the pattern
             forms = [text for text in forms if grader.grade(text, question).signals["is_correct"]] or forms

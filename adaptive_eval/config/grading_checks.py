@@ -11,7 +11,7 @@ from adaptive_eval.config.problems import KeyPath, Problem
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.endpoints.types import KEEP_TOKENS
-from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, graders_of, graders_that_ask
+from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, graders_by_benchmark, graders_that_ask
 from adaptive_eval.graders.comparing import REFERENCE
 from adaptive_eval.graders.frozen import LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
@@ -47,7 +47,7 @@ def check_recorded_outcomes(
 def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
     """Check that every signal that a category uses is given."""
     opened = open_rubric(find_rubric(grader, rubric))
-    for benchmark, one in graders_of(grader).items():
+    for benchmark, one in graders_by_benchmark(grader).items():
         known = one.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
         answers = f"no answer to {benchmark}" if benchmark else "no answer"
         for name in sorted(opened.needs - known) if one.gives else ():

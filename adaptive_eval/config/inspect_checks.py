@@ -7,7 +7,7 @@ from adaptive_eval.config.listed_models import Models, asked_models, valid_model
 from adaptive_eval.config.problems import KeyPath, Problem
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.graders.by_benchmark import graders_of
+from adaptive_eval.graders.by_benchmark import graders_by_benchmark
 from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.benchmark import BenchmarkConfig
@@ -29,7 +29,7 @@ def check_inspect_benchmark(
     tasks = {one.name: one.benchmark for one in benchmarks} or {"": benchmark}
     if not any(tasks.values()):
         return
-    for name, one in graders_of(grader).items() if grader is not None else ():
+    for name, one in graders_by_benchmark(grader).items() if grader is not None else ():
         if tasks.get(name) is not None and not isinstance(one, InspectScores):
             path: KeyPath = ("grader", "graders", name) if name else ("grader",)
             yield Problem(path, "has no effect: the scorer of the task grades", "remove it")

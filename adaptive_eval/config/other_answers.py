@@ -61,7 +61,7 @@ def read_answers(run: Path, model: str, longest: int) -> Mapping[str, tuple[str,
             known = ", ".join(models)
             raise ConfigError(f"grader.against.model: {run} has no model {model!r}; it has {known}")
         each: dict[str, list[TrialRecord]] = {}
-        for record in reader.trials_of(model):
+        for record in reader.model_trials(model):
             each.setdefault(record.question, []).append(record)
     return {question: tuple(_texts(records, longest)) for question, records in each.items()}
 

@@ -30,7 +30,7 @@ from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.imports import DIGITS, SAID, fingerprints, first_words
-from adaptive_eval.launch.command import command_of, environment_of, missing_program
+from adaptive_eval.launch.command import missing_program, server_command, server_environment
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import render
@@ -44,8 +44,8 @@ def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Itera
     """The names of launched models whose program is missing, each with the problem."""
     for model in config.asked:
         if model.launch is not None:
-            sees = environment_of(model.launch, model.model, "", environment)
-            problem = missing_program(command_of(model.launch, model.model), sees, config.folder)
+            sees = server_environment(model.launch, model.model, "", environment)
+            problem = missing_program(server_command(model.launch, model.model), sees, config.folder)
             if problem is not None:
                 yield model.name, problem
 

@@ -147,7 +147,7 @@ def serving_groups(models: Iterable[ModelConfig], pool: PoolConfig | None) -> li
     groups: dict[tuple[str, ...] | int, list[int]] = {}
     for number, model in enumerate(models):
         if model.launch is not None:
-            place = (model.launch.exclusive,) if model.launch.exclusive is not None else pool and pool.words
+            place = (model.launch.exclusive,) if model.launch.exclusive is not None else pool and pool.place_names
             groups.setdefault(place or number, []).append(number)
     return [ServingGroup(tuple(who), () if isinstance(at, int) else at) for at, who in groups.items()]
 
@@ -349,7 +349,7 @@ class RunConfig(Decisions):
 
     @model_validator(mode="after")
     def _check_places(self) -> "RunConfig":
-        words = () if self.servers.pool is None else self.servers.pool.words
+        words = () if self.servers.pool is None else self.servers.pool.place_names
         launched = {model.name: model.launch for model in self.asked if model.launch is not None}
         if words and not any(model.in_pool for model in self.asked):
             raise refuse("servers.pool: no model is served there", "give models a `launch` section without `exclusive`")

@@ -88,7 +88,7 @@ class EarlyOutcomes:
     def __len__(self) -> int:
         return sum(map(len, self._by_model.values())) + len(self._new) // _RECORD.size
 
-    def of_model(self, model: int) -> int:
+    def kept_outcomes(self, model: int) -> int:
         """How many outcomes of a model are kept."""
         return len(self._kept_by_model().get(model, ()))
 

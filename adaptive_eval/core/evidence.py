@@ -223,7 +223,7 @@ class Evidence:
         return np.asarray(np.where((pairs == baseline).any(axis=1), gated, plain))
 
     def with_evidence(self, pairs: IndexArray) -> IndexArray:
-        """Those of the pairs (n, 2) on which there is evidence."""
+        """Select the pairs (n, 2) on which there is evidence."""
         if self.among is None:
             return pairs
         plain = self.plain_positions(pairs)

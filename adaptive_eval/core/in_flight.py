@@ -240,7 +240,7 @@ class BatchesInFlight:
     @property
     def within_caps(self) -> bool:
         """Whether the caps cover the cost of trials in flight, missing ones at their worst, and of kept outcomes."""
-        return self._would_fit(0) and not (self.account.is_open and self._is_spent())
+        return self._caps_cover(0) and not (self.account.is_open and self._is_spent())
 
     def _is_spent(self) -> bool:
         """Whether the cost of arrived trials exceeds a cap."""
@@ -248,7 +248,7 @@ class BatchesInFlight:
         came = sum((np.array(batch.spent_so_far()) for batch in self._batches), early)
         return not self.account.caps_hold(came, np.zeros(len(self.issued), dtype=np.int64))
 
-    def _would_fit(self, opened: int, times: int = 1) -> bool:
+    def _caps_cover(self, opened: int, times: int = 1) -> bool:
         """Whether the caps cover the trials in flight, with partly opened batches opened as far as `opened`, and each
         missing trial counted `times` times."""
         came, missing = np.array((len(self.early), *self.early.cost)), np.zeros(len(self.issued), dtype=np.int64)
@@ -287,10 +287,10 @@ class BatchesInFlight:
                     self.account.promise(batch)
                 if self.account.unmeasured[[batch.model for batch in parts]].any():
                     most = now + 1
-            opened = now + bisect_left(range(now + 1, most + 1), True, key=lambda size: not self._would_fit(size, 2))
+            opened = now + bisect_left(range(now + 1, most + 1), True, key=lambda size: not self._caps_cover(size, 2))
             if opened == now and is_owed:
                 return True
-            if opened == now and not self._would_fit(now + 1):
+            if opened == now and not self._caps_cover(now + 1):
                 return False
             for batch in parts:
                 batch.open = min(max(opened, now + 1), batch.size)
@@ -314,7 +314,7 @@ class BatchesInFlight:
         """
         late = self.awaited()
         ahead = {one.model for one in self._batches if not one.missing and one.model not in late}
-        far = [model for model in ahead if self.early.of_model(model) >= self.issued.shape[1]]
+        far = [model for model in ahead if self.early.kept_outcomes(model) >= self.issued.shape[1]]
         return late if len(far) >= others else []
 
 

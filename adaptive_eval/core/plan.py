@@ -47,7 +47,7 @@ def affordable_opening(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything configured about a run; the defaults are those of the configuration file.
+    """The settings of a run for the core; the defaults are those of the configuration file.
 
     Examples:
         >>> from adaptive_eval.core import Bench, Best, Budget, Judging, Optimal, Plan

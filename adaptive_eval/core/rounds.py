@@ -222,8 +222,8 @@ class Batch:
         return self.size - self.missing + len(self._held), *reduce(Cost.plus, self._held.values(), self.total_cost())
 
     def reserved(self, opened: int, times: int = 1) -> tuple[FloatArray, int]:
-        """What the caps count for the batch if its first `opened` trials may be asked: the cost of arrived trials plus
-        the promised reserve of the others, and how many others there are; a missing trial counts `times` times.
+        """The amount that caps count for the batch if its first `opened` trials may be asked: the cost of arrived
+        trials plus the reserve of the others, and how many others there are; a missing trial counts `times` times.
 
         If costs are unbounded, a trial counts for at most its promised reserve, and only trials released before count
         as arrived: so the result does not depend on which of the others have arrived.

@@ -59,7 +59,7 @@ class SummedTapes:
     def counts(self, rows: IndexArray, trials: IntArray) -> IntArray:
         """Counts (n, M, K) of the first `trials` (n, M), at least one each, of models numbered on from tape to tape."""
         model, question = np.broadcast_arrays(rows[:, None], np.arange(trials.shape[1]))
-        but_last = self._layers.values_of(TrialArrays(model, question, trials - 1))
+        but_last = self._layers.look_up(TrialArrays(model, question, trials - 1))
         return np.concatenate([but_last, (trials - but_last.sum(axis=-1))[..., None]], axis=-1, dtype=np.int32)
 
 

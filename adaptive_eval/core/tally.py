@@ -102,7 +102,7 @@ class Tally:
         self._estimate(np.flatnonzero(np.isfinite(self.estimates.noise)))
 
     def ungradable(self, models: Iterable[int]) -> Iterator[tuple[int, str]]:
-        """Those of the models with too many ungraded answers, and why that is too many (see `ungraded`)."""
+        """Models with too many ungraded answers, each with the reason (see `ungraded`)."""
         before = self._bench.prior_counts
         failed = np.asarray(self.ungraded.any(axis=1))
         for model in models:

@@ -54,7 +54,7 @@ class Layers(Generic[Value]):
         value: Value = self._values[trial, model, question]  # a memoryview is four times as fast as an array
         return value
 
-    def values_of(self, trials: TrialArrays) -> NDArray[Any]:
+    def look_up(self, trials: TrialArrays) -> NDArray[Any]:
         """The values of many trials."""
         deepest = int(trials.trial.max(initial=0))
         if deepest >= self._depth:
@@ -121,7 +121,7 @@ class Tape:
 
     def categories(self, trials: TrialArrays) -> Categories:
         """The outcomes of many trials."""
-        return self._categories.values_of(trials)
+        return self._categories.look_up(trials)
 
     def layer(self, trial: int) -> Categories:
         """The outcomes (L, M) of one trial of every question."""

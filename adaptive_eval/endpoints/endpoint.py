@@ -36,7 +36,7 @@ from adaptive_eval.endpoints.types import (
     Sampling,
 )
 from adaptive_eval.endpoints.wire import BodyBuilder, unstreamed
-from adaptive_eval.errors import ConfigError, EndpointError, NotAskedAgain, Rejected, Unavailable
+from adaptive_eval.errors import ConfigError, EndpointError, Rejected, RetryNotAllowed, Unavailable
 
 STRAY = "one of its requests was refused ({}), and answered when it was asked again"
 
@@ -266,7 +266,7 @@ class ModelEndpoint:
         """Count a lost answer, and send a tiny request instead if the caps allow it."""
         assert request.again is not None
         if not await request.again():
-            raise NotAskedAgain("the budget does not allow asking whether the server answers")
+            raise RetryNotAllowed("the budget does not allow asking whether the server answers")
         self._sender.traffic.lost += 1
         request.lost = True
         await _require_allowed(request)
@@ -279,9 +279,9 @@ class ModelEndpoint:
 
 
 async def _require_allowed(request: AttemptedRequest) -> None:
-    """Raise `NotAskedAgain` if the budget does not allow to repeat a lost request."""
+    """Raise `RetryNotAllowed` if the budget does not allow to repeat a lost request."""
     if request.lost and request.again is not None and not await request.again():
-        raise NotAskedAgain("an answer was lost, and the budget does not allow asking for it again")
+        raise RetryNotAllowed("an answer was lost, and the budget does not allow asking for it again")
     request.lost = False
 
 

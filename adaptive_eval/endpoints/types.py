@@ -369,7 +369,7 @@ class Endpoint(Protocol):
         """Sample one answer per seed, in their order; a failed request is repeated inside with the same seeds.
 
         Raises `Unavailable` if no replica or no attempt is left, `Rejected` for failures that no retry can mend, and
-        `NotAskedAgain` if `again` forbids repeating a lost request (counted by `stats.lost`).
+        `RetryNotAllowed` if `again` forbids repeating a lost request (counted by `stats.lost`).
         """
 
     async def check(self) -> Health:

@@ -13,7 +13,7 @@ from adaptive_eval.exchange.grading import TextGrading, graded_trials
 from adaptive_eval.exchange.run_directory import draft_run
 from adaptive_eval.exchange.samples import LogError, LogFile
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement, find_agreeing_graders
-from adaptive_eval.graders.by_benchmark import grader_of
+from adaptive_eval.graders.by_benchmark import find_grader
 from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import GRADERS
@@ -109,7 +109,7 @@ class _Import:
         for placed, record in zip(batch, records, strict=True):
             question, grader = self._questions[record.question], self._terms.grader
             # an Inspect task's scores only come with its samples
-            by_task = placed.record.of_task and isinstance(grader and grader_of(grader, question), InspectScores)
+            by_task = placed.record.of_task and isinstance(grader and find_grader(grader, question), InspectScores)
             if placed.record.has_text and record.category is not None and record.answer.text and not by_task:
                 self._sample.take(GradedAnswer(question, record.answer, record.category))
         self.trials += len(batch)

@@ -74,7 +74,7 @@ def read_recording(path: Path, array: str | None = None, *, untried: bool = Fals
     with _opened(path) as file:
         if array is not None or _has_outcomes(file):
             outcomes = _outcomes(file, array or "R", untried)
-            counts = counts_of_outcomes(outcomes)
+            counts = count_outcomes(outcomes)
         else:
             outcomes, counts = None, _counts(file, untried)
         weights = _weights(file, counts.shape[-1])
@@ -110,7 +110,7 @@ def write_recording(
     )
 
 
-def counts_of_outcomes(outcomes: IntArray) -> NDArray[np.int64]:
+def count_outcomes(outcomes: IntArray) -> NDArray[np.int64]:
     """Counts (L, M, K) of outcomes (L, M, N), without -1 for no trial."""
     categories = max(int(outcomes.max()) + 1, 2)
     return np.stack([(outcomes == category).sum(axis=2) for category in range(categories)], axis=-1)
@@ -126,14 +126,14 @@ class _File:
         return name in self._arrays.files
 
     @property
-    def held(self) -> str:
+    def array_names(self) -> str:
         """The names of its arrays, for messages."""
         return ", ".join(self._arrays.files) or "no array"
 
     def integers(self, name: str, axes: str, mend: str) -> IntArray:
         """An integer array with an axis for each letter of `axes`, none of them empty."""
         if not self.has(name):
-            raise self.refuse(f"has no array {name}, but {self.held}; {mend}")
+            raise self.refuse(f"has no array {name}, but {self.array_names}; {mend}")
         found = self.array(name)
         if found.dtype.kind == "b":
             found = found.astype(np.int8)
@@ -184,7 +184,7 @@ def _has_outcomes(file: _File) -> bool:
         raise file.refuse("has R and also correct: remove one of them, or name it to `replay` with --array R")
     if not file.has("R") and not file.has("correct"):
         mend = "rename the one that is meant to R, or name it to `replay` with --array"
-        raise file.refuse(f"must have R, or correct and count, but has {file.held}; {mend}")
+        raise file.refuse(f"must have R, or correct and count, but has {file.array_names}; {mend}")
     return file.has("R")
 
 

@@ -67,7 +67,7 @@ def opened_source(directory: Path) -> Iterator[ExportSource]:
         questions = run.setup.roster.questions
         extent = {name: np.zeros(len(questions), dtype=np.int64) for name in run.reader.ids("models", "name")}
         for outcome in run.reader.outcomes():
-            row, at = extent[outcome.model], questions.position_of(outcome.question)
+            row, at = extent[outcome.model], questions.position(outcome.question)
             row[at] = max(row[at], outcome.trial + 1)
         models = Names(name for name, row in extent.items() if row.any())
         if not len(models):

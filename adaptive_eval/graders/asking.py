@@ -91,7 +91,7 @@ class AskingPool(Grading):
     async def _sample(self, sent: Prompt, seed: int, again: Again | None, *, structured: bool = False) -> GraderReply:
         """Request one reply; the caller holds a slot."""
         seed %= SEED_SPAN
-        may_repeat = None if again is None else partial(self._may_ask_again, again)
+        may_repeat = None if again is None else partial(self._may_repeat, again)
         try:
             endpoint = self._endpoint(structured=structured)
             (reply,) = await endpoint.sample(sent, range(seed, seed + 1), may_repeat)
@@ -105,7 +105,7 @@ class AskingPool(Grading):
         reply = replace(reply, text=redact_forms(reply.text, self._secrets))
         return GraderReply(reply, None, "timed_out" in reply.signals and self._has_lost_reply())
 
-    async def _may_ask_again(self, again: Again) -> bool:
+    async def _may_repeat(self, again: Again) -> bool:
         return not self._has_lost_reply() or await again()
 
     def _has_lost_reply(self) -> bool:

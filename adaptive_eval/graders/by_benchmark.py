@@ -75,19 +75,19 @@ class ByBenchmark(GraderOptions):
         return self.for_question(question).right_answers(question)
 
 
-def grader_of(grader: GraderOptions, question: Question) -> GraderOptions:
+def find_grader(grader: GraderOptions, question: Question) -> GraderOptions:
     """The grader of a question: that of its benchmark if there are several."""
     return grader.for_question(question) if isinstance(grader, ByBenchmark) else grader
 
 
-def graders_of(grader: GraderOptions) -> Mapping[str, GraderOptions]:
+def graders_by_benchmark(grader: GraderOptions) -> Mapping[str, GraderOptions]:
     """Graders by the name of their benchmark, which is empty for a single grader."""
     return grader.graders if isinstance(grader, ByBenchmark) else {"": grader}
 
 
 def graders_that_ask(grader: GraderOptions) -> Mapping[str, AskedGrader]:
     """Graders that ask servers, by the name of their benchmark."""
-    return {name: one for name, one in graders_of(grader).items() if isinstance(one, AskedGrader)}
+    return {name: one for name, one in graders_by_benchmark(grader).items() if isinstance(one, AskedGrader)}
 
 
 def grader_that_asks(grader: GraderOptions) -> AskedGrader | None:
@@ -102,5 +102,6 @@ def benchmark_questions(benchmark: str, questions: Sequence[Question]) -> Sequen
 
 def find_rubric(grader: GraderOptions, rubric: RubricConfig) -> RubricConfig:
     """The rubric that a configuration declares, or else the one that all its graders imply."""
-    own, *others = (one.own_rubric if isinstance(one, AskedGrader) else None for one in graders_of(grader).values())
+    each = graders_by_benchmark(grader).values()
+    own, *others = (one.own_rubric if isinstance(one, AskedGrader) else None for one in each)
     return rubric if own is None or any(one != own for one in others) or rubric != RubricConfig() else own

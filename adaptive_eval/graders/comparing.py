@@ -163,9 +163,9 @@ class ByComparison(JudgeForm):
         dependent = sum(one.order_dependent for one in found) / len(found)
         return VoteResult((verdict,), agreement, dependent, sum(one.prefers_first for one in found) / len(found))
 
-    def signals_of(self, said: Levels) -> dict[str, SignalValue]:
+    def make_signals(self, said: Levels) -> dict[str, SignalValue]:
         return {VERDICT: said[0] if said else "", "has_answer": bool(said)}
 
     def signals_of_vote(self, voted: VoteResult) -> dict[str, SignalValue]:
         seen = {"order_dependent": voted.order_dependent, "prefers_first": voted.prefers_first}
-        return {**self.signals_of(voted.said), **seen}
+        return {**self.make_signals(voted.said), **seen}

@@ -52,7 +52,7 @@ class Python(GraderOptions):
 
     def grade(self, text: str, question: Question) -> Marks:
         function: Any = load_attribute(self.function, Path())
-        return marks_of(function(text, question, **self.options), self.function)
+        return make_marks(function(text, question, **self.options), self.function)
 
     def warm_up(self) -> None:
         function: Any = load_attribute(self.function, Path())
@@ -80,7 +80,7 @@ class Python(GraderOptions):
         return usual_answers(question.answer) if question.answer.strip() else ("",)
 
 
-def marks_of(said: object, name: str) -> Marks:
+def make_marks(said: object, name: str) -> Marks:
     """Convert the return value of a user's function to marks."""
     if isinstance(said, bool):
         return Marks({"is_correct": said}, None)

@@ -15,7 +15,7 @@ from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
 from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, VoteResult
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.scoring import MOST_CRITERIA, ByScores, JudgeCriterion
-from adaptive_eval.graders.transcript import InstructionWriter, Transcript, transcript_of, warning_words
+from adaptive_eval.graders.transcript import InstructionWriter, Transcript, make_transcript, warning_words
 from adaptive_eval.graders.types import Marks, SignalValue
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import Count, Price, Section, refuse
@@ -175,7 +175,7 @@ class Judge(AskedGrader):
         form = self.form
         words = self._instruction_writer(form, structured=structured)
         return tuple(
-            transcript_of(shown, words=words, criteria=self.criteria, template=self.template, longest=self.longest)
+            make_transcript(shown, words=words, criteria=self.criteria, template=self.template, longest=self.longest)
             for shown in form.shown(question, answer)
         )
 
@@ -209,9 +209,9 @@ class Judge(AskedGrader):
             raise GraderError("the judge has given too few verdicts")
         return self.form.voted(votes, self.all_votes)
 
-    def signals_of(self, said: Levels) -> dict[str, SignalValue]:
+    def make_signals(self, said: Levels) -> dict[str, SignalValue]:
         """Signals of an answer with this verdict, which is () for an empty answer."""
-        return self.form.signals_of(said)
+        return self.form.make_signals(said)
 
     def said_by(self, signals: Mapping[str, Any]) -> Levels:
         """The verdict of an answer with these signals; () if there is none."""

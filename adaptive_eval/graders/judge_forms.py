@@ -105,12 +105,12 @@ class JudgeForm(ABC):
         """The decision of the votes, out of `wanted` that were requested; raises `GraderError` if they disagree."""
 
     @abstractmethod
-    def signals_of(self, said: Levels) -> dict[str, SignalValue]:
+    def make_signals(self, said: Levels) -> dict[str, SignalValue]:
         """Signals of an answer with this verdict, which is () for an empty answer."""
 
     def signals_of_vote(self, voted: VoteResult) -> dict[str, SignalValue]:
         """Signals of the decision, with statistics of all votes."""
-        return self.signals_of(voted.said)
+        return self.make_signals(voted.said)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class ByVerdicts(JudgeForm):
             raise GraderError(f"the votes of the judge differ: {told}")
         return VoteResult(most, number / wanted)
 
-    def signals_of(self, said: Levels) -> dict[str, SignalValue]:
+    def make_signals(self, said: Levels) -> dict[str, SignalValue]:
         verdict = said[0] if said else ""
         known: dict[str, SignalValue] = {VERDICT: verdict, "has_answer": bool(said)}
         if self._say_correct:

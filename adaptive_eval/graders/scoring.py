@@ -117,7 +117,7 @@ class ByScores(JudgeForm):
         chosen = tuple(middle(levels, one.levels) for one, levels in fields)
         return VoteResult(chosen, sum(one == chosen for one in said) / wanted)
 
-    def signals_of(self, said: Levels) -> dict[str, SignalValue]:
+    def make_signals(self, said: Levels) -> dict[str, SignalValue]:
         levels = dict(zip((one.name for one in self.criteria), said or ("",) * len(self.criteria), strict=True))
         score = combined(self.criteria, said) if said else least(self.criteria)
         return {**levels, SCORE: score, "has_answer": bool(said)}

@@ -54,7 +54,7 @@ class ShownTexts:
     """By the name of their marks: the graded answer, or the two that are compared."""
 
 
-def transcript_of(
+def make_transcript(
     shown: ShownTexts, *, words: InstructionWriter, criteria: str, template: str, longest: int
 ) -> Transcript:
     """Build a transcript that shows at most `longest` bytes of each answer."""

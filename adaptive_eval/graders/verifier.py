@@ -11,7 +11,7 @@ from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.asked import USED, AskedGrader, ReplyUse, usage_signals
 from adaptive_eval.graders.keyed import KeyedGrader
 from adaptive_eval.graders.slot import LEAST_SHARE, MOST_OPEN, LabelScores, label_probabilities
-from adaptive_eval.graders.transcript import ShownTexts, Transcript, transcript_of, verifying_words
+from adaptive_eval.graders.transcript import ShownTexts, Transcript, make_transcript, verifying_words
 from adaptive_eval.graders.types import Marks, SignalValue
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import refuse
@@ -74,7 +74,7 @@ class Verifier(AskedGrader):
         """The request to the verifier about one answer."""
         words = verifying_words(tuple(zip(LABELS, SAYS, strict=True)), self.criteria)
         shown = ShownTexts(question.prompt, question.answer, {"answer": answer})
-        return transcript_of(shown, words=words, criteria=self.criteria, template=self.template, longest=self.longest)
+        return make_transcript(shown, words=words, criteria=self.criteria, template=self.template, longest=self.longest)
 
     @property
     def content_free(self) -> Transcript:
@@ -89,7 +89,7 @@ class Verifier(AskedGrader):
         told = "\0".join((self.server.model, sent.system, sent.user, sampled))
         return blake2b(told.encode(), digest_size=16).hexdigest()
 
-    def signals_of(self, label: str) -> dict[str, SignalValue]:
+    def make_signals(self, label: str) -> dict[str, SignalValue]:
         """Signals of an answer with this verdict from a verifier that is certain and makes no errors."""
         sure = {f"verifier_{one.lower()}": float(called == label) for one, called in zip(LABELS, CALLED, strict=True)}
         return {**sure, "verdict": label, "is_correct": label == CALLED[0], "has_answer": label != CALLED[2]}

@@ -10,7 +10,7 @@ from adaptive_eval.endpoints.answers import NO_USAGE
 from adaptive_eval.endpoints.failures import signals_of_finish
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Notice, Prompt, Signal
-from adaptive_eval.errors import ConfigError, NotAskedAgain, Unavailable
+from adaptive_eval.errors import ConfigError, RetryNotAllowed, Unavailable
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.inspect.scores import marks_from_scores
@@ -121,7 +121,7 @@ class InspectEndpoint:
                 seed=seed,
             )
             if attempt > 1 and again is not None and not await again():
-                raise NotAskedAgain("a sample was lost, and the budget does not allow running it again")
+                raise RetryNotAllowed("a sample was lost, and the budget does not allow running it again")
             self._traffic.requests += 1
             told = await self._process.run(request)
             if (answer := self._parse(task, told, seed, attempt)) is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from adaptive_eval.questions.benchmark import NamedBenchmark, licence_of
+from adaptive_eval.questions.benchmark import NamedBenchmark, read_licence
 
 ENTRY_POINT = "inspect_ai"
 HUB_WORDS = (b"hf_dataset", b"load_dataset")
@@ -32,7 +32,7 @@ def installed_tasks(package: str | None = None) -> Iterator[NamedBenchmark]:
         roots = [] if spec is None else [Path(place) for place in spec.submodule_search_locations or ()]
         source = entry.name if entry.dist is None else f"{entry.name} {entry.dist.version}"
         for root in roots:
-            yield from _tasks_of_package(root, f"{entry.name}/", source, licence_of(entry.dist))
+            yield from _tasks_of_package(root, f"{entry.name}/", source, read_licence(entry.dist))
 
 
 def tasks_in(folder: Path) -> Iterator[NamedBenchmark]:

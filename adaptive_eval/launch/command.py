@@ -37,9 +37,9 @@ VLLM_FLAGS: Mapping[str, FlagValue] = {"generation-config": "vllm"}
 PLACEHOLDER = re.compile(r"\{(port|host|model|place)\}")
 
 
-def command_of(launch: LaunchConfig, served: str, port: str = "PORT", place: str = "PLACE") -> tuple[str, ...]:
+def server_command(launch: LaunchConfig, served: str, port: str = "PORT", place: str = "PLACE") -> tuple[str, ...]:
     """The words of the command that starts the server; by default with placeholders for port and place."""
-    words = launch.words
+    words = launch.command_words
     if words is not None:
         return tuple(_fill_in(word, served, port, place) for word in words)
     flags: dict[str, FlagValue] = {"served-model-name": served, "host": HOST, "port": port, **VLLM_FLAGS}
@@ -49,7 +49,7 @@ def command_of(launch: LaunchConfig, served: str, port: str = "PORT", place: str
     return ("vllm", "serve", launch.model or served, *(word for flag in flags.items() for word in _flag_words(*flag)))
 
 
-def environment_of(
+def server_environment(
     launch: LaunchConfig,
     served: str,
     port: str,
@@ -58,7 +58,7 @@ def environment_of(
     placed: Mapping[str, str] = NO_VARIABLES,
 ) -> Mapping[str, str]:
     """Environment of the server; `placed` are the variables of every server of a pool."""
-    own = {**(SLEEP_VARIABLES if launch.sleep and launch.words is None else {}), **placed, **launch.env}
+    own = {**(SLEEP_VARIABLES if launch.sleep and launch.command_words is None else {}), **placed, **launch.env}
     return {**environment, **{name: _fill_in(str(value), served, port, place) for name, value in own.items()}}
 
 

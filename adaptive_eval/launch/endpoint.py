@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt, summed_stats
-from adaptive_eval.errors import LaunchFailed, NotAskedAgain, Unavailable
+from adaptive_eval.errors import LaunchFailed, RetryNotAllowed, Unavailable
 
 
 class ServerGone(Exception):
@@ -170,7 +170,7 @@ class ServedEndpoint:
                 if answers is not None:
                     return answers
             if again is not None and not await again():
-                raise NotAskedAgain("its server has ended, and the budget does not allow asking for the answer again")
+                raise RetryNotAllowed("its server has ended, and the budget does not allow asking for the answer again")
 
     async def check(self) -> Health:
         place = await self._least_busy()

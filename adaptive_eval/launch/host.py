@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaptive_eval.errors import EndpointError, LaunchFailed
-from adaptive_eval.files import FileLock, holder_of, is_locked
+from adaptive_eval.files import FileLock, is_locked, read_holder
 from adaptive_eval.launch.reserving import reservation_file
 from adaptive_eval.launch.server import LaunchedServer
 from adaptive_eval.store import PlaceAwaited, ServerReleased
@@ -80,7 +80,7 @@ def find_holder(word: str) -> str | None:
 
 def _describe_holder(path: Path) -> str:
     """Describe the run that holds a place."""
-    holder = holder_of(path)
+    holder = read_holder(path)
     return (
         f"the run {holder.get('run')} (process {holder['pid']}, since {holder['since']})" if holder else "another run"
     )

@@ -79,19 +79,19 @@ class PoolConfig(Section):
 
     @model_validator(mode="after")
     def _check_places(self) -> "PoolConfig":
-        if self.of_cluster and self.most is None:
+        if self.on_cluster and self.most is None:
             raise refuse("has places: cluster, but not `most`", "say how many it may have at a time, as in most: 8")
-        if not self.of_cluster and (self.most is not None or self.resources is not None):
+        if not self.on_cluster and (self.most is not None or self.resources is not None):
             raise refuse("has most or resources beside named places", "remove them, or write places: cluster")
         return self
 
     @property
-    def of_cluster(self) -> bool:
+    def on_cluster(self) -> bool:
         """Whether its places come from a cluster."""
         return self.places == CLUSTER
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def place_names(self) -> tuple[str, ...]:
         """Names of the places."""
         if isinstance(self.places, str):
             return tuple(f"place {number}" for number in range(1, (self.most or 0) + 1))
@@ -100,7 +100,7 @@ class PoolConfig(Section):
     @property
     def variables(self) -> Mapping[str, VariableValue]:
         """Environment variables of every server."""
-        return {} if self.of_cluster and "env" not in self.model_fields_set else self.env
+        return {} if self.on_cluster and "env" not in self.model_fields_set else self.env
 
 
 class SitesConfig(Section):
@@ -191,14 +191,14 @@ class LaunchConfig(Section):
         return health
 
     @property
-    def words(self) -> tuple[str, ...] | None:
+    def command_words(self) -> tuple[str, ...] | None:
         """The command's words; None for vLLM."""
         return None if self.command is None else _split_command(self.command)
 
     @property
     def names_place(self) -> bool:
         """Whether the command or its variables contain {place}."""
-        return any("{place}" in text for text in (*(self.words or ()), *map(str, self.env.values())))
+        return any("{place}" in text for text in (*(self.command_words or ()), *map(str, self.env.values())))
 
 
 def spelled_flag(flag: str) -> str:

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-from adaptive_eval.questions.benchmark import NamedBenchmark, licence_of
+from adaptive_eval.questions.benchmark import NamedBenchmark, read_licence
 
 GENERATES = "generate_until"
 KEYS = "task|output_type|include|dataset_path|dataset_name|unsafe_code|metric_list"
@@ -29,7 +29,7 @@ def installed_tasks() -> Iterator[NamedBenchmark]:
     except (PackageNotFoundError, ValueError):
         return
     source = f"lm_eval {package.version}"
-    licence = licence_of(package)
+    licence = read_licence(package)
     for place in [] if spec is None else spec.submodule_search_locations or ():
         root = Path(place) / "tasks"
         for file in sorted(root.rglob("*.yaml")):

@@ -31,7 +31,7 @@ def load_task(task: str, num_fewshot: int | None, include_path: str | None) -> A
     harness = load_extra("lm_eval.tasks", "lm-eval", "tasks of lm-evaluation-harness")
     manager = _manager(harness, task, include_path)
     if task not in manager.all_subtasks:
-        raise ConfigError(f"lm_eval: there is no task {task!r}{_members(manager, task)}")
+        raise ConfigError(f"lm_eval: there is no task {task!r}{_name_hint(manager, task)}")
     told = manager.task_index[task].cfg
     _require_text(task, told.get("output_type") or GENERATES)
     away = "" if told.get("dataset_path") in LOCAL else use_cache_without_hub()
@@ -65,8 +65,8 @@ def _manager(harness: Any, task: str, include_path: str | None) -> Any:
     return harness.TaskManager()
 
 
-def _members(manager: Any, name: str) -> str:
-    """What to write instead: the tasks of a group, or where names are listed."""
+def _name_hint(manager: Any, name: str) -> str:
+    """A hint on how to find the name of a task."""
     if name in manager.all_groups or name in manager.all_tags:
         return ", but a group of that name: name one of its tasks"
     near = near_names(name, [one.name.removeprefix("lm_eval/") for one in installed_tasks()])

@@ -88,7 +88,7 @@ class RunRecord:
             order = Names(look.order)
             each = zip(look.models, look.tiers, look.trials, look.scores, look.sigmas, strict=True)
             for name, tier, trials, score, sigma in each:
-                place = order.position_of(name) + 1
+                place = order.position(name) + 1
                 yield LookLine(look.look, look.at, name, place, tier, trials, score, sigma)
 
     def _repr_html_(self) -> str:

@@ -40,7 +40,7 @@ class NamedBenchmark:
     """Arguments of an Inspect task, with their defaults."""
 
 
-def licence_of(package: Distribution | None) -> str | None:
+def read_licence(package: Distribution | None) -> str | None:
     """The licence in a package's metadata; None if there is none."""
     for key in ("License-Expression", "License"):
         if package is not None and key in package.metadata:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
-from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, first_line
+from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, error_exit_code, first_line
 from adaptive_eval.record.finding import gate_line
 from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.record.lines import first_few, safe_line
@@ -56,7 +56,7 @@ def note_fatal_error(store: Store, error: Exception) -> None:
     here = store.directory  # "." has no name, and says nothing
     reason = text.replace(str(here), here.name) if here.name else text
     with suppress(StoreError):
-        store.commit(CommitBatch(events=[RunStopped(kind, reason, exit_code_of(error))]))
+        store.commit(CommitBatch(events=[RunStopped(kind, reason, error_exit_code(error))]))
 
 
 def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
@@ -197,7 +197,7 @@ def find_ending(events: Sequence[Event], results: Results | None, trials: int, *
         fatal_error=find_fatal_error(events),
         gated=gated,
         imported=is_imported_alone(events),
-        without_reason=_without_reason(events),
+        without_reason=_describe_stop(events),
         asked=not any(event.trials == trials for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),
     )
@@ -238,7 +238,8 @@ def is_imported_alone(events: Sequence[Event]) -> bool:
     return bool(events_of_kind(events, TrialsImported)) and not events_of_kind(events, RunResumed)
 
 
-def _without_reason(events: Sequence[Event]) -> str:
+def _describe_stop(events: Sequence[Event]) -> str:
+    """The end of a run that has stored no reason for it."""
     if is_imported_alone(events):
         return IMPORTED
     if was_killed(events):

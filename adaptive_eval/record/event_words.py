@@ -66,7 +66,7 @@ def _model_sentence(event: Event) -> str | None:
         case ModelSetAside():
             return f"{event.model} is set aside: {first_line(event.reason)}"
         case AlarmRaised():
-            return f"ALARM {event.model}: {event.words}"
+            return f"ALARM {event.model}: {event.description}"
         case AnswerUngraded():
             return f"{event.model}: no grade on question {event.question}: {first_line(event.error)}; the run goes on"
         case ServersNoticed():

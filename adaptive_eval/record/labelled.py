@@ -79,8 +79,8 @@ class LabelledPair:
     """Standard error of the difference, including both corrections."""
 
     @property
-    def said(self) -> str:
-        """Order by corrected scores: the same, the other way round, or open."""
+    def corrected_order(self) -> str:
+        """The order by corrected scores: the same, the other way round, or open."""
         if abs(self.difference) <= TWO_SIDED_95 * self.sigma:
             return "open"
         return "the same order" if self.difference > 0 else "the other way round"
@@ -189,7 +189,7 @@ def _labelled_answers(
                 worth = rubric.weights[category_of_label(record, label, stored.setup.config, rubric)]
                 said = level_from_signals(stored.setup.config, record.signals)
                 grade = rubric.weights[record.category]
-                found[model].append(_LabelledAnswer(numbers.position_of(question), grade, worth, label, said))
+                found[model].append(_LabelledAnswer(numbers.position(question), grade, worth, label, said))
     return found
 
 
@@ -218,7 +218,7 @@ def _model(
     alike = not stored.setup.config.benchmarks
     if alike and len(graded) >= MIN_LABELS and score[0] is not None and score[1] is not None:
         means, trials, at = _question_means(rows, rubric)
-        positions = stored.setup.roster.questions.position_of
+        positions = stored.setup.roster.questions.position
         known = {positions(key): number for key, number in at.items()}
         fixed = corrected(
             (score[0], score[1]),
@@ -292,7 +292,7 @@ def _label_gain(model: str, counts: Mapping[str, int], found: LabelledRun | None
     if one is None or one.shift_sigma is None or number < MIN_LABELS:
         return float("inf"), -number
     less = one.shift_sigma**2 * one.labels * (1.0 / number - 1.0 / (number + 1))
-    open_pairs = [pair for pair in pairs if pair.said == "open" and model in (pair.ahead, pair.behind)]
+    open_pairs = [pair for pair in pairs if pair.corrected_order == "open" and model in (pair.ahead, pair.behind)]
     return sum(less / pair.sigma**2 for pair in open_pairs), -number
 
 

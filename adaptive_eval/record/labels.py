@@ -70,15 +70,15 @@ def texts_to_label(config: RunConfig, question: Question, answer: str) -> dict[s
 def signals_of_level(config: RunConfig, level: str) -> dict[str, SignalValue]:
     """Signals that the grader would have given with this label."""
     if isinstance(config.grader, Judge):
-        return config.grader.signals_of(tuple(level.split(JOINED)))
-    return config.grader.signals_of(level) if isinstance(config.grader, Verifier) else {"is_correct": level == RIGHT}
+        return config.grader.make_signals(tuple(level.split(JOINED)))
+    return config.grader.make_signals(level) if isinstance(config.grader, Verifier) else {"is_correct": level == RIGHT}
 
 
 def require_useful_labels(config: RunConfig, rubric: Rubric) -> None:
     """Raise `ConfigError` if the rubric uses no signal that a label gives."""
     said = {VERDICT, SCORE, "is_correct", *(one.name for one in label_fields(config))}
     if isinstance(config.grader, Verifier):
-        said |= config.grader.signals_of(RIGHT).keys()
+        said |= config.grader.make_signals(RIGHT).keys()
     if not rubric.needs & said:
         raise ConfigError(
             "labels say what the grader should have said, and the rubric of this run goes by "

@@ -26,7 +26,7 @@ AGAIN = "run the same command again"
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something to do next."""
+    """A next step for the user."""
 
     says: str
     command: str | None = None
@@ -72,8 +72,8 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield Advice(AGAIN) if ending.arguments is None else _step(ending, "go on")
 
 
-def without_folders(ending: Ending) -> Ending:
-    """The end as others may read it: its command names no folders of this machine."""
+def hide_folders(ending: Ending) -> Ending:
+    """Remove the folders of this machine from the command, for published reports."""
     shown = (f"…/{PurePath(word).name}" if PurePath(word).is_absolute() else word for word in ending.arguments or ())
     return ending if ending.arguments is None else replace(ending, arguments=tuple(shown))
 
@@ -96,7 +96,7 @@ def _step(
 
 
 def _grader_arguments(ending: Ending) -> list[str]:
-    """Those of `adaptive-eval regrade` for the configuration that the run was started with."""
+    """Arguments of `adaptive-eval regrade` for the configuration that the run was started with."""
     config, *others = ending.arguments or ["CONFIG"]
     sets = [word for at, word in enumerate(others) if "--set" in others[max(at - 1, 0) : at + 1]]
     return ["--config", *([config, *sets] if PurePath(config).suffix in CONFIGURATIONS else ["CONFIG"])]

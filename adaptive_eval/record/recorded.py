@@ -36,7 +36,7 @@ def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> Prio
     counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int64)
     ungraded = np.zeros(counts.shape[:2], dtype=np.int64)
     for name, event in recorded.items():
-        model = roster.models.position_of(name)
+        model = roster.models.position(name)
         for question, key in enumerate(roster.questions):
             counts[model, question] = event.counts[key]
             ungraded[model, question] = event.ungraded.get(key, 0)

@@ -98,7 +98,7 @@ class StoredRun:
         apply_stored(state, reader, self.events, judged=bool(graders_that_ask(setup.config.grader)))
         for end in events_of_kind(events_since_start(self.events), RunFinished):
             names = set(end.waited_for or ()).intersection(setup.roster.models)
-            controller.count_overrun(map(setup.roster.models.position_of, names))
+            controller.count_overrun(map(setup.roster.models.position, names))
         requests = [usage.gpu_seconds for usage in state.spent.usages]
         controller.tick(reader.elapsed, counted_gpu_seconds(self.servers, requests, self.beside))
         return state
@@ -267,8 +267,8 @@ class RunCounts:
 
     def of(self, models: Sequence[str], questions: Sequence[str]) -> "RunCounts":
         """Select models and questions, in this order."""
-        rows = list(map(self.roster.models.position_of, models))
-        chosen = np.ix_(rows, list(map(self.roster.questions.position_of, questions)))
+        rows = list(map(self.roster.models.position, models))
+        chosen = np.ix_(rows, list(map(self.roster.questions.position, questions)))
         recorded = self.recorded.intersection(models)
         return RunCounts(Roster.of(models, questions), self.cells[chosen], self.before[chosen], recorded)
 

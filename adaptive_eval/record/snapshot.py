@@ -50,7 +50,7 @@ from scorio.moments import CountArray, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class RunSubject:
-    """What a run compares and how; models and questions are in the order of the core's indices."""
+    """Models, questions and settings of a run, in the order of the core's indices."""
 
     name: str
     models: tuple[str, ...]

@@ -119,8 +119,8 @@ class _EarlierOutcomes:
 
     def _counts(self, called: str) -> Mapping[str, Sequence[int]]:
         judged = self._stored.counts()
-        own = (judged.cells - judged.before)[judged.roster.models.position_of(called)]
-        at = judged.roster.questions.position_of
+        own = (judged.cells - judged.before)[judged.roster.models.position(called)]
+        at = judged.roster.questions.position
         return {question.id: own[at(question.id)].tolist() for question in self._prepared.questions}
 
     def _ungraded(self, called: str) -> Mapping[str, int]:

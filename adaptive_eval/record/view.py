@@ -27,7 +27,7 @@ from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts, state_word
 from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
-from adaptive_eval.record.next_steps import Advice, next_steps, without_folders
+from adaptive_eval.record.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.record.orders import order_sentence
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.pairing import pairing_sentences
@@ -253,7 +253,7 @@ def _build_view(stored: StoredRun, results: Results | None, *, running: bool) ->
     return assemble_view(StoredSums(stored.reader, stored.setup, stored.events), stored.setup, results, running=running)
 
 
-def without_rows(view: RunView) -> RunView:
+def drop_rows(view: RunView) -> RunView:
     """Convert the view for a page: add sentences, and remove the rows of questions, which `posteriors` repeats."""
     if view.results is None:
         return view
@@ -301,7 +301,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         elapsed=sums.elapsed,
         error=None if ending.fatal_error is None else ending.fatal_error.headline,
         ended=None if running else ending.why,
-        next_steps=() if running else tuple(next_steps(without_folders(ending), place)),
+        next_steps=() if running else tuple(next_steps(hide_folders(ending), place)),
         place=place,
         thresholds=_thresholds_sentence(config.rubric, events),
         by_trial=() if results is None else pairing_sentences(results.pairs),

@@ -14,7 +14,7 @@ from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import graders_that_ask
-from adaptive_eval.launch.command import command_of
+from adaptive_eval.launch.command import server_command
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import Host, find_holder
 from adaptive_eval.launch.types import LaunchConfig
@@ -62,8 +62,8 @@ async def check_graders(config: RunConfig) -> dict[str, Health]:
 
 
 async def check_without_starting(config: RunConfig, *, on_cluster: bool = False) -> dict[str, Health]:
-    """The health of servers that are up; of one that the run starts, what would be started, and whether its program is
-    there: that of one on a cluster is looked for only when it is started."""
+    """Check servers without starting any. For a server that the run starts, the result has its command, and whether
+    its program exists; on a cluster that is checked when it is started."""
     launched = _cluster_launch_health(config) if on_cluster else _local_launch_health(config)
     others = tuple(model for model in config.asked if model.name not in launched)
     found = await check_endpoints(config.model_copy(update={"models": others}))
@@ -77,7 +77,7 @@ def _cluster_launch_health(config: RunConfig) -> dict[str, Health]:
         for number in group.models:
             model, launch = config.models[number], config.launched[number]
             place = "a shared site" if group.places else several(launch.sites, "site")
-            detail = f"would be started on the cluster: {shlex.join(command_of(launch, model.model))}"
+            detail = f"would be started on the cluster: {shlex.join(server_command(launch, model.model))}"
             found[model.name] = Health((ReplicaHealth(place, True, detail),))
     return found
 
@@ -102,7 +102,7 @@ def _launch_place(config: RunConfig, number: int) -> str:
 def _launch_detail(model: ModelConfig, launch: LaunchConfig) -> str:
     holder = None if launch.exclusive is None else find_holder(launch.exclusive)
     when = "" if holder is None else f" when {holder} has ended"
-    return f"would be started{when}: {shlex.join(command_of(launch, model.model))}"
+    return f"would be started{when}: {shlex.join(server_command(launch, model.model))}"
 
 
 def _remove_logs(logs: Path, well: bool) -> None:

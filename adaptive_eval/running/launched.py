@@ -16,7 +16,7 @@ from adaptive_eval.endpoints.redaction import secret_forms
 from adaptive_eval.endpoints.secrets import secret_values
 from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.launch.command import command_of, environment_of, free_ports
+from adaptive_eval.launch.command import free_ports, server_command, server_environment
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
@@ -68,7 +68,7 @@ def open_hosts(
 def require_no_cluster(config: RunConfig) -> None:
     """Raise `ConfigError` where servers are asked for that this machine alone cannot give."""
     needs = "needs a cluster: run it with --ray, or"
-    if config.launched and config.servers.pool is not None and config.servers.pool.of_cluster:
+    if config.launched and config.servers.pool is not None and config.servers.pool.on_cluster:
         raise ConfigError(f"pool.places: cluster {needs} name places of this machine")
     for number, launch in config.launched.items():
         if launch.sites > 1:
@@ -115,11 +115,11 @@ def _spec(
     assert launch is not None
     in_pool = pool is not None and model.in_pool
     placed = {name: str(value) for name, value in pool.variables.items()} if pool is not None and in_pool else {}
-    sees = environment_of(launch, model.model, str(port), environment, place or "", placed)
+    sees = server_environment(launch, model.model, str(port), environment, place or "", placed)
     return ServerSpec(
         model=model.name,
         port=port,
-        command=command_of(launch, model.model, str(port), place or ""),
+        command=server_command(launch, model.model, str(port), place or ""),
         environment=sees,
         folder=config.folder,
         log=logs / f"{file_name(f'{model.name}@{place}' if in_pool and place else model.name)}.log",

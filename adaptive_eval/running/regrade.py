@@ -28,7 +28,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.graders.asked import cost_from_signals
-from adaptive_eval.graders.by_benchmark import grader_of, grader_that_asks
+from adaptive_eval.graders.by_benchmark import find_grader, grader_that_asks
 from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.graders.types import MarkedAnswer, Marks
@@ -42,7 +42,7 @@ from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
 from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, wasted_verdict
-from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
+from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, trial_place
 from adaptive_eval.scheduler.verdict_costs import lost_reserves
 from adaptive_eval.store import (
     CellExtent,
@@ -101,7 +101,7 @@ async def regrade(
             config = adopt_stored_trials(config, as_stored, at_any_pace=config.trials.favour == "auto")
             questions = load_run_questions(config)
             header = run_header(config, questions)
-            as_now = _header_graded_as(stored, header)
+            as_now = _regraded_header(stored, header)
             require_same_meaning(as_now, header, directory)
             if (as_now.meaning, as_now.questions) != (stored.meaning, stored.questions):
                 _require_no_recorded(store)
@@ -157,10 +157,10 @@ def _to_grade(
     store: Store, config: RunConfig, questions: tuple[Question, ...], *, only_ungraded: bool
 ) -> Iterator[TrialRecord]:
     """The stored answers that are graded anew."""
-    by_inspect = {one.id for one in questions if isinstance(grader_of(config.grader, one), InspectScores)}
+    by_inspect = {one.id for one in questions if isinstance(find_grader(config.grader, one), InspectScores)}
     for record in store.reader.trials("ungraded" if only_ungraded else "all"):
         if not (only_ungraded and record.awaits_thresholds):
-            yield _as_scored(record) if record.question in by_inspect else record
+            yield _with_scores(record) if record.question in by_inspect else record
 
 
 async def _grade_all(
@@ -177,7 +177,7 @@ async def _grade_all(
     capped = verdict != NO_COST and core_caps(config.budget).bought
     vote = pool.lost_vote(pool.lost)
     judged = RejudgingCosts(prepare(config), store, verdict, vote, beyond_caps) if capped else None
-    again: Callable[[TrialRecord], Again | None] = (lambda one: None) if judged is None else judged.again
+    again: Callable[[TrialRecord], Again | None] = (lambda one: None) if judged is None else judged.retry_check
     own_vote = None if beyond_caps else vote
     ledger = VerdictLedger(store, verdict if capped else NO_COST, own_vote) if pool.lasting else None
     by_id, regrades = {question.id: question for question in questions}, list[Regrade]()
@@ -223,8 +223,8 @@ def _write(
     return done._replace(before=before, after=after)
 
 
-def _as_scored(record: TrialRecord) -> TrialRecord:
-    """The answer to a sample of Inspect with the scores that came with it: there are no others."""
+def _with_scores(record: TrialRecord) -> TrialRecord:
+    """The answer to a sample of Inspect with its stored scores, since Inspect does not score again."""
     signals = {name: value for name, value in record.signals.items() if name in InspectScores().gives}
     given = {field.name: getattr(record.answer, field.name) for field in fields(Answer)}
     marks = Marks(signals, record.extracted)
@@ -241,9 +241,9 @@ def _require_some_grade(regrades: list[Regrade]) -> None:
 
 
 def judged_cells(stored: StoredRun) -> list[CellExtent]:
-    """The trials of complete rounds, which a rule asked for that saw the grades of before: looks by other grades begin
-    with all of them. None where plug-ins decide, before the first look, or where questions are drawn: then a look
-    counts what it comes to by the grades of now."""
+    """The trials of complete rounds, which were chosen by the grades of before, so that the first look with new grades
+    takes all of them. None if plug-ins decide, before the first look, or if questions are drawn: then looks are taken
+    in the usual order."""
     config, roster = stored.setup.config, stored.setup.roster
     if config.plug_ins or config.trials.draw is not None:
         return []
@@ -284,7 +284,7 @@ def _fitted(
         if judged.model not in roster.models:
             continue
         if judged.awaits_thresholds:
-            there[place_of(judged)] = number
+            there[trial_place(judged)] = number
             fit.hold(judged)
         else:
             fit.count(judged.outcome())
@@ -292,7 +292,7 @@ def _fitted(
         return None, regrades
     event, found = fit.freeze(), list(regrades)
     for verdict in fit.take_verdicts():
-        number = there[place_of(verdict)]
+        number = there[trial_place(verdict)]
         found[number] = verdict._replace(cost=regrades[number].cost)
     return event, found
 
@@ -352,7 +352,7 @@ def _count(before: list[int | None], regrades: list[Regrade]) -> Regraded:
     return Regraded(len(regrades), changed, sum(new.failed for new in regrades))
 
 
-def _header_graded_as(stored: RunHeader, now: RunHeader) -> RunHeader:
+def _regraded_header(stored: RunHeader, now: RunHeader) -> RunHeader:
     """The header of the stored run if it had been graded as it is to be graded now."""
     meaning = {**stored.meaning, **{key: now.meaning[key] for key in GRADING}}
     questions = {

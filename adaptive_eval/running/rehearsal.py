@@ -14,7 +14,7 @@ from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
 from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.running.serving import opened_endpoints
-from adaptive_eval.scheduler.grading import Grading, grade_or_error, without_secrets
+from adaptive_eval.scheduler.grading import Grading, grade_or_error, redact_answer
 from adaptive_eval.seeds import trial_seed
 from adaptive_eval.supply.types import Lane
 
@@ -34,8 +34,8 @@ class TriedAnswer(NamedTuple):
 
 
 async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[TriedAnswer]:
-    """Ask these models, whose servers are up, the first questions, with the seeds of their first trials. Those, too,
-    that a run asks in batches are asked directly: nobody waits for a batch here."""
+    """Ask these models, whose servers are up, the first questions, with the seeds of their first trials. Models with a
+    batch service are asked directly, since a batch takes too long."""
     first = _first_questions(prepared)
     chosen = [number for number, name in enumerate(prepared.models) if name in models]
     config = prepared.config
@@ -76,4 +76,4 @@ async def _try(lane: Lane, at: int, question: Question, pool: Grading) -> TriedA
             grade = await grade_or_error(pool, answer, question.for_trial(0))
     except TimeoutError:
         grade = GraderError(f"its grade has not come within {LONGEST_WAIT / 60:g} minutes; a run may wait longer")
-    return TriedAnswer(lane.name, question, *without_secrets(answer, grade, lane.secrets))
+    return TriedAnswer(lane.name, question, *redact_answer(answer, grade, lane.secrets))

@@ -56,16 +56,16 @@ class RejudgingCosts:
         self._spent = total.plus(self._waiting)
         return self._short(self._spent.plus(self._wanted)) is None
 
-    def again(self, record: TrialRecord) -> Again:
-        """A callback that counts a lost reply, and says whether the caps bear another one."""
+    def retry_check(self, record: TrialRecord) -> Again:
+        """A callback that counts a lost reply, and returns whether the caps allow a retry."""
 
-        async def may_ask_again() -> bool:
+        async def may_retry() -> bool:
             self._lost += 1
             self._store.commit(CommitBatch(events=[AnswersLost(record.model, 0, *self._vote, verdicts=1)]))
             lost = self._vote.times(self._lost)
             return self._short(self._spent.plus(self._wanted).plus(lost)) is None
 
-        return may_ask_again
+        return may_retry
 
     def _short(self, total: Cost) -> str | None:
         """The first cap that this would exceed."""

@@ -52,13 +52,13 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What a source may need to open endpoints."""
+    """Values that a source may need to open endpoints."""
 
     config: RunConfig
     keys: Mapping[str, str]
-    """The environment, and what stands in .env."""
+    """The environment, completed by .env."""
     logs: Path
-    """The folder for what servers print."""
+    """The folder for the logs of servers."""
     hosts: OpenedHosts
     opener: Callable[..., Endpoint]
     """Opens an endpoint at a server of others."""

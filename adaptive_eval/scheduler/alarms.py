@@ -131,7 +131,7 @@ class Alarms:
         alike: dict[str, list[AlarmRaised]] = {}
         for event in raised:
             alike.setdefault(event.text, []).append(event)
-        lines = [f"  {', '.join(one.model for one in group)}: {group[0].words}" for group in alike.values()]
+        lines = [f"  {', '.join(one.model for one in group)}: {group[0].description}" for group in alike.values()]
         whom = "every model" if everyone else "a model"
         return "\n".join(
             [

@@ -11,7 +11,7 @@ from functools import partial
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of, regrade_of, waiting_record
+from adaptive_eval.scheduler.grading import Grading, grade_or_error, make_record, make_regrade, waiting_record
 from adaptive_eval.scheduler.repeat_guard import RepeatGuard
 from adaptive_eval.scheduler.verdict_costs import VerdictCosts
 from adaptive_eval.store import TrialRecord
@@ -51,7 +51,7 @@ class AnswerGrader:
                 records.append(replace(waiting, cost=waiting.cost.plus(self.costs.reserved(waiting))))
             else:
                 grade = await grade_or_error(self.grading, answer, question.for_trial(trial))
-                records.append(record_of(lane, question, trial, request.round, answer, grade))
+                records.append(make_record(lane, question, trial, request.round, answer, grade))
         return records
 
     def judge(self, record: TrialRecord) -> None:
@@ -71,7 +71,7 @@ class AnswerGrader:
         again = None if loss is None else partial(self._repeats.may_repeat, loss=loss)
         question = self.questions[record.question].for_trial(record.trial)
         grade = await grade_or_error(self.grading, record.answer, question, again)
-        self._say(Judged(regrade_of(record, grade), self.costs.reserved(record)))
+        self._say(Judged(make_regrade(record, grade), self.costs.reserved(record)))
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -69,21 +69,21 @@ async def grade_stored(
                 for one in some
             )
         )
-        regrades += map(regrade_of, some, results)
+        regrades += map(make_regrade, some, results)
     return regrades
 
 
 def waiting_record(lane: Lane, question: Question, trial: int, round_: int, answer: Answer) -> TrialRecord:
     """Record of an answer that awaits its verdict, without the cost of the verdict."""
-    return record_of(lane, question, trial, round_, answer, GraderError(AWAITS_VERDICT))
+    return make_record(lane, question, trial, round_, answer, GraderError(AWAITS_VERDICT))
 
 
-def record_of(
+def make_record(
     lane: Lane, question: Question, trial: int, round_: int, answer: Answer, grade: Grade | GraderError
 ) -> TrialRecord:
     """Record of an answer with its grade, or the reason why it has none."""
     cost = lane.price.cost(answer)
-    answer, grade = without_secrets(answer, grade, lane.secrets)
+    answer, grade = redact_answer(answer, grade, lane.secrets)
     trial_at = (lane.name, question.id, trial, round_, answer)
     if isinstance(grade, GraderError):
         return TrialRecord(*trial_at, category=None, grader_error=str(grade), cost=cost)
@@ -94,7 +94,7 @@ def _missing_fit(grade: Grade) -> str | None:
     return AWAITS_THRESHOLDS if grade.category is None else None
 
 
-def without_secrets(
+def redact_answer(
     answer: Answer, grade: Grade | GraderError, secrets: tuple[str, ...]
 ) -> tuple[Answer, Grade | GraderError]:
     """Remove API keys that came back in an answer from it and from its grade; it was graded as it came.
@@ -103,7 +103,7 @@ def without_secrets(
     """
     if not secrets:
         return answer, grade
-    answer = _without_secret_tokens(answer, secrets)
+    answer = _remove_secret_tokens(answer, secrets)
     text, reasoning = redact_forms(answer.text, secrets), redact_forms(answer.reasoning or "", secrets)
     if text == answer.text and reasoning == (answer.reasoning or ""):
         return answer, grade
@@ -119,7 +119,7 @@ def without_secrets(
     return answer, replace(grade, signals=signals, extracted=extracted)
 
 
-def _without_secret_tokens(answer: Answer, secrets: tuple[str, ...]) -> Answer:
+def _remove_secret_tokens(answer: Answer, secrets: tuple[str, ...]) -> Answer:
     """The answer without the texts of its tokens if a key can be put together from them."""
     logprobs = answer.token_logprobs
     if logprobs is None or redact_forms(text := "".join(logprobs.tokens), secrets) == text:
@@ -137,7 +137,7 @@ def wasted_verdict(verdict: Regrade, replaced: Cost | None = None) -> VerdictsWa
     return VerdictsWasted(verdict.model, verdicts, *more)
 
 
-def regrade_of(record: TrialRecord, result: Grade | GraderError) -> Regrade:
+def make_regrade(record: TrialRecord, result: Grade | GraderError) -> Regrade:
     """Make the regrade of a stored trial from a grader's result."""
     at = (record.model, record.question, record.trial)
     if isinstance(result, GraderError):

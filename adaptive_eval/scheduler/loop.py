@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from adaptive_eval.core.types import Cause, Cost, Look, Lost
-from adaptive_eval.errors import EndpointError, NotAskedAgain
+from adaptive_eval.errors import EndpointError, RetryNotAllowed
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.committer import Observer, RunJournal
@@ -174,7 +174,7 @@ class Loop:
             self.requests.give_back(request)  # nobody waits for it now
             return
         self.requests.lose(request)
-        if isinstance(error, NotAskedAgain):
+        if isinstance(error, RetryNotAllowed):
             return
         if self.state.departures.refuses(request.model, error):
             if len(self.state.departures.refused) == 1:
@@ -227,7 +227,7 @@ class Loop:
         for event in events:
             self.note(event)
             if isinstance(event, ModelSetAside):
-                self.requests.waiting.forget(self.state.roster.models.position_of(event.model))
+                self.requests.waiting.forget(self.state.roster.models.position(event.model))
 
     def _set_aside(self, model: int, error: EndpointError) -> None:
         self._note_departures(self.state.departures.set_aside(model, Lost(Cause.SERVER, str(error))))
@@ -270,7 +270,7 @@ class Loop:
         self.requests.make_room(self._watch.failing_requests)
 
     def _give_up_hopeless(self, seconds: float) -> None:
-        """At the end of a run, give up models whose requests only fail, and those whose servers are gone for good."""
+        """Give up models whose requests only fail, at the end of a run, and models whose servers are gone for good."""
         hopeless = set(self._watch.hopeless(seconds))
         if self.ending.halt is None and self.state.capped:  # a request has cost nothing only if it fails
             hopeless = set()

@@ -50,8 +50,8 @@ class OpeningFit:
 
     def hold(self, record: TrialRecord) -> None:
         """Keep a trial until it has its category."""
-        held = self._held[place_of(record)] = HeldTrial.from_record(record)
-        self._uncategorised.append(place_of(record))
+        held = self._held[trial_place(record)] = HeldTrial.from_record(record)
+        self._uncategorised.append(trial_place(record))
         self.count(held.outcome)
 
     def has(self, place: Place) -> bool:
@@ -101,7 +101,7 @@ class OpeningFit:
 
     def settle(self, verdict: Regrade) -> StoredOutcome | None:
         """Release a trial whose category is on disk; returns its outcome, or None if it was not held."""
-        held = self._held.pop(place_of(verdict), None)
+        held = self._held.pop(trial_place(verdict), None)
         return None if held is None else held.outcome._replace(category=verdict.category, awaits_thresholds=False)
 
     def fit_stored(self, store: Store) -> None:
@@ -124,6 +124,6 @@ class OpeningFit:
         return [model for model in complete if enough_answers(self._timeouts[model], int(sizes[model]))] or complete
 
 
-def place_of(one: TrialRecord | Regrade) -> Place:
+def trial_place(one: TrialRecord | Regrade) -> Place:
     """The model, question and trial of a record or a grade."""
     return one.model, one.question, one.trial

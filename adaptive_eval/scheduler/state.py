@@ -17,7 +17,7 @@ from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outc
 from adaptive_eval.graders.asked import cost_from_signals
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.departures import Departures
-from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
+from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, trial_place
 from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.scheduler.trials import Step, TrialTable
 from adaptive_eval.store import (
@@ -118,7 +118,7 @@ class RunState:
                 self._apply_verdict(record)
             case GradingSpent(model=name, use=use):
                 if name in self.roster.models:
-                    self.spent.count_grading(self.roster.models.position_of(name), use)
+                    self.spent.count_grading(self.roster.models.position(name), use)
             case Event():
                 self._apply_event(record)
 
@@ -128,14 +128,14 @@ class RunState:
             case RunBegun():
                 self._news.set_aside.clear()
             case ModelSetAside(model=name) if name in self.roster.models:
-                model = self.roster.models.position_of(name)
+                model = self.roster.models.position(name)
                 self._news.set_aside.append(SetAside(model, event.reason, event.cause))
             case AnswersLost(model=name) | AnswersUnwanted(model=name) if self.capped and name in self.roster.models:
-                model, cost = self.roster.models.position_of(name), stored_cost(event)
+                model, cost = self.roster.models.position(name), stored_cost(event)
                 self.spent.lost_gpu_seconds[model] += cost.gpu_seconds
                 self._news.lost[model] = self._news.lost.get(model, NO_COST).plus(cost)
             case VerdictsWasted(model=name) if name in self.roster.models:
-                self.spent.count_grading(self.roster.models.position_of(name), wasted_use(event))
+                self.spent.count_grading(self.roster.models.position(name), wasted_use(event))
             case AlarmRaised() if self.alarms is not None:
                 self.alarms.raised.add((event.model, event.fault))
 
@@ -154,7 +154,7 @@ class RunState:
         if self.alarms is not None:
             self.alarms.see(model, record)
         if record.awaits_verdict:
-            self.awaiting[place_of(record)] = record
+            self.awaiting[trial_place(record)] = record
             self.spent.note_cost(model, record.cost)
             self._require_within_reserve(model, self.lanes[model].price.cost(record.answer))
             self.trials.move(model, question, (record.trial,), Step.AWAITS_VERDICT)
@@ -172,17 +172,17 @@ class RunState:
         if is_new:
             self.trials.move(model, question, (record.trial,), Step.AWAITS_THRESHOLDS)
         elif not self.controller.has_issued(model, question, record.trial):
-            self.fit.unplanned.add(place_of(record))
+            self.fit.unplanned.add(trial_place(record))
             self.controller.spend_outside_plan(1, record.cost)
         self.controller.hold(model, question, record.trial, record.cost)
 
     def _apply_verdict(self, verdict: Regrade) -> None:
         """Apply the category of a stored answer, from a judge or by thresholds that are fitted now."""
-        if (record := self.awaiting.pop(place_of(verdict), None)) is not None:
+        if (record := self.awaiting.pop(trial_place(verdict), None)) is not None:
             self._apply_trial(record.judged(verdict))
         elif self.fit is not None and (outcome := self.fit.settle(verdict)) is not None:
-            if place_of(verdict) in self.fit.unplanned:  # the core is told of it now, and counts it itself
-                self.fit.unplanned.remove(place_of(verdict))
+            if trial_place(verdict) in self.fit.unplanned:  # the core is told of it now, and counts it itself
+                self.fit.unplanned.remove(trial_place(verdict))
                 self.controller.spend_outside_plan(-1, outcome.cost.times(-1))
             model, question = self.roster.cell(outcome.model, outcome.question)
             self._judge(model, question, outcome)
@@ -193,7 +193,7 @@ class RunState:
             return
         if outcome.awaits_verdict:  # of an earlier start, and the caps did not allow a verdict
             self._news.unjudged = True
-            self.spent.note_cost(self.roster.models.position_of(outcome.model), outcome.cost)
+            self.spent.note_cost(self.roster.models.position(outcome.model), outcome.cost)
             self.controller.spend_outside_plan(0, outcome.cost)
             return
         model, question = self.roster.cell(outcome.model, outcome.question)

@@ -38,7 +38,7 @@ def label_sections(found: LabelledRun) -> Iterator[str]:
     yield "What was said (columns) of answers with each label (rows):"
     columns = [*found.levels, "nothing"]
     yield markdown_table(["model", "label", *columns], _confusions(found), left=2)
-    if turned := [pair for pair in found.pairs if pair.said != "the same order"][:MAX_PAIRS]:
+    if turned := [pair for pair in found.pairs if pair.corrected_order != "the same order"][:MAX_PAIRS]:
         yield "Not told apart, or the other way round, with correction:"
         yield markdown_table(
             ["ahead without correction", "behind", "difference with correction", "order"],
@@ -47,7 +47,7 @@ def label_sections(found: LabelledRun) -> Iterator[str]:
                     markdown_cell(pair.ahead),
                     markdown_cell(pair.behind),
                     f"{scale.width(pair.difference)} ± {scale.width(pair.sigma)}",
-                    pair.said,
+                    pair.corrected_order,
                 ]
                 for pair in turned
             ),

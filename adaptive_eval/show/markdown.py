@@ -52,7 +52,7 @@ from adaptive_eval.show.text import (
     markdown_cell,
     markdown_table,
     number_or_dash,
-    without_markup,
+    strip_markup,
 )
 from adaptive_eval.store.spending import stored_cost
 
@@ -95,7 +95,7 @@ SAMPLING_COLUMNS = ("name", "model", "temperature", "top_p", "top_k", "min_p", "
 def summary(view: RunView) -> str:
     """Render findings and costs as plain text for a mail."""
     if (results := view.results) is None:
-        return without_markup(f"{markdown_cell(view.name)}\n\n" + "\n".join(_unjudged_paragraphs(view)))
+        return strip_markup(f"{markdown_cell(view.name)}\n\n" + "\n".join(_unjudged_paragraphs(view)))
     told = (
         [] if results.gate else [*finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
     )
@@ -104,7 +104,7 @@ def summary(view: RunView) -> str:
 
 
 def _steps(view: RunView) -> Iterator[Advice]:
-    """What to do next, and how to see the answers."""
+    """The next steps, and the command that shows the answers."""
     yield from (replace(step, says=f"{'' if at else 'Next: '}{step.says}") for at, step in enumerate(view.next_steps))
     yield Advice("The answers:", f"adaptive-eval monitor {view.place} --web")
 

@@ -90,7 +90,7 @@ def rank_paths(view: RunView) -> list[RankPath]:
     ranked = Names(models_in_order(view))
     orders += [ranked] if view.results is not None and orders and ranked != orders[-1] else []
     paths = [
-        RankPath(name, tuple(order.position_of(name) + 1 if name in order else None for order in orders))
+        RankPath(name, tuple(order.position(name) + 1 if name in order else None for order in orders))
         for name in view.models
     ]
     return sorted(paths, key=lambda path: path.places[-1] or len(view.models) + 1)

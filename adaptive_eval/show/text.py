@@ -153,7 +153,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int
 ESCAPED = re.compile(rf"\\([{re.escape(MARKUP)}])")
 
 
-def without_markup(document: str) -> str:
+def strip_markup(document: str) -> str:
     """Convert a Markdown document of this program to plain text: tables as columns, nothing escaped."""
     lines = document.splitlines()
     rules = {at for at, line in enumerate(lines) if re.fullmatch(r"\|( :?-+:? \|)+", line)}

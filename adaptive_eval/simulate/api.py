@@ -13,7 +13,7 @@ import orjson
 
 from adaptive_eval.simulate.answering import DrawnAnswer, Respondent
 from adaptive_eval.simulate.batches import BatchApi, BatchHabits
-from adaptive_eval.simulate.choices import SimulatedChoice, cut_short, logprobs_of, prompt_logprobs_of, words_of
+from adaptive_eval.simulate.choices import SimulatedChoice, cut_short, draw_logprobs, draw_prompt_logprobs, split_tokens
 from adaptive_eval.simulate.faults import Fault, Faults, TimeWindow
 from adaptive_eval.simulate.http1 import (
     LAST_CHUNK,
@@ -55,7 +55,7 @@ class ResponseShape:
         if "prompt_logprobs" in self._body:
             (payload if self._chat else payload["choices"][0])["prompt_logprobs"] = [
                 value if value is None else {str(index): {"logprob": value, "rank": 1, "decoded_token": ""}}
-                for index, value in enumerate(prompt_logprobs_of(self._prompt, self._prompt_bits))
+                for index, value in enumerate(draw_prompt_logprobs(self._prompt, self._prompt_bits))
             ]
         if self._count_one:
             payload["timings"] = {"predicted_n": choices[0].tokens}
@@ -102,10 +102,10 @@ class ResponseShape:
         return {"prompt_tokens": before, "completion_tokens": after, "total_tokens": before + after}
 
     def _chat_tokens(self, choice: SimulatedChoice) -> list[dict[str, Any]]:
-        words, wanted = words_of(choice.text), self._body.get("top_logprobs") or 0
+        words, wanted = split_tokens(choice.text), self._body.get("top_logprobs") or 0
         tokens: list[dict[str, Any]] = [
             {"token": word, "logprob": value, "top_logprobs": [{"token": word, "logprob": value}] * min(1, wanted)}
-            for word, value in zip(words, logprobs_of(choice.noise, len(words), choice.bits), strict=True)
+            for word, value in zip(words, draw_logprobs(choice.noise, len(words), choice.bits), strict=True)
         ]
         if choice.slot:
             told = [{"token": token, "logprob": value} for token, value in choice.slot]
@@ -124,14 +124,14 @@ class ResponseShape:
         if self._body.get("echo") is True:
             text = self._prompt + text
         if isinstance(self._body.get("logprobs"), int):
-            before = prompt_logprobs_of(self._prompt, self._prompt_bits) if self._body.get("echo") is True else []
-            logprobs = {"token_logprobs": [*before, *logprobs_of(choice.noise, choice.tokens, choice.bits)]}
+            before = draw_prompt_logprobs(self._prompt, self._prompt_bits) if self._body.get("echo") is True else []
+            logprobs = {"token_logprobs": [*before, *draw_logprobs(choice.noise, choice.tokens, choice.bits)]}
         return {"index": index, "text": text, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
     def _deltas(self, index: int, choice: SimulatedChoice, pieces: int) -> Iterator[dict[str, Any]]:
         """A choice as events, one for each piece; whole words if they have probabilities."""
         tokens = self._chat_tokens(choice) if self._body.get("logprobs") is True and choice.scored else None
-        words = None if tokens is None else words_of(choice.text)
+        words = None if tokens is None else split_tokens(choice.text)
         length = len(choice.text if words is None else words)
         for piece in range(pieces):
             start, end = length * piece // pieces, length * (piece + 1) // pieces

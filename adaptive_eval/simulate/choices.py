@@ -41,12 +41,12 @@ def cut_short(answer: DrawnAnswer, limit: int | None, stop: object) -> Simulated
     return SimulatedChoice(text, reason, answer.seconds, answer.noise, bits=answer.bits)
 
 
-def words_of(text: str) -> list[str]:
+def split_tokens(text: str) -> list[str]:
     """The tokens of a text."""
     return _WORD.findall(text)
 
 
-def logprobs_of(noise: int, length: int, bits: float | None = None) -> list[float]:
+def draw_logprobs(noise: int, length: int, bits: float | None = None) -> list[float]:
     """Log-probabilities -u/2 with u uniform, which depend on the answer only; eight to a hash. With `bits` they are
     stretched to so many bits per token."""
     values: list[float] = []
@@ -59,10 +59,10 @@ def logprobs_of(noise: int, length: int, bits: float | None = None) -> list[floa
     return [stretch * value for value in values]
 
 
-def prompt_logprobs_of(prompt: str, bits: float | None = None) -> list[float | None]:
+def draw_prompt_logprobs(prompt: str, bits: float | None = None) -> list[float | None]:
     """Log-probabilities of a prompt's tokens; the first has none, since nothing precedes it."""
-    words = len(words_of(prompt))
+    words = len(split_tokens(prompt))
     if not words:
         return []
     noise = hashed_integers(1, "prompt", prompt)[0]
-    return [None, *logprobs_of(noise, words)[1:]] if bits is None else [None, *logprobs_of(noise, words - 1, bits)]
+    return [None, *draw_logprobs(noise, words)[1:]] if bits is None else [None, *draw_logprobs(noise, words - 1, bits)]

@@ -54,14 +54,14 @@ class RayWorker(SiteWorker):
     """A site in a process of its own, which ends with its head or its node."""
 
     def __init__(self, keep: float) -> None:
-        """It ends after `keep` seconds without a sign of life of a head."""
+        """The site ends after `keep` seconds without a heartbeat of a head."""
         super().__init__()
         self._watch = HeadWatch(keep)
         end_with_head(self._watch)
 
-    async def heard(self, keep: float) -> None:
-        """Record a sign of life of the head, which the keeper passes on."""
-        self._watch.heard(keep)
+    async def heartbeat(self, keep: float) -> None:
+        """Record a heartbeat of the head, which the keeper passes on."""
+        self._watch.heartbeat(keep)
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         """Serve the model; modules that are loaded by then are excluded from garbage collection."""
@@ -151,10 +151,10 @@ class RayCluster:
         return names
 
     def send_heartbeat(self) -> None:
-        """Send a sign of life to the keeper, if there is one."""
+        """Send a heartbeat to the keeper, if there is one."""
         if (keeper := self._actor(self._run)) is not None:
             with suppress(self.ray.exceptions.RayError):
-                keeper.heard.remote(self._keep)
+                keeper.heartbeat.remote(self._keep)
 
     def give_back(self, name: str, actor: Any) -> None:
         """Let the keeper release this site's resources."""

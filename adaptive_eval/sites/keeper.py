@@ -3,13 +3,13 @@
 A site has its resources by a placement group. Groups and sites that an actor makes end with it, however it ends. If the
 head of the run made them, they would end with it; without an owner, they would be held for ever if a head is killed
 before anyone knows of them. So the keeper makes them, on the head node of the cluster, without which no site could live
-on either. It lives while there are signs of life of a head, and for `keep` seconds longer: a head that comes back
+on either. It lives while there are heartbeats of a head, and for `keep` seconds longer: a head that comes back
 within that time finds its sites, with their models loaded; otherwise all their resources are released.
 
-A head sends signs of life from a separate thread as soon as it has joined the cluster, since it may read millions of
+A head sends heartbeats from a separate thread as soon as it has joined the cluster, since it may read millions of
 trials before it asks a site for anything. The keeper passes them on to its sites. Ray does not end the processes of a
 node whose agent (raylet) was killed: a site ends itself when its parent process is gone, or after `keep` seconds
-without a sign of life.
+without a heartbeat.
 """
 
 import os
@@ -25,7 +25,7 @@ from adaptive_eval import __version__
 NAMESPACE = "adaptive-eval"
 WATCH_SECONDS = 0.5
 MAX_INTERVAL, MIN_HEARTBEATS = 5.0, 8
-"""Longest interval between signs of life of the head, and their least number within `keep`."""
+"""Longest interval between heartbeats of the head, and their least number within `keep`."""
 HEAD_NODE = {"node:__internal_head__": 0.001}
 """A resource that Ray gives only to the head node of a cluster."""
 NOTHING = {"memory": 1}
@@ -36,12 +36,12 @@ class HeadWatch:
     """Watches whether there is still a head."""
 
     def __init__(self, keep: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """The head counts as gone after `keep` seconds without a sign of life."""
+        """The head counts as gone after `keep` seconds without a heartbeat."""
         self._keep, self._clock = keep, clock
         self._last = clock()
 
-    def heard(self, keep: float) -> None:
-        """Record a sign of life of the head, with its current `keep`."""
+    def heartbeat(self, keep: float) -> None:
+        """Record a heartbeat of the head, with its current `keep`."""
         self._keep, self._last = keep, self._clock()
 
     @property
@@ -79,25 +79,25 @@ class SiteKeeper:
         self._site = ray.remote(site)
         self._placed: dict[str, PlacedSite] = {}
         self._keep, self._watch = keep, HeadWatch(keep)
-        self._words = 0
+        self._heartbeats = 0
         end_with_head(self._watch)
 
     def version(self) -> str:
         """Version of adaptive-eval."""
         return __version__
 
-    def heard(self, keep: float) -> int:
-        """Record a sign of life of the head, and return how many there were."""
+    def heartbeat(self, keep: float) -> int:
+        """Record a heartbeat of the head, and return their number."""
         self._keep = keep
-        self._watch.heard(keep)
+        self._watch.heartbeat(keep)
         for placed in self._placed.values():
-            placed.actor.heard.remote(keep)
-        self._words += 1
-        return self._words
+            placed.actor.heartbeat.remote(keep)
+        self._heartbeats += 1
+        return self._heartbeats
 
-    def words(self) -> int:
-        """Number of signs of life so far."""
-        return self._words
+    def heartbeats(self) -> int:
+        """Number of heartbeats so far."""
+        return self._heartbeats
 
     def place(self, name: str, resources: Mapping[str, float]) -> Any:
         """Make the actor of a new site, which gets its place when these resources are free on one node.
@@ -153,7 +153,7 @@ def _remove(group: Any) -> None:
 
 @contextmanager
 def send_heartbeats(say: Callable[[], None], keep: float) -> Iterator[None]:
-    """Send signs of life of the head from a separate thread, as long as the block lasts."""
+    """Send heartbeats of the head from a separate thread, as long as the block lasts."""
     over = threading.Event()
 
     def speak() -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt
-from adaptive_eval.errors import EndpointError, GraderError, LaunchFailed, NotAskedAgain, Rejected, Unavailable
+from adaptive_eval.errors import EndpointError, GraderError, LaunchFailed, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import MarkedAnswer, Marks
@@ -179,7 +179,7 @@ def unpack_answer(values: tuple[Any, ...], where: str) -> Answer:
 
 
 _ERRORS: dict[str, type[EndpointError]] = {
-    one.__name__: one for one in (LaunchFailed, NotAskedAgain, Rejected, Unavailable)
+    one.__name__: one for one in (LaunchFailed, RetryNotAllowed, Rejected, Unavailable)
 }
 
 

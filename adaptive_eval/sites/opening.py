@@ -29,7 +29,7 @@ def require_sites(config: RunConfig) -> None:
     if not config.launched:
         raise ConfigError("--ray starts servers on the nodes of a cluster, but no model has a `launch` section")
     pool = config.servers.pool
-    if pool is not None and not pool.of_cluster:
+    if pool is not None and not pool.on_cluster:
         raise ConfigError(
             "servers.pool.places names places of this machine, and --ray has those of a cluster: write "
             "places: cluster, and as `most` how many the run may have at a time"
@@ -49,7 +49,7 @@ def _require_fits(model: ModelConfig, launch: LaunchConfig, pool: PoolConfig | N
         raise ConfigError(f"{key}.sites asks for {launch.sites} servers, but {shares}: remove it")
     if pool is None or pool.resources is None:
         return
-    asked = resources_of(model, launch)
+    asked = site_resources(model, launch)
     short = [word for word in asked if word != "CPU" or launch.resources] if asked else []
     for word in short:
         if asked[word] > (had := pool.resources.get(word, 0.0)):
@@ -59,7 +59,7 @@ def _require_fits(model: ModelConfig, launch: LaunchConfig, pool: PoolConfig | N
             )
 
 
-def resources_of(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]:
+def site_resources(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]:
     """Resources of one site: the configured ones, else a CPU and the GPUs that its server uses."""
     if launch.resources is not None:
         return dict(launch.resources)
@@ -128,7 +128,7 @@ def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, floa
         return dict(pool.resources)
     most: dict[str, float] = {}
     for number in group.models:
-        for word, amount in resources_of(config.models[number], config.launched[number]).items():
+        for word, amount in site_resources(config.models[number], config.launched[number]).items():
             most[word] = max(amount, most.get(word, 0.0))
     return most
 
@@ -150,7 +150,7 @@ class SiteServices:
                 materials[id(prompts)] = _site_inputs(prepared, number)
             material, material_mark = materials[id(prompts)]
             site_secrets = SiteSecrets(model, _model_keys(model, keys), self._config.keys)
-            self._inputs[number] = site_secrets, material, _digest_of(site_secrets, material_mark, self._config)
+            self._inputs[number] = site_secrets, material, _site_digest(site_secrets, material_mark, self._config)
 
     def at(self, group: ServingGroup, place: _Place) -> dict[int, SiteService]:
         """Models that a site at this place may serve."""
@@ -197,7 +197,7 @@ def _model_keys(model: ModelConfig, environment: Mapping[str, str]) -> dict[str,
     return {variable: environment[variable]} if variable is not None and variable in environment else {}
 
 
-def _digest_of(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> str:
+def _site_digest(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> str:
     """Digest of a model that a site serves, and of how it serves it."""
     model = site_secrets.model
     hidden = [*model.headers.items(), *model.sampling.extra_headers.items()]

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from adaptive_eval.errors import RunLocked, StoreError, StoreFull
-from adaptive_eval.files import FileLock, closed_on_error, holder_of, is_locked, require_plain
+from adaptive_eval.files import FileLock, closed_on_error, is_locked, read_holder, require_plain
 from adaptive_eval.store import checksums
 from adaptive_eval.store.log_check import lost_commits
 from adaptive_eval.store.tables import SEGMENTS, SUMS, TABLES, TOKEN_LOGPROBS
@@ -51,7 +51,7 @@ class RunLock(FileLock):
 
 
 def _refusal(directory: Path, path: Path) -> RunLocked:
-    holder = holder_of(path)
+    holder = read_holder(path)
     who = "process {pid} on {host} since {since}".format(**holder) if holder else "another process"
     return RunLocked(
         f"{directory} is held by {who}. Two processes cannot write one run: "

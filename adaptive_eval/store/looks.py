@@ -80,7 +80,7 @@ def read_look(stored: StoredLook) -> NamedLook:
     look = Look(
         index=stored.number,
         trials=tuple(body["trials"]),
-        order=tuple(map(models.position_of, body["order"])),
+        order=tuple(map(models.position, body["order"])),
         tiers=tuple(body["tiers"]),
         scores=tuple(body["scores"]),
         sigmas=tuple(body["sigmas"]),
@@ -107,6 +107,6 @@ def _checked_body(stored: StoredLook) -> dict[str, Any]:
 def _verdict(plain: Mapping[str, Any], models: Names) -> PairVerdict:
     """Convert a stored verdict; fields of later versions are ignored."""
     known: dict[str, Any] = {name: plain[name] for name in PairVerdict._fields if name in plain}
-    known["better"] = models.position_of(plain["better"])
-    known["worse"] = None if plain["worse"] is None else models.position_of(plain["worse"])
+    known["better"] = models.position(plain["better"])
+    known["worse"] = None if plain["worse"] is None else models.position(plain["worse"])
     return PairVerdict(**(known | {"verdict": Verdict(plain["verdict"])}))

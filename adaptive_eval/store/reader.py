@@ -232,7 +232,7 @@ class RunReader:
             if which == "all" or "unanswered" not in record.answer.signals:
                 yield record
 
-    def trials_of(self, model: str) -> Iterator[TrialRecord]:
+    def model_trials(self, model: str) -> Iterator[TrialRecord]:
         """The trials of one model with their texts, question by question."""
         for row in self._stream(f"{self._queries.trials}WHERE models.name = ? ORDER BY question, trial", model):
             yield self._record(row)

@@ -106,7 +106,7 @@ class RoundCount(NamedTuple):
 
 
 class TrialFacts(NamedTuple):
-    """Everything about a graded trial except its texts: all that a rubric may use."""
+    """The facts about a graded trial that a rubric may use: all but its texts."""
 
     model: str
     question: str

@@ -16,7 +16,7 @@ class Names(tuple[str, ...]):
     def __contains__(self, name: object) -> bool:
         return name in self._positions
 
-    def position_of(self, name: str) -> int:
+    def position(self, name: str) -> int:
         """The position of a name; raises `KeyError` if it is unknown."""
         return self._positions[name]
 
@@ -38,4 +38,4 @@ class Roster(NamedTuple):
 
     def cell(self, model: str, question: str) -> tuple[int, int]:
         """The positions of a model and a question."""
-        return self.models.position_of(model), self.questions.position_of(question)
+        return self.models.position(model), self.questions.position(question)

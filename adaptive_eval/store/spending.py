@@ -106,7 +106,7 @@ def cost_by_model(events: Sequence[AnswersLost | AnswersUnwanted], models: Names
     totals: dict[int, Cost] = {}
     for event in events:
         if event.model in models:
-            model, more = models.position_of(event.model), stored_cost(event)
+            model, more = models.position(event.model), stored_cost(event)
             totals[model] = totals.get(model, Cost()).plus(more)
     return totals
 

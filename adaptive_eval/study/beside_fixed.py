@@ -29,7 +29,7 @@ from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import BesideFixed
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.fixed import evaluate_one_look, smallest_fixed
+from adaptive_eval.study.fixed import evaluate_fixed, smallest_fixed
 from adaptive_eval.study.worlds import posterior_chances
 from scorio.moments import FloatArray, IntArray
 
@@ -46,8 +46,7 @@ Z_80 = float(ndtri(0.9))
 
 
 def store_beside_fixed(directory: Path) -> None:
-    """Compute the comparison for the run in `directory`, and store it in results.json; raises `ConfigError` if it
-    cannot.
+    """Compare the run in `directory`, and store the result in results.json; raises `ConfigError` if it cannot be.
 
     Raises `StoreError` if there is no run, or it is damaged or names a plug-in.
     """
@@ -55,15 +54,15 @@ def store_beside_fixed(directory: Path) -> None:
         results, counts = stored.published(), stored.counts().cells.astype(np.int64)
         why_not = [f"{row.name} was set aside" for row in (results.models if results else ()) if row.set_aside]
         why_not += [] if results and results.run.status == "finished" else ["it is not finished"]
-        why_not += _why_not(stored.plan, counts)
-        found = None if why_not else beside_fixed(stored.plan, counts, stored.setup.config.stopping.confidence)
+        why_not += _obstacles(stored.plan, counts)
+        found = None if why_not else compare_with_fixed(stored.plan, counts, stored.setup.config.stopping.confidence)
     if results is None or found is None:
         told = safe_line("; ".join(why_not), LONGEST)
-        raise ConfigError(f"{directory} cannot be held against a fixed design: {told}. Leave --beside-fixed out")
+        raise ConfigError(f"{directory} cannot be compared with a fixed design: {told}. Remove --beside-fixed")
     write_results(directory, replace(results, cost=replace(results.cost, beside_fixed=found)))
 
 
-class _InOneWorld(NamedTuple):
+class _WorldResult(NamedTuple):
     trials: float
     """Trials of a run, per question."""
     called: float
@@ -71,9 +70,9 @@ class _InOneWorld(NamedTuple):
     """Calls of one look after 1, 2 ... trials."""
 
 
-def beside_fixed(plan: Plan, counts: IntArray, confidence: float, seed: int = 0) -> BesideFixed | None:
-    """The comparison for a finished run with this plan and counts (L, M, K); None if it is impossible."""
-    if any(_why_not(plan, counts)):
+def compare_with_fixed(plan: Plan, counts: IntArray, confidence: float, seed: int = 0) -> BesideFixed | None:
+    """Compare a finished run with this plan and counts (L, M, K); None if it is impossible."""
+    if any(_obstacles(plan, counts)):
         return None
     bench, most, worlds = plan.bench, plan.trials.max, _affordable_worlds(plan)
     drawn = posterior_chances(counts, bench.weights, worlds, np.random.default_rng([seed, 0]))
@@ -99,7 +98,7 @@ def _affordable_worlds(plan: Plan) -> int:
     return min(WORLDS, MOST_TRIALS // (FIXED_DRAWS * plan.bench.models * plan.bench.questions * plan.trials.max))
 
 
-def _why_not(plan: Plan, counts: IntArray) -> Iterator[str]:
+def _obstacles(plan: Plan, counts: IntArray) -> Iterator[str]:
     """Reasons why a run with this plan and counts cannot be compared."""
     obstacles = {
         "it has one model": plan.bench.models == 1,
@@ -114,7 +113,7 @@ def _why_not(plan: Plan, counts: IntArray) -> Iterator[str]:
     yield from (why for why, stands in obstacles.items() if stands)
 
 
-def _run_in_world(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, int]) -> _InOneWorld:
+def _run_in_world(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, int]) -> _WorldResult:
     """A run without caps, and fixed designs, in one world."""
     bench = plan.bench
     rngs = (np.random.default_rng([*seed, 1 + draw]) for draw in range(FIXED_DRAWS))
@@ -122,20 +121,20 @@ def _run_in_world(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, in
     controller = Controller(replace(plan, budget=Budget()), keep_looks=False)
     drive_rounds(controller, tapes[0])
     truth, g = bench.mean(chances @ bench.weights), bench.question_weights
-    curves = [evaluate_one_look(tape, truth, bench.questions, plan.trials.max, z, g).called for tape in tapes]
+    curves = [evaluate_fixed(tape, truth, bench.questions, plan.trials.max, z, g).called for tape in tapes]
     look = controller.latest_look()
     called = 0.0 if look is None else float(look.count(Verdict.RESOLVED))
-    return _InOneWorld(
+    return _WorldResult(
         float(controller.trials.sum()) / (bench.models * bench.questions), called, np.mean(curves, axis=0)
     )
 
 
-def _fixed_number(found: list[_InOneWorld]) -> float | None:
+def _fixed_number(found: list[_WorldResult]) -> float | None:
     """The smallest fixed number that calls as many pairs on average over the worlds; None if above the maximum."""
     curve = np.mean([one.curve for one in found], axis=0)
     return smallest_fixed(curve, float(np.mean([one.called for one in found])))
 
 
-def _cost_ratio(found: list[_InOneWorld], most: int) -> float:
+def _cost_ratio(found: list[_WorldResult], most: int) -> float:
     """Trials of the runs relative to the fixed design, or to the maximum if even that calls fewer."""
     return float(np.mean([one.trials for one in found])) / (_fixed_number(found) or most)

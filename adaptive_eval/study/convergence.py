@@ -49,8 +49,8 @@ PANELS = {5: 50, 10: 20, 15: 20, 20: 1}
 """Number of subsets for each number of models."""
 LOOKS = (1, 10, 20, 40, 80)
 PAPERS_OWN = (
-    "The paper's own figures for its four data sets cannot be had without their outcomes, which it does not print: "
-    "what is shown here is of the data given."
+    "The paper's own figures for its four data sets cannot be reproduced without their outcomes, which it does not "
+    "print: all figures here are for the data given."
 )
 
 
@@ -65,8 +65,8 @@ class ConvergenceRequest(NamedTuple):
     seed: int = 0
 
 
-class _Settled(NamedTuple):
-    """How one metric settles on one data set."""
+class _MetricConvergence(NamedTuple):
+    """Convergence of one metric on one data set."""
 
     metric: str
     at: Convergence
@@ -82,7 +82,7 @@ class _Subset(NamedTuple):
 
 class _DataSet(NamedTuple):
     tensor: OutcomeTensor
-    settled: tuple[_Settled, ...]
+    settled: tuple[_MetricConvergence, ...]
     subsets: tuple[_Subset, ...]
 
 
@@ -93,7 +93,7 @@ def study_convergence(request: ConvergenceRequest, on_progress: OnStudyProgress 
         rng = np.random.default_rng([request.seed, number])
         tensor = read_tensor(path, request.trials, rng).best(request.top)
         here = part_of_progress(on_progress, number / len(request.data), (number + 1) / len(request.data))
-        sets.append(_studied(tensor, request, here))
+        sets.append(_study_data(tensor, request, here))
     figures = [figure for one in sets for figure in _figures(one)]
     settings: dict[str, Cell] = {"replicates": request.replicates, "seed": request.seed}
     for one in sets:
@@ -107,7 +107,7 @@ def study_convergence(request: ConvergenceRequest, on_progress: OnStudyProgress 
             *map(_summary, sets),
             _ranks(sets),
             _panels(sets),
-            _each_subset(sets),
+            _subset_table(sets),
             _distribution(sets),
             _curves(sets),
             _worst(sets),
@@ -117,8 +117,8 @@ def study_convergence(request: ConvergenceRequest, on_progress: OnStudyProgress 
     )
 
 
-def metrics_of(tensor: OutcomeTensor) -> dict[str, Metric]:
-    """Bayes@N, and for right or wrong answers the metrics of fewer draws than trials."""
+def choose_metrics(tensor: OutcomeTensor) -> dict[str, Metric]:
+    """Bayes@N, and for answers that are right or wrong the metrics of fewer draws than trials."""
     chosen = {"Bayes@N": BAYES}
     ks = [k for k in DRAWS if k < tensor.outcomes.shape[-1]] if tensor.binary else []
     chosen |= {f"Pass@{k}": Metric.of(scorio.eval.pass_at_k, k=k) for k in ks}
@@ -129,15 +129,15 @@ def metrics_of(tensor: OutcomeTensor) -> dict[str, Metric]:
     return chosen
 
 
-def _studied(tensor: OutcomeTensor, request: ConvergenceRequest, on_progress: OnStudyProgress) -> _DataSet:
+def _study_data(tensor: OutcomeTensor, request: ConvergenceRequest, on_progress: OnStudyProgress) -> _DataSet:
     gold = Study.of(tensor.outcomes, w=tensor.weights)
     if len(set(gold.gold.tolist())) == 1:
         raise ConfigError(f"{tensor.name}: all models have the same score, so that there is no ranking to converge to")
-    settled, chosen = [], metrics_of(tensor)
+    settled, chosen = [], choose_metrics(tensor)
     for place, (name, metric) in enumerate(chosen.items()):
         here = part_of_progress(on_progress, 0.8 * place / len(chosen), 0.8 * (place + 1) / len(chosen))
         settled.append(_settled(name, Study.of(tensor.outcomes, w=tensor.weights, metric=metric), request, here))
-    subsets = tuple(chosen_subsets(len(tensor.models), np.random.default_rng([request.seed, 3])))
+    subsets = tuple(draw_subsets(len(tensor.models), np.random.default_rng([request.seed, 3])))
     found = convergence_of_subsets(
         gold,
         subsets,
@@ -148,21 +148,21 @@ def _studied(tensor: OutcomeTensor, request: ConvergenceRequest, on_progress: On
     return _DataSet(tensor, tuple(settled), tuple(map(_Subset, subsets, found)))
 
 
-def _settled(name: str, study: Study, request: ConvergenceRequest, on_progress: OnStudyProgress) -> _Settled:
+def _settled(name: str, study: Study, request: ConvergenceRequest, on_progress: OnStudyProgress) -> _MetricConvergence:
     at = convergence_at_n(
         study,
         request.replicates,
         np.random.default_rng([request.seed, 1]),
         progress=lambda done, total: on_progress(done / total, name),
     )
-    return _Settled(name, at, tau_curve(study, _fewer(request), np.random.default_rng([request.seed, 2])))
+    return _MetricConvergence(name, at, tau_curve(study, _fewer(request), np.random.default_rng([request.seed, 2])))
 
 
 def _fewer(request: ConvergenceRequest) -> int:
     return max(1, request.replicates // 10)
 
 
-def chosen_subsets(models: int, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
+def draw_subsets(models: int, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
     """Random subsets of each size, without repeats: as many as the panel has, or as exist."""
     for size, wanted in PANELS.items():
         if size > models:
@@ -228,7 +228,7 @@ def _panels(sets: Sequence[_DataSet]) -> DataTable:
     return DataTable("convergence_panels", title, columns, tuple(rows))
 
 
-def _each_subset(sets: Sequence[_DataSet]) -> DataTable:
+def _subset_table(sets: Sequence[_DataSet]) -> DataTable:
     """The paper's Tables 8 to 10: convergence@n of every subset."""
     rows = tuple(
         (one.tensor.name, len(subset.models), ", ".join(one.tensor.models[at] for at in subset.models))

@@ -1,7 +1,4 @@
-"""The simplest shells: ask for everything and tell everything, trial by trial or as whole rounds.
-
-Both give the same looks on the same tape.
-"""
+"""Runs a controller on a tape, trial by trial or by whole rounds, with the same looks."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -49,7 +49,7 @@ def fixed_seconds(scenario: Scenario, counts: FloatArray) -> float | None:
         for group in served.in_turn
     )
     answers = float(counts.sum())
-    return served.verdicts.all_judged(max([*own, *shared]), float(np.min(served.usage.seconds)), answers)
+    return served.verdicts.last_verdict(max([*own, *shared]), float(np.min(served.usage.seconds)), answers)
 
 
 def _model_seconds(scenario: Scenario, model: int, counts: FloatArray, rng: np.random.Generator) -> float:
@@ -73,7 +73,7 @@ def times_as_long(runs: Sequence[SimulatedRun], fixed: float | None) -> float | 
 Z = 1.645
 
 
-class OneLook(NamedTuple):
+class FixedDesignResult(NamedTuple):
     """Calls and errors of one draw after N = 1, 2 ... trials of every question by every model, as arrays over N."""
 
     called: FloatArray
@@ -88,9 +88,9 @@ class OneLook(NamedTuple):
     """Kendall's tau-b of the scores with the true ones; nan if these are all equal."""
 
 
-def evaluate_one_look(
+def evaluate_fixed(
     tape: Tape, truth: FloatArray, questions: int, most: int, z: float = Z, g: FloatArray | None = None
-) -> OneLook:
+) -> FixedDesignResult:
     """The fixed design on a tape, after each of its first `most` trials; a call takes `z`, questions weigh `g`."""
     score, variance = _estimates(_drawn(tape, len(truth), questions, most), tape.weights, g)
     order = np.argsort(-score, axis=1, kind="stable")
@@ -100,7 +100,7 @@ def evaluate_one_look(
     wrong = called & (ahead <= EQUAL)
     ties = called & (np.abs(ahead) <= EQUAL)
     taus = np.asarray(tau_b(pair_signs(score, EQUAL), pair_signs(truth, EQUAL)))
-    return OneLook(
+    return FixedDesignResult(
         called=called.sum(axis=1).astype(float),
         wrong=wrong.sum(axis=1).astype(float),
         any_wrong=wrong.any(axis=1).astype(float),
@@ -158,7 +158,7 @@ def fixed_with_as_many(
     if not isinstance(plan.objective, Ranking) or bench.models < 2 or begun or few == 0:
         return None
     curves = [
-        evaluate_one_look(
+        evaluate_fixed(
             tape_of_world(plan, world, served, (seed, number)),
             bench.mean(world @ bench.weights),
             bench.questions,

@@ -1,4 +1,4 @@
-"""Making a forecast: draw worlds, simulate the run in each, and summarise the simulated runs."""
+"""Makes a forecast: draws worlds, simulates the run in each, and summarises the simulated runs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -55,18 +55,18 @@ class ForecastRequest:
 def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnForecastProgress) -> Forecast:
     """Forecast how a run will go; raises `StoreError` if the pilot cannot be read."""
     bench = prepared.plan.bench
-    goes_on = _is_the_run(request.pilot, prepared)
-    beginning = _beginning(prepared, request.pilot if goes_on else None)
+    goes_on = _is_same_run(request.pilot, prepared)
+    beginning = _starting_point(prepared, request.pilot if goes_on else None)
     prepared = beginning.prepared
     pilot = None if request.pilot is None else read_pilot(request.pilot, prepared)
     begun = pilot if goes_on else None
     usage, guesses = _usage(prepared, pilot)
     grade = expected_grade(prepared, usage, None if pilot is None else pilot.grading)
-    scenario = _scene(prepared, usage, begun, request.seed, grade)
+    scenario = _make_scenario(prepared, usage, begun, request.seed, grade)
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, request, pilot))
     scenario = replace(scenario, before=greedy_answers(beginning, scenario, worlds))
-    budget, left_out = _simulable(prepared.plan.budget, usage)
+    budget, left_out = _budget_to_simulate(prepared.plan.budget, usage)
     simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
         *_basis(pilot, goes_on, len(bench.recorded)),
@@ -88,13 +88,13 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     )
 
 
-def _is_the_run(directory: Path | None, prepared: PreparedRun) -> bool:
+def _is_same_run(directory: Path | None, prepared: PreparedRun) -> bool:
     """Whether the pilot is the run that `run` would continue."""
     config = prepared.config
     return directory is not None and directory.resolve() == newest_directory(config.store.folder, config.name).resolve()
 
 
-def _beginning(prepared: PreparedRun, directory: Path | None) -> StartingPoint:
+def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPoint:
     """The run's starting point: R0, and for a run in `directory` its imported trials."""
     if directory is None:
         return load_starting_point(prepared, fresh_directory(prepared.config.store.folder, prepared.config.name))
@@ -108,7 +108,7 @@ def _beginning(prepared: PreparedRun, directory: Path | None) -> StartingPoint:
 NO_GRADE = ExpectedGrade()
 
 
-def _scene(
+def _make_scenario(
     prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed: int, grade: ExpectedGrade = NO_GRADE
 ) -> Scenario:
     models = prepared.config.models
@@ -174,7 +174,7 @@ def _usage(prepared: PreparedRun, pilot: Pilot | None) -> tuple[AnswerUsage, lis
 
 def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]) -> Iterator[str]:
     if not usage.knows_tokens:
-        yield "tokens are not known: give a pilot, or sampling.max_tokens for a guess"
+        yield "tokens are unknown: give a pilot, or sampling.max_tokens for a guess"
     elif not tokens.any():
         yield (
             "an answer is guessed to have a quarter of sampling.max_tokens, a wrong one twice as many as a right one, "
@@ -197,7 +197,7 @@ def _swaps(prepared: PreparedRun, scenario: Scenario) -> Iterator[str]:
 
 
 def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
-    """The assumption used to count answers that the pace `time` asks ahead."""
+    """The assumption for counting answers that the pace `time` requests ahead."""
     served = scenario.served
     slots, sigma = (
         f"{values.min():g}" if values.min() == values.max() else f"{values.min():g} to {values.max():g}"
@@ -206,13 +206,13 @@ def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
     lengths = f"log-normal, of sigma {sigma}" + ("" if measured else ", twice as long if wrong: a guess")
     alike = "" if served.usage.knows_seconds else ", and as long for each model"
     yield (
-        f"what `favour: time` asks ahead is counted for {slots} requests at a time a model; times of answers are "
-        f"{lengths}{alike}"
+        f"answers that `favour: time` requests ahead are counted for {slots} requests in flight per model; times of "
+        f"answers are {lengths}{alike}"
     )
 
 
-def _simulable(budget: Budget, usage: AnswerUsage) -> tuple[Budget, list[str]]:
+def _budget_to_simulate(budget: Budget, usage: AnswerUsage) -> tuple[Budget, list[str]]:
     """The budget without caps on unknown quantities."""
     if budget.wall_seconds is None or usage.knows_seconds:
         return budget, []
-    return replace(budget, wall_seconds=None), ["budget.wall_time is left out: how long answers take is not known"]
+    return replace(budget, wall_seconds=None), ["budget.wall_time is ignored: the time of answers is unknown"]

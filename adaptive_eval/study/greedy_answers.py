@@ -1,7 +1,4 @@
-"""Greedy answers given before the run itself, in a forecast.
-
-What they will show is unknown, so simulated runs start without it; their cost counts against the caps.
-"""
+"""The cost of a run's greedy answers in a forecast. Their outcomes are unknown, and not simulated."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -38,10 +35,10 @@ def greedy_answers(beginning: StartingPoint, scenario: Scenario, worlds: Sequenc
 
 
 def describe_greedy_answers(before: AnswersBefore) -> Iterator[str]:
-    """A sentence on the assumptions about these answers."""
+    """A sentence on the assumed cost of these answers."""
     if before == NOTHING_BEFORE:
         return
     tokens = f", {before.tokens:,.0f} tokens" if before.tokens else ""
     time = f", {duration(before.to_come)}" if before.to_come else ""
     told = f"{before.trials:,} trials{tokens}{time}, which all figures of the run contain"
-    yield f"greedy answers come first: {told}; what they will say of the models is not known yet, and is left out"
+    yield f"greedy answers come first: {told}; their outcomes are unknown, and not simulated"

@@ -90,13 +90,13 @@ def _measure(m: int, n: int, request: IntervalsRequest, rng: np.random.Generator
         mean = rng.choice(COIN_MEANS, (some, 1))
         chances = rng.beta(mean * COIN_CONCENTRATION, (1.0 - mean) * COIN_CONCENTRATION, (some, m))
         truths.append(chances.mean(axis=1))
-        for kind, ends in intervals_of(rng.binomial(n, chances), n, rng).items():
+        for kind, ends in all_intervals(rng.binomial(n, chances), n, rng).items():
             parts[kind].append(ends)
     truth = np.concatenate(truths)
     return {kind: _interval_quality(np.concatenate(ends, axis=1), truth) for kind, ends in parts.items()}
 
 
-def intervals_of(right: IntArray, n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
+def all_intervals(right: IntArray, n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
     """Both ends (2, B) of every kind of interval, from right answers (B, M) in n trials of each question."""
     counts = Counts(np.stack([n - right, right], axis=-1), BINARY)
     share, m = right / n, right.shape[1]

@@ -1,4 +1,4 @@
-"""Comparing a replay with the truth: its wrong calls, and its cost."""
+"""Compares a replay with the truth: its wrong calls, and its cost."""
 
 from typing import NamedTuple
 

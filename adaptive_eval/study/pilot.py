@@ -100,9 +100,9 @@ def request_slots(model: ModelConfig, most: int) -> int:
 
 
 def with_batch_times(usage: AnswerUsage, seconds: FloatArray) -> AnswerUsage:
-    """The usage, but that an answer of a batch service comes with its batch, whatever the size of that.
+    """The usage with the time of a batch for each answer of a batch service.
 
-    `seconds` is how long a batch of each model takes, nan for those that have none.
+    `seconds` is the time of each model's batches, nan for models without batches.
     """
     batched = ~np.isnan(seconds)
     return replace(
@@ -221,7 +221,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         header, elapsed, events = reader.header(), reader.elapsed, reader.events()
         graded = list(reader.trial_facts())
         grading = reader.judge_use()
-    _require_the_rubric(directory, header, prepared)
+    _require_same_rubric(directory, header, prepared)
     models, questions = prepared.models, tuple(question.id for question in prepared.questions)
     known = PilotTrials.of(_matching(directory, graded, prepared.roster), prepared.roster)
     categories = prepared.plan.bench.categories
@@ -246,12 +246,12 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     )
 
 
-def _require_the_rubric(directory: Path, header: RunHeader, prepared: PreparedRun) -> None:
+def _require_same_rubric(directory: Path, header: RunHeader, prepared: PreparedRun) -> None:
     changes = list(differences(header.meaning.get("rubric"), prepared.header.meaning["rubric"], "rubric"))
     if changes:
         raise ConfigError(
-            f"the pilot {directory} was graded with another rubric ({changes[0]}), so that its categories mean other "
-            f"things; `adaptive-eval regrade {directory} --config CONFIG` grades it anew, or plan without it"
+            f"the pilot {directory} was graded with another rubric ({changes[0]}), so that its categories have other "
+            f"meanings; `adaptive-eval regrade {directory} --config CONFIG` grades it again, or plan without it"
         )
 
 
@@ -271,8 +271,8 @@ class PilotTrials:
     def of(cls, uses: Sequence[TrialFacts], roster: Roster) -> "PilotTrials":
         """The columns of those trials whose model and question are in the roster."""
         return cls(
-            model=np.array([roster.models.position_of(use.model) for use in uses], dtype=np.intp),
-            question=np.array([roster.questions.position_of(use.question) for use in uses], dtype=np.intp),
+            model=np.array([roster.models.position(use.model) for use in uses], dtype=np.intp),
+            question=np.array([roster.questions.position(use.question) for use in uses], dtype=np.intp),
             trial=np.array([use.trial for use in uses], dtype=np.intp),
             category=np.array([use.category for use in uses], dtype=np.intp),
             prompt_tokens=np.array([use.prompt_tokens for use in uses], dtype=float),
@@ -342,18 +342,18 @@ def _differences_from_pilot(then: RunHeader, now: RunHeader) -> list[str]:
             "models",
         ),
         *differences(
-            {key: _without_others(then.questions[key]) for key in shared},
-            {key: _without_others(now.questions[key]) for key in shared},
+            {key: _omit_others(then.questions[key]) for key in shared},
+            {key: _omit_others(now.questions[key]) for key in shared},
             "questions",
         ),
         *differences(then.meaning.get("grader"), now.meaning["grader"], "grader"),
     ]
     told = [f"the pilot was asked or graded otherwise: {first_few(list(map(str, changes)), SHOWN)}"] if changes else []
     if any(then.questions[key].get(OTHERS) != now.questions[key].get(OTHERS) for key in shared):
-        told.append("the answers of the pilot were compared with others than those of the run will be")
+        told.append("the pilot's answers were compared with other answers than the run's will be")
     return told
 
 
-def _without_others(question: Json) -> Json:
-    """A question without the answers that a judge compares with, which are long."""
+def _omit_others(question: Json) -> Json:
+    """Omit the answers that a judge compares with, which are long."""
     return {name: value for name, value in question.items() if name != OTHERS}

@@ -61,7 +61,7 @@ def updated_chances(replicates: int, rng: np.random.Generator) -> FloatArray:
 
 
 def right_answers(chances: FloatArray, trials: int, rng: np.random.Generator) -> IntArray:
-    """(B, N, L): numbers of right answers to all questions in the first 1, 2, ..., N trials."""
+    """Numbers of right answers (B, N, L) to all questions in the first 1, 2, ..., N trials."""
     drawn = [(rng.random(chances.shape, dtype=np.float32) < chances).sum(axis=-1) for _ in range(trials)]
     return np.cumsum(np.stack(drawn, axis=1), axis=1)
 
@@ -82,7 +82,7 @@ def study_priors(request: StudyRequest, on_progress: OnStudyProgress = ignore_pr
         name="priors",
         title="Prior outcomes of an older model (paper, section 2.8, Fig. 2)",
         settings=dict(request._asdict()),
-        tables=(_at_some(tau), _all(tau), _histogram(orders)),
+        tables=(_table_at_looks(tau), _all(tau), _histogram(orders)),
         figures=(_figure(orders, tau),),
         criteria=tuple(_criteria(orders, tau)),
         notes=("The D trials of the original are drawn anew for each update, as its N trials are.",),
@@ -118,7 +118,7 @@ def _criteria(orders: FloatArray, tau: FloatArray) -> list[Criterion]:
     return criteria
 
 
-def _at_some(tau: FloatArray) -> DataTable:
+def _table_at_looks(tau: FloatArray) -> DataTable:
     looks = (1, 2, 3, 5, 10, 20, TRIALS)
     rows = tuple((depth, *(float(tau[place, n - 1]) for n in looks)) for place, depth in enumerate(DEPTHS))
     return DataTable("priors_at_looks", "mean tau-b with the truth", ("D", *(f"N = {n}" for n in looks)), rows)

@@ -44,7 +44,7 @@ def read_tensor(path: Path, trials: int | None, rng: np.random.Generator) -> Out
     recording = recording_of_run(path) if is_place_of_runs(path) else read_recording(path)
     if recording.weighing is not None:
         raise ConfigError(
-            f"{path} has several benchmarks, and these studies take questions to weigh alike; study a run of one"
+            f"{path} has several benchmarks, and these studies need questions of equal weight; study a run of one"
         )
     counts = recording.counts
     fewest = int(counts.sum(axis=-1).min())
@@ -54,7 +54,7 @@ def read_tensor(path: Path, trials: int | None, rng: np.random.Generator) -> Out
     if wanted > fewest:
         raise ConfigError(f"--trials must be at most {fewest}, as many as {path} has of every question, got {wanted}")
     if len(recording.models) < 2:
-        raise ConfigError(f"{path} must have at least 2 models, for there to be a ranking, got {recording.models[0]!r}")
+        raise ConfigError(f"{path} must have at least 2 models to rank, but only has {recording.models[0]!r}")
     tensor = _drawn(counts, wanted, rng) if recording.outcomes is None else _first(recording.outcomes, wanted)
     weights = recording.weights if recording.weights is not None else _default_weights(counts.shape[-1], path)
     return OutcomeTensor(path.name if is_place_of_runs(path) else path.stem, recording.models, tensor, weights)
@@ -62,9 +62,7 @@ def read_tensor(path: Path, trials: int | None, rng: np.random.Generator) -> Out
 
 def _default_weights(categories: int, path: Path) -> FloatArray:
     if categories > 2:
-        raise ConfigError(
-            f"{path} has {categories} categories and does not say what they are worth; import it as a run"
-        )
+        raise ConfigError(f"{path} has {categories} categories without weights; import it as a run")
     return np.array([0.0, 1.0])
 
 

@@ -68,7 +68,7 @@ class OutcomeSource:
         """(L, M): numbers of recorded trials; None for a world, whose trials are unlimited."""
         return None if self.counts is None else self.counts.sum(axis=-1)
 
-    def in_order_of_chance(self, rng: np.random.Generator) -> "OutcomeSource":
+    def shuffled(self, rng: np.random.Generator) -> "OutcomeSource":
         """The source with its questions in a random order."""
         order = rng.permutation(len(self.questions))
         return replace(
@@ -223,7 +223,7 @@ def perform_replay(
     source, controller = prepared.source, Controller(prepared.plan)
     rng = np.random.default_rng([seed or 0, 0])
     if prepared.plan.drawn:
-        source = source.in_order_of_chance(np.random.default_rng([seed or 0, 2]))
+        source = source.shuffled(np.random.default_rng([seed or 0, 2]))
     tape = source.tape_in_order(rng) if seed is None else source.tape(rng)
     return PerformedReplay(drive(controller, tape, on_look), source)
 
@@ -260,8 +260,8 @@ def _equal_grades_caution(source: OutcomeSource) -> Iterator[Caution]:
         if pairs >= LEAST_PAIRS and (counts.max(axis=-1) == each).all() and np.count_nonzero(counts.any(axis=0)) > 1:
             text = (
                 f"all trials of each question have one and the same grade ({int(each.sum()):,} trials of {len(each)} "
-                "questions), as if one answer had been counted many times: a server that ignores the seed gives that, "
-                "and so does a model that is sure of each; grades alone do not tell which"
+                "questions), as if one answer had been counted many times: either a server ignores the seed, or the "
+                "model is sure of each answer; grades alone cannot tell which"
             )
             yield Caution("repeats_unclear", name, text)
 

@@ -25,8 +25,8 @@ def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: floa
         return
     least = max(NEAR_COPIES * trials, float(prepared.plan.opening.sum()))
     yield (
-        "models share their seeds, which is not simulated: the figures hold where nothing comes of that; where models "
-        f"are as near as a copy with 8-bit weights is to its original, it takes about {least:,.0f} trials"
+        "models share their seeds, which is not simulated: the figures hold if answers are not correlated; models as "
+        f"close as a copy with 8-bit weights is to its original take about {least:,.0f} trials"
     )
     if pilot is not None:
         yield from _pilot_pair_sentences(prepared, pilot)

@@ -77,12 +77,12 @@ class Scenario:
     elapsed: float = 0.0
     """Seconds that the continued run has been active."""
     facts: RunFacts = NO_FACTS
-    """What the run's plan needs to know of it, except for its budget."""
+    """Facts about the run for its plan, except the budget."""
     before: AnswersBefore = NOTHING_BEFORE
     """Answers before the first round, which count against the caps."""
 
-    def left(self, budget: Budget) -> Budget:
-        """The caps minus what the answers before the first round use."""
+    def remaining(self, budget: Budget) -> Budget:
+        """The caps minus the cost of the answers before the first round."""
         first = self.before
         return replace(
             budget,
@@ -95,7 +95,7 @@ class Scenario:
 
     def plan(self, budget: Budget) -> Plan:
         """The run's plan with this budget, minus the time that has passed."""
-        budget = self.left(budget)
+        budget = self.remaining(budget)
         plan = plan_on(self.bench, self.decisions, self.names, self.facts._replace(budget=budget))
         cap = budget.wall_seconds
         left = None if cap is None else max(cap - self.elapsed, TINY)

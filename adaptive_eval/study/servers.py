@@ -41,7 +41,7 @@ class TrialLoad:
         """Whether trials that have not begun are held back."""
         self._in_order: tuple[list[float], list[int]] | None = None
 
-    def lies(self, begins: FloatArray, ends: FloatArray, end: float) -> None:
+    def set_times(self, begins: FloatArray, ends: FloatArray, end: float) -> None:
         """Set when the trials begin and end, as far as is known."""
         self.begins, self.ends, self.end, self._in_order = begins, ends, end, None
 
@@ -89,12 +89,12 @@ class Engine:
             self._loads.append(known)
         _, begins, ends = known
         coming = np.isposinf(begins)
-        begins[coming], ends[coming] = self._placed(load.seconds[coming])
+        begins[coming], ends[coming] = self._place(load.seconds[coming])
         if self.gain == 0.0:  # trials already served are not moved
-            load.lies(begins, ends, float(ends.max(initial=now)))
+            load.set_times(begins, ends, float(ends.max(initial=now)))
             self.over, self.begun = max(self.over, load.end), max(self.begun, float(begins.max(initial=0.0)))
         else:
-            self._tell()
+            self._update_wall_times()
 
     def waiting(self, now: float) -> int:
         """Number of trials that have not begun by then."""
@@ -121,7 +121,7 @@ class Engine:
                     times[ahead] = math.inf
                 left.append(load)
         self.over = self.begun = now
-        self._tell()
+        self._update_wall_times()
         return left
 
     def narrow(self, slots: int) -> None:
@@ -129,7 +129,7 @@ class Engine:
         self._slots -= slots
         del self._free[:slots]
 
-    def _placed(self, seconds: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _place(self, seconds: FloatArray) -> tuple[FloatArray, FloatArray]:
         free, now = self._free, self._own
         idle = min(bisect_right(free, now), len(seconds))
         begins = [now] * idle
@@ -152,7 +152,7 @@ class Engine:
             self._own, self._since = float(np.interp(now, wall, own)) + beyond, now
         self._loads = [one for one in self._loads if one[0].end > now]
 
-    def _tell(self) -> None:
+    def _update_wall_times(self) -> None:
         """Update the wall times of the loads' trials that are still open."""
         own, wall = self._course()
         for load, begins, ends in self._loads:
@@ -160,7 +160,7 @@ class Engine:
             for on_wall, mine in zip(told, (begins, ends), strict=True):
                 ahead = (mine > self._own) | ~np.isfinite(on_wall)
                 on_wall[ahead] = np.where(np.isinf(mine[ahead]), math.inf, np.interp(mine[ahead], own, wall))
-            load.lies(*told, float(load.ends.max(initial=self._since)))
+            load.set_times(*told, float(load.ends.max(initial=self._since)))
         served = [(times[np.isfinite(times)] for times in (load.ends, load.begins)) for load, _, _ in self._loads]
         for ends, begins in served:
             self.over = max(self.over, float(ends.max(initial=0.0)))

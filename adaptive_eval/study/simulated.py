@@ -90,7 +90,7 @@ def simulate_run(
 def simulate_side_by_side(
     plan: Plan, worlds: Mapping[int, FloatArray], served: ServiceCosts, seed: int
 ) -> list[SimulatedRun]:
-    """Do what `simulate_run` does untimed in each of the worlds, by number with chances (L, M, K), on whole arrays."""
+    """Simulate an untimed run in each world, all at once; `worlds` has the chances (L, M, K) by the world's number."""
     tapes = [tape_of_world(plan, chances, served, (seed, world)) for world, chances in worlds.items()]
     summed = SummedTapes(tapes, plan.bench.categories, plan.trials.max)
     return [
@@ -171,13 +171,13 @@ def price_counts(counts: IntArray, costs: Sequence[Sequence[Cost]]) -> tuple[flo
 
 
 def count_recorded(recorded: IntArray, categories: int) -> IntArray:
-    """Counts (L, K) of outcomes (L, M, N), -1 for none."""
+    """Counts (L, K) of recorded outcomes (L, M, N); -1 is no trial."""
     return np.stack([(recorded == category).sum(axis=(1, 2)) for category in range(categories)], axis=-1)
 
 
 def _paid(told: IntArray, recorded: IntArray | None, timeline: Timeline | None = None) -> IntArray:
-    """(L, K): recorded trials, wanted or not, plus those that servers were asked for; without a timeline these are all
-    that were `told` (L, M, K)."""
+    """Counts (L, K) of recorded trials, wanted or not, plus those that servers were asked for. Without a timeline the
+    latter are all that were `told` (L, M, K)."""
     asked = told.sum(axis=1) if timeline is None else timeline.asked
     if recorded is not None:
         told_of_them = np.arange(recorded.shape[2]) < told.sum(axis=2)[..., None]
@@ -197,8 +197,8 @@ def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray)
 
 
 class _Seconds:
-    """Seconds of each trial, log-normal around its mean. Unknown means are those of other models or arbitrary: only
-    ratios matter for what is asked ahead."""
+    """Seconds of each trial, log-normal around its mean. Unknown means are those of other models or arbitrary, since
+    only ratios matter for the answers asked ahead."""
 
     def __init__(self, served: ServiceCosts, plan: Plan, rng: np.random.Generator) -> None:
         spread = served.usage.log_spread[:, None]
@@ -209,7 +209,7 @@ class _Seconds:
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """The seconds of each trial."""
-        return np.asarray(self._medians[trials.model, categories] * self._factors.values_of(trials))
+        return np.asarray(self._medians[trials.model, categories] * self._factors.look_up(trials))
 
 
 def _factors(spread: FloatArray, questions: int, rng: np.random.Generator) -> Iterator[FloatArray]:

@@ -1,6 +1,6 @@
 """All simulated runs of a forecast: without a cap, and within the configured budget.
 
-Worlds are added until their figures are settled (`figures_settled`), so that many models, whose costs differ little
+Worlds are added until their figures are settled (`is_precise`), so that many models, whose costs differ little
 between worlds, need few.
 
 Standard errors after n runs: for a quantile of roughly normal values sqrt(p (1 - p)/n) / phi(z_p) standard deviations,
@@ -22,7 +22,7 @@ from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.stack import MOST_CELLS
 from adaptive_eval.study.scenario import Scenario, uncapped
 from adaptive_eval.study.simulated import SimulatedRun, simulate_run, simulate_side_by_side
-from adaptive_eval.study.types import range_of
+from adaptive_eval.study.types import median_range
 from scorio.moments import FloatArray
 
 END = 0.1
@@ -34,7 +34,7 @@ CHANCE_TO = 0.06
 END_ERROR = float(np.sqrt(END * (1.0 - END)) / (np.exp(-(ndtri(END) ** 2) / 2.0) / np.sqrt(2.0 * np.pi)))
 
 
-def figures_settled(runs: Sequence[SimulatedRun]) -> bool:
+def is_precise(runs: Sequence[SimulatedRun]) -> bool:
     """Whether the interval of trials and the chance to reach the objective are precise enough."""
     trials = np.array([run.trials for run in runs], dtype=float)
     error = END_ERROR * trials.std(ddof=1) / np.sqrt(len(trials))
@@ -91,8 +91,8 @@ def simulate_all(
     work = _Workload(scenario, worlds, _Progress(len(worlds) * len(budgets), watch))
     for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
         work.do(budgets, end)
-        work.progress.found(work.runs[need])
-        if end >= FIRST and all(map(figures_settled, work.runs.values())):
+        work.progress.show(work.runs[need])
+        if end >= FIRST and all(map(is_precise, work.runs.values())):
             break
     *_, configured = budgets
     margin = scenario.plan(need).objective.margin
@@ -119,7 +119,7 @@ class _Workload:
             together = range(min(max(len(runs), self._alone(plan)), end), end)
             for world in range(len(runs), together.start):
                 runs.append(self._simulate(plan, world))
-            for worlds in self._bundles(together):
+            for worlds in self._split(together):
                 runs += self._simulate_together(plan, worlds)
 
     def _alone(self, plan: Plan) -> int:
@@ -128,8 +128,8 @@ class _Workload:
             return len(self._worlds)
         return TIMED if self._scenario.served.usage.knows_seconds else 0
 
-    def _bundles(self, worlds: range) -> Iterator[range]:
-        """As few parts of about the same size as can be simulated side by side."""
+    def _split(self, worlds: range) -> Iterator[range]:
+        """Split the worlds into the fewest parts of equal size that can be simulated side by side."""
         bench = self._scenario.bench
         parts = math.ceil(len(worlds) / max(MOST_CELLS // (bench.models * bench.questions), 1))
         for part in range(parts):
@@ -140,14 +140,14 @@ class _Workload:
         scenario = self._scenario
         timed = plan.pace.held or (world < TIMED and scenario.served.usage.knows_seconds)
         run = simulate_run(plan, self._worlds[world], scenario.served, (scenario.seed, world), timed=timed)
-        self.progress.more(1)
+        self.progress.count(1)
         return run.after(scenario.before)
 
     def _simulate_together(self, plan: Plan, worlds: range) -> list[SimulatedRun]:
         """Runs side by side."""
         scenario, chances = self._scenario, {world: self._worlds[world] for world in worlds}
         runs = simulate_side_by_side(plan, chances, scenario.served, scenario.seed)
-        self.progress.more(len(runs))
+        self.progress.count(len(runs))
         return [run.after(scenario.before) for run in runs]
 
 
@@ -159,7 +159,7 @@ class _Progress:
         self._done, self._share = 0, 0.0
         self._found = ""
 
-    def more(self, runs: int) -> None:
+    def count(self, runs: int) -> None:
         """Count runs that were simulated."""
         self._done += runs
         self._share = max(self._share, min(self._done / self._expected, 1.0))
@@ -171,10 +171,10 @@ class _Progress:
     def expect(self, jobs: int) -> None:
         """Set the number of jobs still to come."""
         self._expected = self._done + jobs
-        self.more(0)
+        self.count(0)
 
-    def found(self, runs: Sequence[SimulatedRun]) -> None:
+    def show(self, runs: Sequence[SimulatedRun]) -> None:
         """Show the first figures, and better ones after more worlds."""
-        trials, first = range_of([run.trials for run in runs]), not self._found
+        trials, first = median_range([run.trials for run in runs]), not self._found
         self._found = f"; trials {trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f}) in {len(runs)} worlds"
         self._tell(at_once=first)

@@ -31,7 +31,7 @@ from adaptive_eval.study.types import (
     Range,
     SmallestDifferences,
     Undecided,
-    range_of,
+    median_range,
 )
 from scorio.moments import FloatArray, weighted
 from scorio.sinf.compare import trial_variance
@@ -106,7 +106,7 @@ def _rule(plan: Plan) -> Rule:
 
 
 def _equals(sigma: float, information: float) -> Evidence:
-    """Two equal models."""
+    """Evidence on two equal models."""
     zero, half = np.zeros(1), np.full(1, sigma / np.sqrt(2.0))
     return Evidence(
         models=2,
@@ -152,8 +152,8 @@ def summarise(
         basis=tuple(basis),
         decisions=prepared.config.stated(),
         models=prepared.models,
-        scores=tuple(range_of(column) for column in truth.T),
-        gap=range_of(gaps) if len(gaps) else Range(0.0, 0.0, 0.0),
+        scores=tuple(median_range(column) for column in truth.T),
+        gap=median_range(gaps) if len(gaps) else Range(0.0, 0.0, 0.0),
         equal=_outlook(simulated.equal, scenario, prepared) if simulated.equal else None,
         need=_outlook(simulated.runs[simulated.need], scenario, prepared),
         capped=None if simulated.capped is None else _outlook(within, scenario, prepared),
@@ -172,7 +172,7 @@ def _outlook(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: Prepare
     return Outlook(
         costs=_costs(runs, scenario, prepared),
         reached=float(np.mean([run.reached for run in runs])),
-        decided=range_of([run.decided for run in runs]),
+        decided=median_range([run.decided for run in runs]),
         comparisons=max(len(run.comparisons) for run in runs),
         ended={reason: times / len(runs) for reason, times in ended.most_common()},
         gate=_gate(runs, scenario, prepared),
@@ -193,7 +193,7 @@ def _gate(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedRu
 
 
 def _known_costs(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
-    """Which of tokens, usd, gpu_hours and seconds can be known from the configuration and the usage."""
+    """Whether tokens, usd, gpu_hours and seconds are known from the configuration and the usage, by name."""
     usage = scenario.served.usage
     paid = {of: any(getattr(one, of) is not None for one in paid_servers(prepared.config)) for of in ("price", "gpus")}
     return {
@@ -216,10 +216,10 @@ def _costs(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedR
 
     def over(name: str, of: Callable[[SimulatedRun], float]) -> Range | None:
         values = [value for value in map(of, runs) if not np.isnan(value)]  # not every run was timed
-        return range_of(values) if known[name] else None
+        return median_range(values) if known[name] else None
 
     return Costs(
-        trials=range_of([run.trials for run in runs]),
+        trials=median_range([run.trials for run in runs]),
         tokens=over("tokens", lambda run: run.tokens),
         usd=over("usd", lambda run: run.usd),
         gpu_hours=over("gpu_hours", lambda run: run.gpu_seconds / HOUR),
@@ -255,7 +255,7 @@ def _grade_costs(
     known = _known_costs(scenario, prepared)
 
     def over(name: str, each: float) -> Range | None:
-        return range_of([run.trials * each for run in runs]) if known[name] else None
+        return median_range([run.trials * each for run in runs]) if known[name] else None
 
     tokens, usd, gpu_hours = grade.tokens, grade.usd, grade.gpu_seconds / HOUR
     each = scenario.served.verdicts.each if scenario.served.usage.knows_seconds else None

@@ -62,11 +62,11 @@ class ServiceTimes(Protocol):
         """The seconds of each trial, given its category."""
 
 
-class _FlyingBatch:
+class _BatchInFlight:
     """An issued batch: its load, and its outcomes.
 
-    It is told as a whole. For an `opening`, whose times matter before it is complete, the seconds so far are told as
-    well: after each answer, from the end of its first batch on.
+    The controller is told all of it at once. In the `opening`, whose times matter before it is complete, it is also
+    told the seconds so far: after each answer, from the end of the first batch on.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class _FlyingBatch:
         """`takes` are the seconds of its answers; `recorded` ones exist already."""
         self.batch, self._takes, self._recorded = batch, takes, recorded
         seconds = np.where(recorded, 0.0, takes)
-        self._judge, self._judged = judge, judge.done(now, seconds)
+        self._judge, self._judged = judge, judge.enqueue(now, seconds)
         self.load = TrialLoad(batch.model, seconds)
         self._drawn = drawn
         self._opening = opening
@@ -96,7 +96,7 @@ class _FlyingBatch:
     def next(self) -> float:
         """When there is something to tell."""
         if self._opening is None:
-            return self.load.end if self.is_recorded else self._judge.after(self.load.end, self._judged)
+            return self.load.end if self.is_recorded else self._judge.last_verdict(self.load.end, self._judged)
         return self.load.in_order[0][self._until() - 1]
 
     def _until(self) -> int:
@@ -107,14 +107,14 @@ class _FlyingBatch:
         return max(quiet, self._told + 1)
 
     @property
-    def told(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the whole batch was told."""
         return self._told == self.batch.size
 
     def tell(self, controller: Controller, costs: CostTable | None) -> list[Look]:
         """Tell the controller what comes next."""
         self._told = self.batch.size if self._opening is None else self._until()
-        if not self.told:
+        if not self.is_complete:
             controller.tell_time(self.batch, float(self._takes[self.load.in_order[1][: self._told]].sum()))
             return []
         own = None if costs is None else costs[self.batch.model]
@@ -130,7 +130,7 @@ class _FlyingBatch:
         """When the last requested answer arrives, if nothing more begins."""
         return float(self.load.ends[np.isfinite(self.load.ends)].max(initial=0.0))
 
-    def asked(self, categories: int) -> IntArray:
+    def requested(self, categories: int) -> IntArray:
         """(K,): trials that servers were asked for."""
         begun = np.isfinite(self.load.begins) & ~self._recorded
         return np.bincount(self._drawn.categories[begun], minlength=categories)
@@ -143,7 +143,7 @@ class _FlyingBatch:
             yield Outcome(model, question, trial, category, cost, seconds=seconds)
 
 
-def _flying(
+def _round_batches(
     asked: Round,
     tape: Tape,
     times: ServiceTimes,
@@ -151,7 +151,7 @@ def _flying(
     controller: Controller,
     judge: JudgeQueue,
     now: float,
-) -> Iterator[_FlyingBatch]:
+) -> Iterator[_BatchInFlight]:
     """The batches of a round; if servers are held, those of the first round set the clocks."""
     drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
     takes = times.seconds(drawn.trials, drawn.categories)
@@ -162,7 +162,7 @@ def _flying(
         own = slice(end, end := end + batch.size)
         trials = TrialArrays(*(column[own] for column in drawn.trials))
         part = DrawnRound(trials, drawn.categories[own], drawn.counts[model])
-        yield _FlyingBatch(batch, part, takes[own], known[own], opening, judge, now)
+        yield _BatchInFlight(batch, part, takes[own], known[own], opening, judge, now)
 
 
 def _is_recorded(recorded: IntArray, trials: TrialArrays) -> NDArray[np.bool_]:
@@ -191,14 +191,14 @@ def drive_in_time(
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
-    hosts = _everyones_hosts(width, shared, gain)
-    flying, judge = _FlyingBatches(shared), JudgeQueue(verdicts)
+    hosts = _hosts_by_model(width, shared, gain)
+    flying, judge = _BatchesInFlight(shared), JudgeQueue(verdicts)
     cap = controller.plan.budget.wall_seconds
-    now, looks, asking, begun = 0.0, list[float](), list[_FlyingBatch](), list[_FlyingBatch]()
+    now, looks, asking, begun = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
     while controller.finished is None:
         flying.pause(controller, hosts, now)
         for asked in controller.ask_rounds():
-            asking += _flying(asked, tape, times, recorded, controller, judge, now)
+            asking += _round_batches(asked, tape, times, recorded, controller, judge, now)
         # recorded trials take no time, and are told before anything is asked
         there = [one for one in asking if one.is_recorded]
         issued = there if there or flying.has_recorded else asking
@@ -208,15 +208,15 @@ def drive_in_time(
         for one in issued:
             flying.add(one)
         begun += issued
-        landed = flying.next_to_land()
-        now = max(now, landed.next)
+        due = flying.next_due()
+        now = max(now, due.next)
         if cap is not None and now >= cap:
             controller.tell(outcome for one in flying.all() for outcome in one.before(cap, costs))
             controller.tick(cap)
             now = cap
             break
-        looks += [now] * len(landed.tell(controller, costs))
-        flying.forget_if_told(landed)
+        looks += [now] * len(due.tell(controller, costs))
+        flying.remove_if_complete(due)
     flying.pause(controller, hosts, now)
     if cap is None or now < cap:
         now = max([now, *(one.last for one in flying.all())])
@@ -226,24 +226,24 @@ def drive_in_time(
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
     of_servers = np.zeros((bench.models, bench.categories), dtype=np.int64)
     for one in begun:
-        of_servers[one.load.model] += one.asked(bench.categories)
+        of_servers[one.load.model] += one.requested(bench.categories)
     return Timeline(now, np.array(looks), served, of_servers, swaps)
 
 
-def _everyones_hosts(slots: Sequence[int], shared: Sequence[SimulatedHost], gain: float) -> list[SimulatedHost]:
+def _hosts_by_model(slots: Sequence[int], shared: Sequence[SimulatedHost], gain: float) -> list[SimulatedHost]:
     of = {model: host for host in shared for model in host.models}
     return [of.get(model) or SimulatedHost((model,), own, gain=gain) for model, own in enumerate(slots)]
 
 
-class _FlyingBatches:
+class _BatchesInFlight:
     """Batches in flight, by when there is something to tell; later ones can only delay that."""
 
     def __init__(self, shared: Sequence[SimulatedHost]) -> None:
         self._shared = shared
-        self._heap: list[tuple[float, int, _FlyingBatch]] = []
+        self._heap: list[tuple[float, int, _BatchInFlight]] = []
         self._added = 0
 
-    def add(self, one: _FlyingBatch) -> None:
+    def add(self, one: _BatchInFlight) -> None:
         """Add a batch that was issued."""
         heapq.heappush(self._heap, (one.next, self._added, one))
         self._added += 1
@@ -257,17 +257,17 @@ class _FlyingBatches:
         """Pause the trials of paused models."""
         changed = [host.pause(model, now, paused=controller.is_paused(model)) for model, host in enumerate(hosts)]
         if any(changed):
-            self._in_order_of_news()
+            self._reorder()
 
-    def _in_order_of_news(self) -> None:
+    def _reorder(self) -> None:
         self._heap = [(one.next, number, one) for _, number, one in self._heap]
         heapq.heapify(self._heap)
 
-    def all(self) -> Iterator[_FlyingBatch]:
+    def all(self) -> Iterator[_BatchInFlight]:
         """All batches, in the order of issue."""
         return (one for _, _, one in sorted(self._heap, key=lambda entry: entry[1]))
 
-    def next_to_land(self) -> _FlyingBatch:
+    def next_due(self) -> _BatchInFlight:
         """The first batch with something to tell, after all swaps that begin earlier."""
         while True:
             first = self._first()
@@ -275,14 +275,14 @@ class _FlyingBatches:
             if host is None or host.due() >= first.next:
                 return first
             host.swap()
-            self._in_order_of_news()  # waiting trials are served now
+            self._reorder()  # waiting trials are served now
 
-    def _first(self) -> _FlyingBatch:
+    def _first(self) -> _BatchInFlight:
         while (entry := self._heap[0])[0] < entry[2].next:
             heapq.heapreplace(self._heap, (entry[2].next, *entry[1:]))
         return entry[2]
 
-    def forget_if_told(self, landed: _FlyingBatch) -> None:
+    def remove_if_complete(self, due: _BatchInFlight) -> None:
         """Remove the first batch if it was told completely."""
-        if landed.told:
+        if due.is_complete:
             heapq.heappop(self._heap)

@@ -23,7 +23,7 @@ class Range:
     high: float
 
 
-def range_of(values: Sequence[float] | FloatArray) -> Range:
+def median_range(values: Sequence[float] | FloatArray) -> Range:
     """The median and the 80% interval; quantile p of n values is number p (n + 1), so that a further one lies
     within."""
     low, median, high = np.quantile(np.asarray(values, dtype=float), (0.1, 0.5, 0.9), method="weibull").tolist()

@@ -20,8 +20,9 @@ class VerdictTimes(NamedTuple):
     each: float = 0.0
     """Seconds between two verdicts of a fully loaded judge, the slowest of several."""
 
-    def all_judged(self, last: float, first: float, answers: float) -> float:
-        """When `answers` that arrive between `first` and `last` are judged, by a judge without other work."""
+    def last_verdict(self, last: float, first: float, answers: float) -> float:
+        """Time of the last verdict on `answers` that arrive between `first` and `last`, by a judge without other
+        work."""
         return max(last + self.reply, first + answers * self.each) if answers else last
 
 
@@ -35,15 +36,15 @@ class JudgeQueue:
         self._times = times
         self._free = 0.0
 
-    def done(self, now: float, seconds: FloatArray) -> float:
-        """When answers requested now, which take these seconds, are judged if none waits for a slot; answers that take
-        no time are judged already."""
+    def enqueue(self, now: float, seconds: FloatArray) -> float:
+        """Queue answers requested now, which take these seconds; returns when they are judged if none waits for a slot.
+        Answers that take no time are judged already."""
         took = seconds[seconds > 0.0]
         if not len(took) or not self._times.reply:
             return now
         self._free = max(self._free, now + float(np.min(took))) + len(took) * self._times.each
         return self._free
 
-    def after(self, last: float, judged: float) -> float:
-        """When the verdict on the last answer arrives as well."""
+    def last_verdict(self, last: float, judged: float) -> float:
+        """Time of the last verdict, if the last answer arrives at `last` and the others are judged at `judged`."""
         return max(last + self._times.reply, judged)

@@ -16,7 +16,7 @@ Drawn by Gibbs steps with Metropolis steps within: theta one by one; a, b, mu an
 inverse gammas) exactly; and, because a chain would creep where E is small, shifts of a whole model and of a whole
 question together with their theta. Chains run side by side, and every few sweeps each of them gives a draw.
 
-Worlds drawn without a pilot, from what benchmarks and models are usually like.
+Without a pilot, worlds are drawn from a prior for typical benchmarks and models.
 
 On the scale of the logits, as above: theta_lq = mu + a_l + b_q + e_lq, with
 
@@ -54,14 +54,14 @@ class Stick(NamedTuple):
     trials: IntArray
 
 
-def sticks_of(counts: IntArray, weights: FloatArray) -> tuple[Stick, ...]:
-    """The K - 1 experiments that counts (L, M, K) stand for."""
+def make_sticks(counts: IntArray, weights: FloatArray) -> tuple[Stick, ...]:
+    """Convert counts (L, M, K) to the K - 1 experiments."""
     ordered = counts[..., _best_first(weights)]
     left = ordered[..., ::-1].cumsum(axis=-1)[..., ::-1]
     return tuple(Stick(ordered[..., number], left[..., number]) for number in range(len(weights) - 1))
 
 
-def chances_of(logits: FloatArray, weights: FloatArray) -> FloatArray:
+def category_chances(logits: FloatArray, weights: FloatArray) -> FloatArray:
     """Category probabilities (..., K) of the logits (..., K - 1) of the sticks."""
     broken, kept = expit(logits), expit(-logits)
     before = np.concatenate([np.ones_like(kept[..., :1]), kept.cumprod(axis=-1)], axis=-1)
@@ -98,10 +98,10 @@ class WorldPrior:
 def prior_chances(
     prior: WorldPrior, models: int, questions: int, weights: FloatArray, draws: int, rng: np.random.Generator
 ) -> Iterator[FloatArray]:
-    """`draws` worlds: probabilities (L, M, K)."""
+    """Draw probabilities (L, M, K) of `draws` worlds."""
     for _ in range(draws):
         sticks = [_theta(prior, models, questions, rng) for _ in weights[1:]]
-        yield chances_of(np.stack(sticks, axis=-1), weights)
+        yield category_chances(np.stack(sticks, axis=-1), weights)
 
 
 def _theta(prior: WorldPrior, models: int, questions: int, rng: np.random.Generator) -> FloatArray:
@@ -132,10 +132,10 @@ FARTHEST = 30.0
 def posterior_chances(
     counts: IntArray, weights: FloatArray, draws: int, rng: np.random.Generator
 ) -> Iterator[FloatArray]:
-    """`draws` worlds: probabilities (L, M, K) given the pilot's counts (L, M, K)."""
-    sticks = [_drawn(stick, draws, rng) for stick in sticks_of(counts, weights)]
+    """Draw probabilities (L, M, K) of `draws` worlds, given the pilot's counts (L, M, K)."""
+    sticks = [_drawn(stick, draws, rng) for stick in make_sticks(counts, weights)]
     for logits in zip(*sticks, strict=True):
-        yield chances_of(np.stack(logits, axis=-1), weights)
+        yield category_chances(np.stack(logits, axis=-1), weights)
 
 
 def _drawn(stick: Stick, draws: int, rng: np.random.Generator) -> Iterator[FloatArray]:
@@ -153,7 +153,7 @@ def _drawn(stick: Stick, draws: int, rng: np.random.Generator) -> Iterator[Float
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """A^2, B^2 or E^2 of every chain, with half-t prior: var | x ~ IG(nu/2, nu/x), x ~ IG(1/2, 1/scale^2)."""
+    """Sampler of A^2, B^2 or E^2 of each chain; half-t prior: var | x ~ IG(nu/2, nu/x), x ~ IG(1/2, 1/scale^2)."""
 
     scale: float
 

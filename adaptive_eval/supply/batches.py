@@ -20,7 +20,7 @@ from adaptive_eval.endpoints.batches.response_fields import ID
 from adaptive_eval.endpoints.failures import safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt, summed_stats
-from adaptive_eval.errors import EndpointError, NotAskedAgain, Rejected, Unavailable
+from adaptive_eval.errors import EndpointError, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.store.pending import PendingBatch
 from adaptive_eval.supply.batch_book import BatchBook
 from adaptive_eval.supply.batch_calls import AwaitedAnswer, BatchCalls, CarriedBatch, NoBatchAnswer, trial_id, variants
@@ -166,7 +166,7 @@ class BatchedEndpoint:
         self._gatherer.cancel()
         for waiting in (*(batch.waiting for batch in self.book), self._gatherer.waiting):
             for asked in waiting.values():
-                asked.fail(NotAskedAgain(LEFT))
+                asked.fail(RetryNotAllowed(LEFT))
 
     async def depart(self, at_once: bool, finished: bool) -> None:
         """Wait for the ids of batches that are being handed in; where the run is finished, abandon all batches.
@@ -196,7 +196,7 @@ class BatchedEndpoint:
         calls, refusals, failures, since = self._calls, 0, 0, self._calls.now()
         for attempt in count(1):
             if self._is_left:
-                raise NotAskedAgain(LEFT)
+                raise RetryNotAllowed(LEFT)
             asked = AwaitedAnswer(name, prompt, seed, attempt, asyncio.get_running_loop().create_future())
             if not self.book.find(asked):
                 self._gatherer.add(asked)
@@ -214,7 +214,7 @@ class BatchedEndpoint:
             if failures >= calls.attempts or calls.now() - since > EXCUSED_SECONDS:
                 raise Unavailable(f"given up after {attempt} batches; in the last one: {outcome.why}")
             if outcome.lost and again is not None and not await self._is_allowed(again):
-                raise NotAskedAgain("an answer was lost, and the budget does not allow asking for it again")
+                raise RetryNotAllowed("an answer was lost, and the budget does not allow asking for it again")
             if outcome.pause:
                 settings = calls.service.settings
                 await calls.sleep(min(settings.longest_poll, settings.first_poll * 2.0**attempt))

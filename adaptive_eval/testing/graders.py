@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from adaptive_eval.graders.function import Python, marks_of
+from adaptive_eval.graders.function import Python, make_marks
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.types import Question
 from adaptive_eval.testing.elsewhere import check_elsewhere
@@ -219,7 +219,7 @@ def _graded(grader: GraderOptions | Callable[..., object], text: str, question: 
     try:
         with _bounded_cpu(f"{name} takes more than {LONGEST_CPU:g} s of the processor for the answer {text!r:.80}"):
             if callable(grader):
-                return marks_of(grader(text, question), name)
+                return make_marks(grader(text, question), name)
             return grader.grade(text, question)
     except AssertionError:
         raise

@@ -153,7 +153,8 @@ class _Failing:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._reader, name)
-        return self._cut_off(method) if name in ("trials", "trials_of", "outcomes", "trial_facts", "cell") else method
+        rows = ("trials", "model_trials", "outcomes", "trial_facts", "cell")
+        return self._cut_off(method) if name in rows else method
 
     def _cut_off(self, method: Callable[..., Iterable[Any]]) -> Callable[..., Iterator[Any]]:
         def first(*arguments: Any) -> Iterator[Any]:

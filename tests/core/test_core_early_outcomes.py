@@ -47,7 +47,7 @@ def test_a_batch_takes_what_is_kept_of_it(at_once: int, monkeypatch: pytest.Monk
             if (place := (model, question, trial)) in known
         }
         part = kept.take(batch)
-        assert len(kept) == len(known) and kept.of_model(model) == sum(place[0] == model for place in known)
+        assert len(kept) == len(known) and kept.kept_outcomes(model) == sum(place[0] == model for place in known)
         if part is None:
             assert not expected
             continue

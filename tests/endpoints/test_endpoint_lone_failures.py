@@ -14,7 +14,7 @@ from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.lone_failures import LoneFailures
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import NotAskedAgain, Unavailable
+from adaptive_eval.errors import RetryNotAllowed, Unavailable
 
 WORDS = {"error": {"message": "does not match the expected format", "code": 500}}
 BAD = 3
@@ -154,7 +154,7 @@ async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opene
     async with raw_server(failing(BAD)) as server:
         model = endpoint(server.base_url, max_tokens=500)
         await model.sample(CHAT, range(1), again)
-        with pytest.raises(NotAskedAgain):
+        with pytest.raises(RetryNotAllowed):
             await model.sample(CHAT, range(BAD, BAD + 1), again)
     assert all(asked.body["max_tokens"] == 500 for asked in server.seen)
 

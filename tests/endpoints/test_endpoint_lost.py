@@ -6,7 +6,7 @@ import pytest
 from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, Script, raw_server
 
-from adaptive_eval.errors import NotAskedAgain, Rejected
+from adaptive_eval.errors import Rejected, RetryNotAllowed
 
 
 class Leave:
@@ -55,7 +55,7 @@ async def test_what_was_lost_is_asked_again_with_leave_only(endpoint: Opener, wh
     async with raw_server(first(9, what)) as server:
         model = endpoint(server.base_url, timeout=0.2, samples_per_request=3)
         leave = Leave(1)
-        with pytest.raises(NotAskedAgain):
+        with pytest.raises(RetryNotAllowed):
             await model.sample(CHAT, seeds, leave)
         before = len(server.seen)
         lost = sum(int(str(asked.body.get("n", 1))) for asked in server.seen)
@@ -93,7 +93,7 @@ async def test_answers_that_go_with_a_lost_one_are_lost_too(endpoint: Opener) ->
 
     async with raw_server(script) as server:
         model = endpoint(server.base_url, timeout=0.2, samples_per_request=3)
-        with pytest.raises(NotAskedAgain):
+        with pytest.raises(RetryNotAllowed):
             await model.sample(CHAT, range(3), Leave(1))
     assert model.stats.lost == 3 + 3
 

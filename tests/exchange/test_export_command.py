@@ -44,7 +44,7 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, form: str, m
         yield make_trial("bob", "q1", 0, 1)
         raise OSError(28, "No space left on device")
 
-    for method in ("trials", "trials_of"):
+    for method in ("trials", "model_trials"):
         monkeypatch.setattr(RunReader, method, cut_off)
     if form == "npz":
         monkeypatch.setattr("numpy.savez_compressed", cut_off_now)

@@ -156,9 +156,9 @@ def test_every_sum_is_a_category_that_is_worth_it(drawn: list[tuple[float, list[
     for said in product(*(one.in_order for one in criteria)):
         truth = sum(one.weight * one.levels[level] for one, level in zip(criteria, said, strict=True))
         possible.append(truth)
-        assert rubric.weights[rubric.category(judge.signals_of(said))] == pytest.approx(truth, abs=1e-8)
+        assert rubric.weights[rubric.category(judge.make_signals(said))] == pytest.approx(truth, abs=1e-8)
     assert sums(criteria)[0] == pytest.approx(min(possible), abs=1e-8)
-    assert rubric.weights[rubric.category(judge.signals_of(()))] == pytest.approx(least(criteria), abs=1e-8)
+    assert rubric.weights[rubric.category(judge.make_signals(()))] == pytest.approx(least(criteria), abs=1e-8)
     assert len(rubric.weights) == len(sums(criteria)) <= len(possible)
 
 

@@ -13,7 +13,7 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import run_header
 from adaptive_eval.config.run import RunConfig, ServingGroup
 from adaptive_eval.core import Bench
-from adaptive_eval.launch.command import command_of, environment_of
+from adaptive_eval.launch.command import server_command, server_environment
 
 BASE = """\
 questions: q.jsonl
@@ -41,7 +41,7 @@ def told(launch: str, rest: str = "", **environment: str) -> list[str]:
 def command(launch: str) -> str:
     model = load(launch).models[0]
     assert model.launch is not None
-    return shlex.join(command_of(model.launch, model.model, "20123"))
+    return shlex.join(server_command(model.launch, model.model, "20123"))
 
 
 def test_vllm_by_default() -> None:
@@ -99,7 +99,7 @@ def test_a_command_of_ones_own(written: str) -> None:
 def test_variables_are_filled_in_over_the_environment() -> None:
     launch = load("{command: serve, env: {PORT: '{port}', CUDA_VISIBLE_DEVICES: 0}}").models[0].launch
     assert launch is not None
-    seen = environment_of(launch, "a", "20123", {"PATH": "/bin", "PORT": "1"})
+    seen = server_environment(launch, "a", "20123", {"PATH": "/bin", "PORT": "1"})
     assert seen == {"PATH": "/bin", "PORT": "20123", "CUDA_VISIBLE_DEVICES": "0"}
 
 
@@ -243,9 +243,9 @@ def test_a_pool_serves_whoever_names_no_place() -> None:
     assert not _config(POOL.replace('[0, "2,3"]', "[0, 1, 2]")).in_turn, "as many places as models"
     launch = config.models[0].launch
     assert launch is not None and config.servers.pool is not None
-    assert command_of(launch, "a", "8000", "2,3") == ("serve", "--port", "8000", "--device", "2,3")
+    assert server_command(launch, "a", "8000", "2,3") == ("serve", "--port", "8000", "--device", "2,3")
     placed = {name: str(value) for name, value in config.servers.pool.env.items()}
-    assert environment_of(launch, "a", "8000", {}, "2,3", placed) == {"CUDA_VISIBLE_DEVICES": "2,3"}
+    assert server_environment(launch, "a", "8000", {}, "2,3", placed) == {"CUDA_VISIBLE_DEVICES": "2,3"}
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_vllm_is_told_that_it_may_sleep() -> None:
         one.launch for one in _config(TURNS.replace("exclusive: gpu1", "exclusive: gpu1, sleep: true")).models[1:2]
     )
     assert launch is not None
-    assert environment_of(launch, "m", "8000", {})["VLLM_SERVER_DEV_MODE"] == "1"
+    assert server_environment(launch, "m", "8000", {})["VLLM_SERVER_DEV_MODE"] == "1"
 
 
 @pytest.mark.parametrize("settings", ["trials: {favour: time}", "trials: {favour: answers}"])

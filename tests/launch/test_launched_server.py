@@ -16,7 +16,7 @@ from patient_time import HANGS, let_pass, until
 from processes import SERVER, running
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
-from adaptive_eval.errors import LaunchFailed, NotAskedAgain, Unavailable
+from adaptive_eval.errors import LaunchFailed, RetryNotAllowed, Unavailable
 from adaptive_eval.launch import command as command_module
 from adaptive_eval.launch import process as process_module
 from adaptive_eval.launch import server as readiness
@@ -229,7 +229,7 @@ async def test_what_was_in_flight_when_a_server_ended_is_lost_and_asked_again_wi
     if leave:
         assert len(await asked) == 3
     else:
-        with pytest.raises(NotAskedAgain):
+        with pytest.raises(RetryNotAllowed):
             await asked
     assert bool(inners[1].asked) is leave
 

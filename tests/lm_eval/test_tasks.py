@@ -173,7 +173,7 @@ def test_a_run_of_a_task_ranks_models_and_stores_its_grades(
         assert ended.exit_code == 0, ended.output
     with RunReader.intact(tmp_path / "runs" / "sums") as reader:
         header = reader.header()
-        records = [record for model in ("bad", "good") for record in reader.trials_of(model)]
+        records = [record for model in ("bad", "good") for record in reader.model_trials(model)]
     assert set(header.models) == {"bad", "good"} and {record.question for record in records} == set(map(str, range(10)))
     for record in records:
         right = record.answer.text.endswith(f"#### {2 * int(record.question) + 2}")

@@ -214,10 +214,10 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
         import ray
 
         keeper = ray.get_actor(keeper_in(ray)["Name"], namespace=NAMESPACE)
-        told.append(ray.get(keeper.words.remote()))
+        told.append(ray.get(keeper.heartbeats.remote()))
         while told[-1] < told[0] + 2:  # in the main thread, which does nothing else meanwhile
             time.sleep(0.1)
-            told.append(ray.get(keeper.words.remote()))
+            told.append(ray.get(keeper.heartbeats.remote()))
         return load_starting_point(prepared, directory)
 
     monkeypatch.setattr(execute, "load_starting_point", reading)

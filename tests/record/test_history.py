@@ -198,9 +198,9 @@ def test_a_discount_makes_each_outcome_count_less(site: Site, earlier: Path) -> 
     with closing(RunReader.open(site.directory())) as reader:
         own = StoredRun(reader).counts()
     for row in results["models"]:
-        cells = own.cells[own.roster.models.position_of(row["name"])]
+        cells = own.cells[own.roster.models.position(row["name"])]
         assert row["score"] == pytest.approx((cells[:, 1] / cells.sum(axis=-1)).mean())
-        alone = cells - own.before[own.roster.models.position_of(row["name"])]
+        alone = cells - own.before[own.roster.models.position(row["name"])]
         assert row["score_without_prior"] == pytest.approx((alone[:, 1] / alone.sum(axis=-1)).mean())
     ranks = sorted(results["models"], key=lambda row: -row["score_without_prior"])
     assert [row["rank_without_prior"] for row in ranks] == [1, 2, 3]

@@ -73,7 +73,7 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: 
         assert model.corrected == pytest.approx(mine.count("correct") / len(mine))
         said = Counter[tuple[str, str]]()
         with open_run(directory) as stored:
-            for one in stored.reader.trials_of(model.name):
+            for one in stored.reader.model_trials(model.name):
                 said[truth[Labelled(one.model, one.question, one.trial)], str(one.signals["verdict"])] += 1
         assert model.confusion == tuple(
             (said[label, "correct"], said[label, "wrong"], 0) for label in ("correct", "wrong")
@@ -159,7 +159,7 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site
         assert set(Counter(at.model for at in labels).values()) == {MIN_LABELS}
         found = labelled_run(stored, labels)
         assert found is not None
-        wanted = {name for pair in found.pairs if pair.said == "open" for name in (pair.ahead, pair.behind)}
+        wanted = {name for pair in found.pairs if pair.corrected_order == "open" for name in (pair.ahead, pair.behind)}
         assert {at.model for at in choose_answers_to_label(stored, labels, 1)} <= wanted
         assert len(choose_answers_to_label(stored, labels, 1000)) == len(truth) - len(labels)
 

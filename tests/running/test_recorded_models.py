@@ -93,7 +93,7 @@ def test_outcomes_of_the_earlier_run_stand_and_only_the_new_model_is_asked(folde
     earlier, counts = read_counts(folder.path / "old"), read_counts(folder.path / "new")
     assert counts.recorded == set(OLD)
     for name in OLD:
-        at, there = counts.roster.models.position_of(name), earlier.roster.models.position_of(name)
+        at, there = counts.roster.models.position(name), earlier.roster.models.position(name)
         assert counts.cells[at].tolist() == earlier.cells[there].tolist()
     results, before = read_results(folder.path / "new"), read_results(folder.path / "old")
     assert results is not None

@@ -17,8 +17,8 @@ from adaptive_eval.errors import ExitCode, GraderError, StoreError
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.record.relabel import relabel
 from adaptive_eval.record.results_file import read_results
-from adaptive_eval.scheduler.grading import without_secrets
-from adaptive_eval.simulate.choices import words_of
+from adaptive_eval.scheduler.grading import redact_answer
+from adaptive_eval.simulate.choices import split_tokens
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import TrialRecord, moving
 from adaptive_eval.store.database import DATABASE_FILE
@@ -61,7 +61,7 @@ def require_whole(trials: list[TrialRecord]) -> None:
     assert trials
     for trial in trials:
         tokens, values = told(trial)
-        assert list(tokens) == words_of(trial.answer.text)
+        assert list(tokens) == split_tokens(trial.answer.text)
         known = [value for value in values if value is not None]
         assert len(known) == len(tokens) and trial.answer.completion_bpt is not None
         assert bits(known) == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
@@ -148,5 +148,5 @@ def test_a_key_in_pieces_of_tokens_is_not_stored(site: Site, url: str) -> None:
     trial = stored(site)[0]
     secret = AnswerLogprobs(("sk-", "0123456789", "abcdef"), (-1.0, -2.0, -3.0))
     answer = replace(trial.answer, text="nothing", token_logprobs=secret)
-    kept, _ = without_secrets(answer, GraderError("none"), ("sk-0123456789abcdef",))
+    kept, _ = redact_answer(answer, GraderError("none"), ("sk-0123456789abcdef",))
     assert kept.token_logprobs == AnswerLogprobs(("", "", ""), secret.values)

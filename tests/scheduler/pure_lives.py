@@ -24,7 +24,7 @@ from adaptive_eval.graders.asked import USED
 from adaptive_eval.graders.rubric import RubricConfig, apply_rubric, open_rubric
 from adaptive_eval.graders.types import Grade, answer_facts
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.grading import record_of, regrade_of, waiting_record, wasted_verdict
+from adaptive_eval.scheduler.grading import make_record, make_regrade, waiting_record, wasted_verdict
 from adaptive_eval.scheduler.ledger import lose_entered
 from adaptive_eval.scheduler.mending import trials_to_ask_again
 from adaptive_eval.scheduler.opening_fit import OpeningFit
@@ -409,7 +409,7 @@ class Start:
                 return
             self.disk.commit(CommitBatch(verdicts=[at_cost(record, reserved)]))
             self.moment()
-        verdict = regrade_of(record, self._graded(record.answer, record.question))
+        verdict = make_regrade(record, self._graded(record.answer, record.question))
         self.moment()
         self.disk.commit(CommitBatch(verdicts=[self._used(verdict)], events=[*filter(None, [wasted_verdict(verdict)])]))
 
@@ -505,7 +505,7 @@ class Start:
                 record = waiting_record(lane, question, trial, request.round, answer)
                 record = replace(record, cost=record.cost.plus(reserve))
             else:
-                record = record_of(lane, question, trial, request.round, answer, self._graded(answer, question.id))
+                record = make_record(lane, question, trial, request.round, answer, self._graded(answer, question.id))
             self.draft.trials.append(record)
 
     def _graded(self, answer: Answer, question: str) -> Any:
@@ -518,7 +518,7 @@ class Start:
 
     def _judge(self) -> None:
         record = self.judging.pop(self.chance.randrange(len(self.judging)))
-        verdict = regrade_of(record, self._graded(record.answer, record.question))
+        verdict = make_regrade(record, self._graded(record.answer, record.question))
         self.draft.verdicts.append(self._used(verdict))
         self.draft.events += filter(None, [wasted_verdict(verdict)])
 
@@ -574,7 +574,7 @@ class Start:
             self.draft.events.append(event)
             if isinstance(event, ModelSetAside):
                 self.disturbed = True
-                self.queues.forget(self.state.roster.models.position_of(event.model))
+                self.queues.forget(self.state.roster.models.position(event.model))
 
     def _commit(self) -> None:
         batch, looks = self.draft.batch(), self.draft.looks

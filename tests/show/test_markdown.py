@@ -19,7 +19,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.record.ending import Ending
 from adaptive_eval.record.finding import counted_sentence, difference_text, finding, model_verdicts
-from adaptive_eval.record.next_steps import Advice, next_steps, without_folders
+from adaptive_eval.record.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import CallRow, Caution, EarlyEnd, Results
 from adaptive_eval.record.view import RunView, event_view, questions_digest, read_view
@@ -32,7 +32,7 @@ from adaptive_eval.show.text import (
     informative_columns,
     markdown_cell,
     markdown_table,
-    without_markup,
+    strip_markup,
 )
 from adaptive_eval.store import BatchEnded, BatchPlanned, BatchTaken, Event, ThresholdsFrozen
 
@@ -86,7 +86,7 @@ def test_what_to_do_next_and_where_the_answers_are_is_said_before_all_details(vi
 def test_the_command_to_go_on_is_that_of_the_run_without_folders_of_this_machine() -> None:
     typed = ("/home/me/x.yaml", "--set", "stopping.error=.1", "--set", "trials.max=4", "--run-dir", "/data/x")
     ending = Ending(reason=None, results=None, trials=0, arguments=typed)
-    (own,), (shown,) = next_steps(ending, "runs/x"), next_steps(without_folders(ending), "runs/x")
+    (own,), (shown,) = next_steps(ending, "runs/x"), next_steps(hide_folders(ending), "runs/x")
     assert own.command == f"adaptive-eval run {' '.join(typed)}"
     hidden = "adaptive-eval run …/x.yaml --set stopping.error=.1 --set trials.max=4 --run-dir …/x"
     assert shown.command is not None and shown.command.replace("'", "") == hidden
@@ -311,7 +311,7 @@ def test_a_document_without_markup_has_its_columns_and_its_texts() -> None:
     cells = ["a_b", "x|y", r"back\slash", "<b>", "- [1](2)"]
     rows = [[markdown_cell(cell), str(number)] for number, cell in enumerate(cells)]
     document = f"# {markdown_cell('runs_of*')}\n\n{markdown_table(['name', 'trials'], rows)}\n\n8 -\\> 32\n"
-    title, _, head, *body, _, last = without_markup(document).splitlines()
+    title, _, head, *body, _, last = strip_markup(document).splitlines()
     assert (title, last) == ("runs_of*", "8 -> 32") and head.split() == ["name", "trials"]
     ends = {line.rindex(str(number)) for number, line in enumerate(body)}
     assert ends == {len(head) - 1}

@@ -17,7 +17,7 @@ from adaptive_eval.graders.asked import ReplyUse, usage_signals
 from adaptive_eval.record import stored_sums
 from adaptive_eval.record.results import GradingCost
 from adaptive_eval.record.stored_sums import StoredSums
-from adaptive_eval.record.view import RunView, read_report, read_view, without_rows
+from adaptive_eval.record.view import RunView, drop_rows, read_report, read_view
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
@@ -30,7 +30,7 @@ Play = Callable[..., Played]
 def same(view: RunView, other: RunView) -> None:
     """The two show the same, but for the moments at which spending was noted and for rounding."""
     plain = {"spending": (), "traffic": (), "elapsed": 0.0}
-    assert replace(without_rows(view), **plain) == replace(without_rows(other), **plain)
+    assert replace(drop_rows(view), **plain) == replace(drop_rows(other), **plain)
     assert view.spending[-1:] == [] or view.spending[-1].trials == other.spending[-1].trials
     assert [one.trials for one in view.spending] == sorted(one.trials for one in view.spending)
     for one, another in zip(view.traffic, other.traffic, strict=True):

@@ -20,7 +20,7 @@ from played import MODELS, Played
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.question_rows import as_json
-from adaptive_eval.record.view import read_view, without_rows
+from adaptive_eval.record.view import drop_rows, read_view
 from adaptive_eval.show.serve import channel as channels
 from adaptive_eval.show.serve import page_state
 from adaptive_eval.show.serve import site as sites
@@ -263,7 +263,7 @@ async def test_a_view_is_fetched_once_until_something_changes(play: Play) -> Non
         run.finish()
         last = await client.get("/api/run/played/view", headers=etag)
         assert last.status_code == 200
-        expected = orjson.loads(orjson.dumps(without_rows(read_view(run.directory))))
+        expected = orjson.loads(orjson.dumps(drop_rows(read_view(run.directory))))
         assert {key: last.json()[key] for key in ("results", "looks", "z", "trials", "events")} == {
             key: expected[key] for key in ("results", "looks", "z", "trials", "events")
         }

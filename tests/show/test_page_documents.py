@@ -15,7 +15,7 @@ import pytest
 from page_views import simulated, world
 
 from adaptive_eval.record.glossary import GLOSSARY
-from adaptive_eval.record.view import RunView, without_rows
+from adaptive_eval.record.view import RunView, drop_rows
 from adaptive_eval.show.markdown import summary
 from adaptive_eval.show.page import documents as bundle
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, report_page, runs_page
@@ -69,7 +69,7 @@ def nasty() -> RunView:
 def test_a_report_carries_the_view_as_it_is(view: RunView, nasty: RunView) -> None:
     for one in (view, nasty):
         _, data, _ = Elements(report_page(one)).text("script")
-        assert orjson.loads(data) == orjson.loads(orjson.dumps(without_rows(one)))
+        assert orjson.loads(data) == orjson.loads(orjson.dumps(drop_rows(one)))
 
 
 def test_a_report_without_its_script_has_the_ranking(view: RunView) -> None:

@@ -9,7 +9,7 @@ from known_answers import SHORTEST, KnowingVerifier, KnownRespondent, answer_ser
 
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.simulate.answering import Respondent, right_answer
-from adaptive_eval.simulate.choices import cut_short, logprobs_of, prompt_logprobs_of
+from adaptive_eval.simulate.choices import cut_short, draw_logprobs, draw_prompt_logprobs
 from adaptive_eval.simulate.worlds import WORLDS
 from scorio.categorical import SCHEMATA, Schema
 
@@ -63,7 +63,7 @@ def test_an_answer_is_written_as_it_was_drawn() -> None:
         assert (boxed is not None) == wanted.has_box and drawn.bits == wanted.bits
         sent = cut_short(drawn, None, None)
         assert sent.tokens == wanted.words and sent.finish_reason == ("length" if wanted.cut_off else "stop")
-        values = logprobs_of(drawn.noise, sent.tokens, sent.bits)
+        values = draw_logprobs(drawn.noise, sent.tokens, sent.bits)
         assert -np.mean(values) / np.log(2) == pytest.approx(wanted.bits) and len(set(values)) == len(values)
         seen.add(serial)
     assert len(seen) == POPULATION.each, "400 draws of 25 leave none out"
@@ -83,7 +83,7 @@ def test_the_prompt_has_the_bits_of_its_question() -> None:
     prompt = "Say it in a box.\n[q2] Which integer?"
     bits = respondent.prompt_bits(prompt)
     assert bits == POPULATION.prompt_bits[1]
-    first, *values = prompt_logprobs_of(prompt, bits)
+    first, *values = draw_prompt_logprobs(prompt, bits)
     assert first is None and -np.mean([value or 0.0 for value in values]) / np.log(2) == pytest.approx(bits)
     assert Respondent(WORLDS["coins"]()).prompt_bits(prompt) is None
 

@@ -18,12 +18,12 @@ def test_a_head_is_gone_when_it_has_been_silent_for_as_long_as_it_said_last() ->
     watch = HeadWatch(10.0, lambda: now[0])
     now[0] += 9.0
     assert not watch.over
-    watch.heard(30.0)
+    watch.heartbeat(30.0)
     now[0] += 29.0
     assert not watch.over, "it has spoken since, and asked for more patience"
     now[0] += 1.0
     assert watch.over
-    watch.heard(5.0)
+    watch.heartbeat(5.0)
     assert not watch.over
 
 

@@ -13,7 +13,7 @@ from document_blocks import require_understood
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.launch.types import SitesConfig
-from adaptive_eval.sites.opening import require_sites, resources_of
+from adaptive_eval.sites.opening import require_sites, site_resources
 
 FOLDER = Path(__file__).parents[2] / "configs" / "cluster"
 RECIPES = ("slurm.sbatch", "kubernetes.yml", "skypilot.yml")
@@ -22,7 +22,7 @@ RECIPES = ("slurm.sbatch", "kubernetes.yml", "skypilot.yml")
 def test_the_configuration_asks_for_the_gpus_that_its_servers_use() -> None:
     config = load_config(FOLDER / "models.yaml", ())
     require_sites(config)
-    taken = {one.name: resources_of(one, one.launch)["GPU"] for one in config.models if one.launch}
+    taken = {one.name: site_resources(one, one.launch)["GPU"] for one in config.models if one.launch}
     assert taken == {"Qwen3-32B": 4.0, "QwQ-32B": 4.0, "Qwen3-14B": 2.0, "Qwen3-8B": 1.0}
     assert config.servers.sites.keep == 1800.0 > SitesConfig().keep
 
@@ -32,7 +32,7 @@ def test_the_pool_has_fewer_places_than_models() -> None:
     require_sites(config)
     (group,) = config.serving_groups
     assert group.in_turn and len(group.models) == 6 and len(group.places) == 4
-    assert max(resources_of(one, one.launch)["GPU"] for one in config.models if one.launch) == 2.0
+    assert max(site_resources(one, one.launch)["GPU"] for one in config.models if one.launch) == 2.0
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

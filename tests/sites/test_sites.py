@@ -26,7 +26,7 @@ from adaptive_eval.running.execute import execute
 from adaptive_eval.running.watching import IdleWatcher, Watchers
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
-from adaptive_eval.sites.opening import RunSites, require_sites, resources_of
+from adaptive_eval.sites.opening import RunSites, require_sites, site_resources
 from adaptive_eval.store import (
     Event,
     ModelSetAside,
@@ -248,7 +248,7 @@ def test_what_a_site_takes(
 ) -> None:
     (model, _) = load_config(site.write(models=[{"name": "ada", "launch": launch, **more}, ELSEWHERE]), ()).models
     assert model.launch is not None
-    assert resources_of(model, model.launch) == resources
+    assert site_resources(model, model.launch) == resources
 
 
 @pytest.mark.parametrize(

@@ -159,8 +159,8 @@ def test_a_changed_text_is_not_read(directory: Path, open_store: Open) -> None:
     store.close()
     change(directory, "UPDATE trials SET text = 'another' WHERE id = 1")
     with closing(RunReader.open(directory)) as reader:
-        assert len(list(reader.trials_of("large"))) == 3
-        for read in (reader.trials(), reader.trials_of("small"), reader.cell("small", "q1")):
+        assert len(list(reader.model_trials("large"))) == 3
+        for read in (reader.trials(), reader.model_trials("small"), reader.cell("small", "q1")):
             with pytest.raises(StoreError, match="trial 0 of small on q1 is not what was written.*verify"):
                 list(read)
 

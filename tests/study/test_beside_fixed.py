@@ -17,9 +17,9 @@ from adaptive_eval.core.tape import Tape
 from adaptive_eval.record.results import BesideFixed, RunCost
 from adaptive_eval.record.results_file import read_results, write_results
 from adaptive_eval.study import beside_fixed as module
-from adaptive_eval.study.beside_fixed import beside_fixed
+from adaptive_eval.study.beside_fixed import compare_with_fixed
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.fixed import evaluate_one_look, smallest_fixed
+from adaptive_eval.study.fixed import evaluate_fixed, smallest_fixed
 
 MODELS, MOST = 4, 24
 WORLD = level(0.75, 0.62, 0.55, 0.42)
@@ -44,11 +44,11 @@ def test_it_is_near_to_what_many_runs_cost_in_the_world_that_the_run_has_seen() 
     one = small()
     runs = [run_of(one, 0, seed) for seed in range(60)]
     called = float(np.mean([run.looks[-1].count(Verdict.RESOLVED) for run in runs]))
-    curve = np.mean([evaluate_one_look(tape(1, seed), TRUTH, QUESTIONS, MOST).called for seed in range(60)], axis=0)
+    curve = np.mean([evaluate_fixed(tape(1, seed), TRUTH, QUESTIONS, MOST).called for seed in range(60)], axis=0)
     number = smallest_fixed(curve, called)
     assert number is not None
     truth = float(np.mean([run.trials.sum() for run in runs])) / (MODELS * QUESTIONS * number)
-    found = [beside_fixed(one, run.counts, 0.95, seed) for seed, run in enumerate(runs[:6])]
+    found = [compare_with_fixed(one, run.counts, 0.95, seed) for seed, run in enumerate(runs[:6])]
     costs = [each.cost for each in found if each is not None]
     assert len(costs) == 6
     assert np.mean(costs) == pytest.approx(truth, abs=3.0 * float(np.std(costs, ddof=1)) / 6**0.5)
@@ -59,7 +59,7 @@ def test_it_is_near_to_what_many_runs_cost_in_the_world_that_the_run_has_seen() 
 def test_the_same_outcomes_give_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORLDS", 5)
     counts = run_of(small(), 3).counts
-    first, again, other = (beside_fixed(small(), counts, 0.95, seed) for seed in (0, 0, 1))
+    first, again, other = (compare_with_fixed(small(), counts, 0.95, seed) for seed in (0, 0, 1))
     assert first is not None and first == again != other
     assert first.worlds == 5
     assert 4 <= first.trials <= MOST
@@ -77,13 +77,13 @@ def test_the_same_outcomes_give_the_same_figures(monkeypatch: pytest.MonkeyPatch
     ids=["another objective", "another score", "trials beforehand", "too many"],
 )
 def test_what_cannot_be_compared_is_not(changed: Callable[[Plan], Plan]) -> None:
-    assert beside_fixed(changed(small()), np.full((MODELS, QUESTIONS, 2), 4), 0.95) is None
+    assert compare_with_fixed(changed(small()), np.full((MODELS, QUESTIONS, 2), 4), 0.95) is None
 
 
 def test_a_question_without_an_outcome_says_too_little() -> None:
     counts = np.full((MODELS, QUESTIONS, 2), 4)
     counts[1, 2] = 0
-    assert beside_fixed(small(), counts, 0.95) is None
+    assert compare_with_fixed(small(), counts, 0.95) is None
 
 
 class TestOfAStoredRun:
@@ -128,7 +128,7 @@ class TestOfAStoredRun:
         refused = CliRunner().invoke(app, [*report, "--beside-fixed"])
         assert refused.exit_code != 0
         told = " ".join(refused.output.split())
-        assert "fixed design: it is not finished; trials.max was changed. Leave --beside-fixed out" in told, "no more"
+        assert "fixed design: it is not finished; trials.max was changed. Remove --beside-fixed" in told, "no more"
 
 
 def test_the_format_says_what_is_in_it() -> None:

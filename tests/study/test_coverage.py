@@ -13,7 +13,7 @@ from adaptive_eval.simulate.worlds import BINARY, COIN_CONCENTRATION, COIN_MEANS
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import ServiceCosts
 from adaptive_eval.study.simulated import simulate_run
-from adaptive_eval.study.types import range_of
+from adaptive_eval.study.types import median_range
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 from scorio.moments import FloatArray
 
@@ -75,7 +75,7 @@ def test_the_cost_lies_in_the_interval(kind: Kind, pilot: int) -> None:
         rng = np.random.default_rng([seed, pilot])
         chances = kind(rng)
         drawn = forecast_from(chances, pilot, rng)
-        forecast = range_of(
+        forecast = median_range(
             [simulate_run(PLAN, one, SERVED, (seed, number)).trials for number, one in enumerate(drawn)]
         )
         held += forecast.low <= simulate_run(PLAN, chances, SERVED, (seed, REAL)).trials <= forecast.high

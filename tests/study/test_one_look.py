@@ -13,7 +13,7 @@ from adaptive_eval.core.settings import Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.simulate.worlds import WORLDS
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.fixed import evaluate_one_look, smallest_fixed
+from adaptive_eval.study.fixed import evaluate_fixed, smallest_fixed
 from adaptive_eval.study.judged import judge_replay
 
 
@@ -24,7 +24,7 @@ def test_the_fixed_design_calls_what_a_run_with_one_look_calls(name: str) -> Non
     plan = Plan(Bench(models, questions, world.w), rule=ZScore(), policy=Uniform(), prior="uniform")
     plan = replace(plan, judging=Judging(futility=None))
     for seed in range(2):
-        curves = evaluate_one_look(
+        curves = evaluate_fixed(
             Tape.from_chances(world.p, world.w, np.random.default_rng(seed)), world.truth, questions, 30
         )
         for n in (4, 30):

@@ -214,7 +214,7 @@ def test_the_program_itself() -> None:
 def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known() -> None:
     path = write_config(Path())
     unknown = planned(str(path), "--worlds", "10", *IN_STEP, "--set", "sampling={temperature: 0.6}").stdout
-    assert "tokens are not known: give a pilot, or sampling.max_tokens for a guess" in unknown
+    assert "tokens are unknown: give a pilot, or sampling.max_tokens for a guess" in unknown
 
 
 def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:

@@ -12,9 +12,9 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.show.plots import grid, styled
 from adaptive_eval.show.study_figures import _draw, _draw_cells
-from adaptive_eval.study.convergence import PANELS, ConvergenceRequest, chosen_subsets, study_convergence
+from adaptive_eval.study.convergence import PANELS, ConvergenceRequest, draw_subsets, study_convergence
 from adaptive_eval.study.experiment import Curve, DataTable, Experiment, Panel
-from adaptive_eval.study.intervals import KINDS, IntervalsRequest, intervals_of, study_intervals
+from adaptive_eval.study.intervals import KINDS, IntervalsRequest, all_intervals, study_intervals
 from adaptive_eval.study.recorded import read_tensor
 from scorio.convergence import Study, convergence_at_n
 
@@ -47,7 +47,7 @@ def test_convergence_is_that_of_the_definition(recorded: Path) -> None:
     spread = [row for row in sheet(found, "convergence_distribution").rows if row[1] == "Bayes@N"]
     assert [row[2] for row in spread] == list(range(1, 20)), "N itself is no convergence"
     assert sum(float(str(row[3])) for row in spread) == pytest.approx(1.0 - alone.never)
-    assert any("cannot be had without their outcomes" in note for note in found.notes)
+    assert any("cannot be reproduced without their outcomes" in note for note in found.notes)
 
 
 def test_what_does_not_converge_is_told_as_that(tmp_path: Path) -> None:
@@ -66,10 +66,10 @@ def test_what_does_not_converge_is_told_as_that(tmp_path: Path) -> None:
 
 
 def test_panels_are_of_different_subsets_and_as_many_as_the_paper_has() -> None:
-    subsets = list(chosen_subsets(20, np.random.default_rng(0)))
+    subsets = list(draw_subsets(20, np.random.default_rng(0)))
     assert len(set(subsets)) == len(subsets) == sum(PANELS.values())
     assert {size: sum(len(one) == size for one in subsets) for size in PANELS} == PANELS
-    few = list(chosen_subsets(6, np.random.default_rng(0)))
+    few = list(draw_subsets(6, np.random.default_rng(0)))
     assert len(few) == 6 and all(len(set(one)) == 5 for one in few)
 
 
@@ -141,7 +141,7 @@ def test_trials_that_are_missing_are_skipped(tmp_path: Path) -> None:
         ({"R": outcomes(2)}, 21, "--trials must be at most 20"),
         ({"R": outcomes(2)[:1]}, None, "at least 2 models"),
         ({"R": outcomes(2)[..., :1]}, None, "at least 2 trials"),
-        ({"R": np.arange(24).reshape(2, 3, 4) % 3}, None, "does not say what they are worth"),
+        ({"R": np.arange(24).reshape(2, 3, 4) % 3}, None, "categories without weights"),
     ],
 )
 def test_what_cannot_be_studied_is_refused(
@@ -183,7 +183,7 @@ def test_intervals_cover_as_the_theory_says() -> None:
 
 def test_intervals_are_centred_on_their_estimates() -> None:
     right = np.array([[3, 1, 0, 4], [2, 2, 2, 2]])
-    for kind, ends in intervals_of(right, 4, np.random.default_rng(0)).items():
+    for kind, ends in all_intervals(right, 4, np.random.default_rng(0)).items():
         middle = ends.mean(axis=0)
         assert middle == pytest.approx([0.5, 0.5], abs=0.04), kind
         assert (ends[1] >= ends[0]).all()

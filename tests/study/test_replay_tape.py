@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from thoroughness import examples
 
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.exchange.recording import counts_of_outcomes
+from adaptive_eval.exchange.recording import count_outcomes
 
 BINARY = np.array([0.0, 1.0])
 FOUR = np.array([0.0, 0.0, 0.5, 1.0])
@@ -52,7 +52,7 @@ def test_beyond_its_record_a_cell_is_drawn_by_its_shares() -> None:
 
 def test_recorded_outcomes_keep_their_order_without_the_missing_ones() -> None:
     outcomes = np.array([[[0, 1, -1, 1], [-1, -1, 1, -1], [2, -1, 0, 3]]], dtype=np.int8)
-    tape = Tape.from_trials(outcomes, counts_of_outcomes(outcomes), FOUR, np.random.default_rng(2))
+    tape = Tape.from_trials(outcomes, count_outcomes(outcomes), FOUR, np.random.default_rng(2))
     found = drawn(tape, (1, 3), 60)[0]
     assert found[0, :3].tolist() == [0, 1, 1]
     assert found[1].tolist() == [1] * 60, "the share of a cell that was right once of once"

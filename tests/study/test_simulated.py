@@ -19,7 +19,7 @@ from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts, uncapped
 from adaptive_eval.study.simulated import simulate_run, simulate_side_by_side
 from adaptive_eval.study.summary import smallest_certified_delta, smallest_differences, smallest_gap
-from adaptive_eval.study.types import range_of
+from adaptive_eval.study.types import median_range
 
 QUESTIONS = 30
 
@@ -174,7 +174,7 @@ def test_eight_of_ten_further_values_lie_in_the_interval() -> None:
     held = 0
     for _ in range(2000):
         *forecast, came = rng.exponential(size=20)
-        found = range_of(forecast)
+        found = median_range(forecast)
         held += found.low <= came <= found.high
     assert held / 2000 == pytest.approx(0.8, abs=0.03)
 

@@ -64,11 +64,11 @@ def test_the_fixed_design_is_judged_too() -> None:
 def test_verdicts_of_one_round_wait_for_those_of_the_round_before() -> None:
     judge = JudgeQueue(VerdictTimes(2.0, 1.0))
     five = np.full(5, 10.0)
-    assert judge.done(0.0, five) == 15.0 and judge.done(1.0, five) == 20.0
-    assert judge.done(2.0, np.zeros(3)) == 2.0, "what is there has been judged"
-    assert judge.after(30.0, 20.0) == 32.0 and judge.after(10.0, 20.0) == 20.0
+    assert judge.enqueue(0.0, five) == 15.0 and judge.enqueue(1.0, five) == 20.0
+    assert judge.enqueue(2.0, np.zeros(3)) == 2.0, "what is there has been judged"
+    assert judge.last_verdict(30.0, 20.0) == 32.0 and judge.last_verdict(10.0, 20.0) == 20.0
     nobody = JudgeQueue(VerdictTimes())
-    assert nobody.done(4.0, five) == 4.0 and nobody.after(7.0, 4.0) == 7.0
+    assert nobody.enqueue(4.0, five) == 4.0 and nobody.last_verdict(7.0, 4.0) == 7.0
 
 
 def test_a_run_with_many_rounds_takes_no_less_with_a_judge_than_without() -> None:

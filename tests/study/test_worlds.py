@@ -8,16 +8,16 @@ from thoroughness import examples
 
 from adaptive_eval.study.worlds import (
     WorldPrior,
-    chances_of,
+    category_chances,
+    make_sticks,
     prior_chances,
-    sticks_of,
 )
 
 WEIGHTS = [np.array(weights) for weights in ([0.0, 1.0], [1.0, 0.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 3.0, 0.25])]
 
 
 def logits_of(chances: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The logits (..., K - 1) that `chances_of` turns into these probabilities."""
+    """The logits (..., K - 1) that `category_chances` turns into these probabilities."""
     ordered = chances[..., np.argsort(-weights, kind="stable")]
     after = ordered[..., ::-1].cumsum(axis=-1)[..., ::-1][..., 1:]
     return np.asarray(np.log(ordered[..., :-1]) - np.log(after))
@@ -32,12 +32,12 @@ def world(seed: int, models: int, weights: np.ndarray) -> np.ndarray:
 @settings(max_examples=examples(20), deadline=None)
 def test_probabilities_become_logits_and_back(weights: np.ndarray, seed: int) -> None:
     chances = world(seed, 3, weights)
-    assert chances_of(logits_of(chances, weights), weights) == pytest.approx(chances, abs=1e-12)
+    assert category_chances(logits_of(chances, weights), weights) == pytest.approx(chances, abs=1e-12)
 
 
 def test_counts_are_experiments_the_best_category_first() -> None:
     weights = np.array([0.0, 1.0, 0.5])
-    right, half = sticks_of(np.array([[[5, 2, 3], [1, 0, 0]]]), weights)
+    right, half = make_sticks(np.array([[[5, 2, 3], [1, 0, 0]]]), weights)
     assert right.successes.tolist() == [[2, 0]] and right.trials.tolist() == [[10, 1]]
     assert half.successes.tolist() == [[3, 0]] and half.trials.tolist() == [[8, 1]]
 
@@ -48,7 +48,7 @@ def test_the_likelihood_of_the_sticks_is_that_of_the_categories() -> None:
     logits = logits_of(chances, weights)
     by_sticks = sum(
         float((one.successes * logits[..., k] - one.trials * np.logaddexp(0.0, logits[..., k])).sum())
-        for k, one in enumerate(sticks_of(counts, weights))
+        for k, one in enumerate(make_sticks(counts, weights))
     )
     assert by_sticks == pytest.approx(float((counts * np.log(chances)).sum()))
 

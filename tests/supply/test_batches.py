@@ -10,7 +10,7 @@ from adaptive_eval.endpoints.batches.types import came_by_batch
 from adaptive_eval.endpoints.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import NotAskedAgain, Rejected, Unavailable
+from adaptive_eval.errors import Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
 from adaptive_eval.supply.batch_calls import trial_id
 from adaptive_eval.supply.batches import BatchedEndpoint
@@ -201,7 +201,7 @@ async def test_what_is_lost_is_asked_again_only_where_the_caps_bear_it() -> None
     async def never() -> bool:
         return False
 
-    with pytest.raises(NotAskedAgain, match="the budget does not allow asking for it again"):
+    with pytest.raises(RetryNotAllowed, match="the budget does not allow asking for it again"):
         await endpoint.sample(question(1), range(1), never)
     assert endpoint.stats.lost == 1
 
@@ -272,7 +272,7 @@ async def test_a_later_start_collects_what_an_earlier_one_has_handed_in(kind: st
     assert [len(one.requests) for one in desk.journal.pending] == [20]
     first.leave()
     told = await asyncio.gather(*asking, return_exceptions=True)
-    assert all(isinstance(one, NotAskedAgain) for one in told)
+    assert all(isinstance(one, RetryNotAllowed) for one in told)
     await first.depart(False, False)
     await first.close()
 

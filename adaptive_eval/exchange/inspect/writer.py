@@ -197,8 +197,8 @@ def _write_log(archive: ZipFile, subject: LoggedModel, before: int, on_progress:
     start: Json = {"version": VERSION, "eval": _spec(subject), "plan": _plan(subject)}
     summaries: list[Json] = []
     _put(archive, "_journal/start.json", start)
-    for record in source.reader.trials_of(subject.name):
-        question = source.questions[source.roster.questions.position_of(record.question)]
+    for record in source.reader.model_trials(subject.name):
+        question = source.questions[source.roster.questions.position(record.question)]
         sample = inspect_sample(record, question, source.prompt(subject.name, question), subject.scale)
         _put(archive, f"samples/{question.id}_epoch_{sample['epoch']}.json", sample)
         summaries.append(sample_summary(sample))

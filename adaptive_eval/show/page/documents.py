@@ -22,7 +22,7 @@ import orjson
 
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.record.glossary import GLOSSARY
-from adaptive_eval.record.view import RunView, without_rows
+from adaptive_eval.record.view import RunView, drop_rows
 from adaptive_eval.show.markdown import summary
 
 STATIC = files("adaptive_eval.show.page") / "static"
@@ -118,9 +118,7 @@ def runs_page() -> str:
 def report_page(view: RunView) -> str:
     """One file with everything about a run except the models' texts; it needs no server and no network."""
     code, look = script(), style()
-    tail = (
-        f'<script id="view" type="application/json">{_to_json(without_rows(view))}</script>\n<script>{code}</script>\n'
-    )
+    tail = f'<script id="view" type="application/json">{_to_json(drop_rows(view))}</script>\n<script>{code}</script>\n'
     still = f"{_NO_SCRIPT}\n<p>Without it, this is what was found:</p>\n<pre>{escape(summary(view))}</pre>"
     return _document(f"{view.name} · adaptive-eval", _file_head(look, code), tail, {}, still)
 

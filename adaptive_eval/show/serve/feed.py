@@ -63,7 +63,7 @@ class FileMark(NamedTuple):
         )
 
     @property
-    def settled(self) -> bool:
+    def is_quiet(self) -> bool:
         """Whether every change so far is older than a tick."""
         return time.time_ns() - max(self.database[-1], self.log[-1], self.results[-1]) > TICK_NS
 
@@ -87,7 +87,7 @@ class Feed:
     """Cost of a judge or verifier before the first results, which have it later."""
 
     def __init__(self, directory: Path, *, rows: bool = True) -> None:
-        """With `rows`, the rows of questions in results.json are read too, which are most of it in a large run."""
+        """`rows`: also read the rows of questions in results.json, which are most of it in a large run."""
         self.directory = directory
         self._rows = rows
         self.edition = 0
@@ -108,7 +108,7 @@ class Feed:
             self._read_trials(reader, anew=anew)
             self._read_results(reader, mark)
         # files that are still changing are read again, even if their times stay the same
-        self._mark = mark if mark.settled else mark._replace(log=(-1, 0, 0))
+        self._mark = mark if mark.is_quiet else mark._replace(log=(-1, 0, 0))
         self.running = mark.running
         picture = len(self.sums.looks), len(self.sums.events), mark.results, mark.running, id(self.sums)
         if picture != self._picture:

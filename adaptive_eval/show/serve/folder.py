@@ -76,7 +76,7 @@ class RunsFolder:
     def _brief(self, name: str, path: Path) -> RunBrief | None:
         mark = FileMark.of(path)
         known = self._briefs.get(name)
-        if known is not None and known[0] == mark and mark.settled:
+        if known is not None and known[0] == mark and mark.is_quiet:
             return known[1]
         try:
             brief = read_brief(path, mark)

@@ -23,7 +23,7 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.sites import answers_by_site, site_rows
 from adaptive_eval.record.transcripts import is_from_inspect
-from adaptive_eval.record.view import PosteriorView, QuestionView, posterior_views, without_rows
+from adaptive_eval.record.view import PosteriorView, QuestionView, drop_rows, posterior_views
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.text import Rates
 from adaptive_eval.store import RunReader, Spending, TrialRecord
@@ -209,7 +209,7 @@ class PageState:
         self._feed.poll()
         etag = self._etag()
         if self._published is None or self._published.etag != etag:
-            self._published = PublishedView(to_json(without_rows(self._feed.view())), etag)
+            self._published = PublishedView(to_json(drop_rows(self._feed.view())), etag)
         return self._published
 
     def answers(self, question: int, model: int, after: int) -> bytes | None:

@@ -52,7 +52,7 @@ class AlarmRaised(Event):
     """One of these answers."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The text with its example."""
         return self.text if self.example is None else f"{self.text} ({self.example})"
 

@@ -130,7 +130,7 @@ def explained(where: str) -> Iterator[None]:
 
 
 def _explanation(error: psycopg.Error, where: str) -> StoreError:
-    state, said = error.sqlstate or "", _without_password(_single_line(str(error)))
+    state, said = error.sqlstate or "", _redact_password(_single_line(str(error)))
     if state in _FULL:
         return StoreFull(
             f"{where}: the disk of the database is full ({said}). {KEPT}: have room made there and run the same command"
@@ -161,7 +161,7 @@ def _single_line(text: str) -> str:
     return " ".join(line for line in lines if line and not line.endswith("?"))
 
 
-def _without_password(said: str) -> str:
+def _redact_password(said: str) -> str:
     secret = os.environ.get("PGPASSWORD", "")
     return said.replace(secret, "***") if len(secret) > 3 else said
 

@@ -187,7 +187,7 @@ class PostgresReading:
 
     @property
     def texts(self) -> StoredTexts | None:
-        """None: all texts are in the database."""
+        """No texts outside the database."""
         return None
 
     @property
