@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.types import Reason
+from adaptive_eval.core.types import Cost, Reason
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.record.build import grading_cost, latest_findings
 from adaptive_eval.record.finding import NOTHING_FOUND, finding
@@ -71,6 +71,7 @@ class StatusTaker:
             trials_to_go=self._found.trials_to_go,
             promise=promise_in_short(decisions),
             batches=batch_rows(scheduler.supply.pending),
+            usage=Cost(tokens, used["usd"], sum(requests)),
             beside=beside,
             grading=grading_cost(usage.grading for usage in usages),
             sites=self._site_rows(),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adaptive_eval.core.settings import Budget
-from adaptive_eval.core.types import Verdict
+from adaptive_eval.core.types import NO_COST, Cost, Verdict
 from adaptive_eval.record.finding import Clause, Judged, count_states, model_clauses
 from adaptive_eval.record.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow
 from adaptive_eval.record.sites import SiteRow
@@ -98,6 +98,8 @@ class Status:
     """Error rate promised for each call, in one line."""
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
+    usage: Cost = NO_COST
+    """Usage of the stored answers of the current models."""
     beside: tuple[OtherCostRow, ...] = ()
     """Spending that caps count besides the stored answers of the current models."""
     grading: GradingCost | None = None

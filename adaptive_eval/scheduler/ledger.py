@@ -12,36 +12,12 @@ its worst cost. Without one it counts as much as stored answers of its model do 
 from collections.abc import Iterator, Mapping
 
 from adaptive_eval.scheduler.state import RunState
-from adaptive_eval.store import AnswersLost, RunBegun, RunFinished, RunReader, RunStopped, SentRequest, Store
-from adaptive_eval.supply.types import Request
+from adaptive_eval.store import AnswersLost, RunBegun, RunFinished, RunReader, RunStopped, Store
 
 BEAT_SECONDS = 2.0
 """The elapsed time of a run is stored at least this often: a kill loses no more of it."""
 UNSAID_SECONDS = BEAT_SECONDS + 1.0
 """A killed run may have been active for up to this long after its last record of the time."""
-
-
-class Ledger:
-    """Entries of the requests that are sent, and losses of each model's servers."""
-
-    def __init__(self, state: RunState) -> None:
-        self._state, self._lanes = state, state.lanes
-        self._lost = [0] * len(state.lanes)
-        """How many answers of each model were lost at the last call of `new_losses`."""
-        self.cut_off = [0] * len(state.lanes)
-        """How many answers of each model the end of the run has cut off."""
-
-    def entry(self, request: Request) -> SentRequest:
-        """Entry of a request."""
-        return SentRequest(self._lanes[request.model].name, request.size)
-
-    def new_losses(self) -> Iterator[AnswersLost]:
-        """Answers that were lost since the last call."""
-        at_endpoints = [lane.endpoint.stats.lost for lane in self._lanes]
-        before, self._lost = self._lost, [sum(both) for both in zip(at_endpoints, self.cut_off, strict=True)]
-        for model, (now, then) in enumerate(zip(self._lost, before, strict=True)):
-            if now > then:
-                yield self._state.loss(model, now - then, killed=False)
 
 
 def lose_entered(store: Store, state: RunState, left: Mapping[str, int]) -> Iterator[AnswersLost]:

@@ -185,15 +185,14 @@ class Loop:
     def _on_abandoned(self, request: Request, *, failed: bool) -> None:
         """Cross out a request that a server had; if the run is to go on under caps, the next start does so.
 
-        A batch service keeps its requests, or has said what it loses; what a server refuses costs nothing.
+        One that has `failed` costs nothing. A batch service keeps its requests, or has said what it loses of them.
         """
         self.requests.slots.release(request.model)
-        is_batched, capped = request.model in self.supply.batched, self.state.capped
-        if capped and not is_batched and self.state.controller.finished is None:
+        is_cut_off = not failed and request.model not in self.supply.batched
+        if is_cut_off and self.state.capped and self.state.controller.finished is None:
             self.state.trials.move_request(request, Step.LOST)
         else:
-            is_refused = failed or request.model in self.state.departures.refused
-            self.requests.lose(request, cut_off=not is_batched and (capped or not is_refused))
+            self.requests.lose(request, cut_off=is_cut_off)
 
     def _on_tick(self) -> None:
         self.tell_time()

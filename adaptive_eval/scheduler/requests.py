@@ -12,13 +12,12 @@ from functools import partial
 from adaptive_eval.errors import EndpointError
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.committer import RunJournal
-from adaptive_eval.scheduler.ledger import Ledger
 from adaptive_eval.scheduler.meter import ServerTimes
 from adaptive_eval.scheduler.repeat_guard import RepeatGuard
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.scheduler.trial_queues import TrialQueues
 from adaptive_eval.scheduler.trials import Step
-from adaptive_eval.store import AnswersLost, CommitBatch
+from adaptive_eval.store import AnswersLost, CommitBatch, SentRequest
 from adaptive_eval.supply.happenings import Abandoned, Answered, Recorded, Say, TaskEnded, Unanswered
 from adaptive_eval.supply.idle_servers import IdleServers
 from adaptive_eval.supply.types import Lane, Request, Supply, trials_per_request
@@ -58,15 +57,16 @@ class Requests:
     ) -> None:
         self._state, self._lanes, self._say = state, state.lanes, say
         self._grader, self._committer, self._guard = grader, journal.committer, guard
-        self._ledger = Ledger(state)
+        self._lost = [0] * len(state.lanes)
+        """Answers that each model's endpoint had lost at the last call of `new_losses`, less those cut off since."""
         self.waiting = TrialQueues(state)
         self.slots = Slots(state.lanes, supply, journal.meter.times)
         self.booked: list[Request] = []
         """Requests that are sent as soon as their ledger entries are on disk."""
         self._tasks: dict[asyncio.Task[None], Request | None] = {}
         """The request of each task; None while its answers are being graded."""
-        self._given_up: set[asyncio.Task[None]] = set()
-        """Tasks whose requests only fail."""
+        self._failed: set[asyncio.Task[None]] = set()
+        """Cancelled tasks whose requests no server has: they have failed, and wait to be repeated."""
 
     @property
     def tasks(self) -> int:
@@ -89,7 +89,7 @@ class Requests:
                 return
             request = self.waiting.take(model, trials_per_request(lane, request.question, request.first))
             self.slots.taken[model] += 1
-            self._committer.add(sent=[self._ledger.entry(request)])
+            self._committer.add(sent=[self._entry(request)])
             if self._state.capped:
                 self._state.trials.move_request(request, Step.BOOKED)
                 self.booked.append(request)
@@ -115,13 +115,16 @@ class Requests:
                 self._send(request)
 
     def new_losses(self) -> Iterator[AnswersLost]:
-        """Answers that servers have lost since the last call."""
-        return self._ledger.new_losses()
+        """Answers that were lost since the last call."""
+        before, self._lost = self._lost, [lane.endpoint.stats.lost for lane in self._lanes]
+        for model, (now, then) in enumerate(zip(self._lost, before, strict=True)):
+            if now > then:
+                yield self._state.loss(model, now - then, killed=False)
 
     def lose(self, request: Request, *, cut_off: bool = False) -> None:
         """Cross out a request that gets no answer in this start; if it was cut off, its answer is lost."""
         self._state.trials.move_request(request, Step.LOST)
-        self._ledger.cut_off[request.model] += request.size * cut_off
+        self._lost[request.model] -= request.size * cut_off
         self._cross_out(request)
 
     def give_back(self, request: Request) -> None:
@@ -131,21 +134,30 @@ class Requests:
         self.waiting.give_back(request)
 
     def give_up(self, model: int) -> None:
-        """Cancel the unanswered requests of this model."""
-        for task, request in list(self._tasks.items()):
-            if request is not None and request.model == model:
-                self._given_up.add(task)
-                task.cancel()
+        """Cancel the unanswered requests of this model, which only fail."""
+        tasks = [task for task, request in self._tasks.items() if request is not None and request.model == model]
+        self._cancel(tasks, [lane.endpoint.stats.in_flight if self._state.capped else 0 for lane in self._lanes])
 
     async def cancel(self) -> None:
         """Cancel all requests, and the grading of their answers."""
         tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
+        self._cancel(tasks, [lane.endpoint.stats.in_flight for lane in self._lanes])
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _cancel(self, tasks: Sequence[asyncio.Task[None]], at_server: list[int]) -> None:
+        """Cancel tasks; of each model so many requests are with a server, which are taken to be the largest."""
+        for task in sorted(tasks, key=lambda task: getattr(self._tasks[task], "size", 0), reverse=True):
+            if (request := self._tasks[task]) is not None:
+                at_server[request.model] -= 1
+                if at_server[request.model] < 0:
+                    self._failed.add(task)
+            task.cancel()
+
     def _cross_out(self, request: Request) -> None:
-        self._committer.add(unsent=[self._ledger.entry(request)])
+        self._committer.add(unsent=[self._entry(request)])
+
+    def _entry(self, request: Request) -> SentRequest:
+        return SentRequest(self._lanes[request.model].name, request.size)
 
     def _send(self, request: Request) -> None:
         self._state.trials.move_request(request, Step.IN_FLIGHT)
@@ -170,8 +182,8 @@ class Requests:
         self._say(Recorded(request, await self._grader.records(request, answers)))
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        unanswered, failed = self._tasks.pop(task), task in self._given_up
-        self._given_up.discard(task)
+        unanswered, failed = self._tasks.pop(task), task in self._failed
+        self._failed.discard(task)
         if task.cancelled() and unanswered is not None:
             self._say(Abandoned(unanswered, failed))
         self._say(TaskEnded(None if task.cancelled() else task.exception()))

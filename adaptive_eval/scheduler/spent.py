@@ -21,11 +21,7 @@ class SpentByModel:
     def spend(self, model: int, outcome: StoredOutcome) -> None:
         """Count the usage of an answer."""
         self.usages[model].spend(outcome)
-        self.note_cost(model, outcome.cost)
-
-    def note_cost(self, model: int, cost: Cost) -> None:
-        """Note the cost of an answer, which may be the largest so far."""
-        largest = self._largest[model]
+        cost, largest = outcome.cost, self._largest[model]
         self._largest[model] = Cost(
             max(largest.tokens, cost.tokens), max(largest.usd, cost.usd), max(largest.gpu_seconds, cost.gpu_seconds)
         )

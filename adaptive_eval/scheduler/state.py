@@ -155,7 +155,7 @@ class RunState:
             self.alarms.see(model, record)
         if record.awaits_verdict:
             self.awaiting[trial_place(record)] = record
-            self.spent.note_cost(model, record.cost)
+            self.spent.spend(model, record.outcome())
             self._require_within_reserve(model, self.lanes[model].price.cost(record.answer))
             self.trials.move(model, question, (record.trial,), Step.AWAITS_VERDICT)
             return
@@ -179,6 +179,7 @@ class RunState:
     def _apply_verdict(self, verdict: Regrade) -> None:
         """Apply the category of a stored answer, from a judge or by thresholds that are fitted now."""
         if (record := self.awaiting.pop(trial_place(verdict), None)) is not None:
+            self.spent.usages[self.roster.models.position(record.model)].spend(record.outcome(), -1)
             self._apply_trial(record.judged(verdict))
         elif self.fit is not None and (outcome := self.fit.settle(verdict)) is not None:
             if trial_place(verdict) in self.fit.unplanned:  # the core is told of it now, and counts it itself
@@ -193,7 +194,7 @@ class RunState:
             return
         if outcome.awaits_verdict:  # of an earlier start, and the caps did not allow a verdict
             self._news.unjudged = True
-            self.spent.note_cost(self.roster.models.position(outcome.model), outcome.cost)
+            self.spent.spend(self.roster.models.position(outcome.model), outcome)
             self.controller.spend_outside_plan(0, outcome.cost)
             return
         model, question = self.roster.cell(outcome.model, outcome.question)
@@ -348,6 +349,8 @@ def _apply_outcomes(state: RunState, outcomes: Iterable[StoredOutcome]) -> None:
     for outcome in outcomes:
         if not outcome.awaits_verdict:
             state.apply(outcome)
+        elif outcome.model in state.roster.models:
+            state.spent.spend(state.roster.models.position(outcome.model), outcome)
 
 
 def _with_grading_spent(reader: RunReader, events: Iterable[Event], *, judged: bool) -> Iterator[Record]:

@@ -36,7 +36,15 @@ from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.ranking import model_remark, ranking_table
 from adaptive_eval.show.repeatable import repeatable
-from adaptive_eval.show.summary import batch_state, cost_line, decided_text, findings, needed_in_words, pending_since
+from adaptive_eval.show.summary import (
+    batch_state,
+    cost_line,
+    decided_text,
+    findings,
+    needed_in_words,
+    pending_since,
+    usage_parts,
+)
 from adaptive_eval.show.text import (
     count,
     fenced_block,
@@ -46,6 +54,7 @@ from adaptive_eval.show.text import (
     number_or_dash,
     strip_markup,
 )
+from adaptive_eval.store.spending import stored_cost
 
 MAPPING_FIELDS = ("signals", "sampling")
 """Fields with mappings, whose keys become columns."""
@@ -184,7 +193,8 @@ def _unjudged_paragraphs(view: RunView) -> Iterator[str]:
     """State of a run without a look, and how to go on."""
     if view.ended is not None:
         yield markdown_cell(view.ended, 1000)
-    yield f"No look was taken yet: {count(sum(map(sum, view.trials)))} trials are graded."
+    used = [f", for {shown}" for one in view.spending[-1:] if (shown := ", ".join(usage_parts(*stored_cost(one))))]
+    yield f"No look was taken yet: {count(sum(map(sum, view.trials)))} trials are graded{''.join(used)}."
     yield from _step_paragraphs(list(_steps(view))[:-1])
 
 

@@ -20,7 +20,7 @@ from adaptive_eval.record.recording_need import recording_need
 from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.status import standings
+from adaptive_eval.record.status import Status, standings
 from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import draws_questions, promise_line
 from adaptive_eval.show.ranking import WIDEST_NAME, ranking_text
@@ -51,7 +51,7 @@ def _last_screen(ended: Ended, width: int | None, *, briefly: bool = False) -> s
     steps = [*_pending_batches(ended.status.batches), *_next_steps(ended)]
     why = safe_line(ended.why, LONGEST_REASON)
     if (results := ended.results) is None:
-        return "\n".join(["", why, "", *steps])
+        return "\n".join(["", why, "", *_cost_without_results(ended.status), *steps])
     told = finding(results)
     found = findings(results, ended.status.elapsed, ended.directory, width, briefly=briefly)
     report = [f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}"] if ended.trials else []
@@ -82,10 +82,7 @@ def findings(
         asked = most if least == most else f"{least} to {most}"
         yield f"drawn     {asked} of {count(results.fixed_each)} questions of each model; scores are for all"
     yield f"cost      {cost_line(results, elapsed)}"
-    if results.cost.grading is not None:
-        yield f"grading   {grading_in_short(results.cost.grading)}"
-    if (beside := other_costs_in_short(results.cost.beside)) is not None:
-        yield f"besides   {beside}"
+    yield from _further_costs(results.cost.grading, results.cost.beside)
     for row in results.turns:
         loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
         yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {loads}, {duration(row.seconds)}"
@@ -94,6 +91,21 @@ def findings(
         yield f"answers   adaptive-eval export {shlex.quote(str(directory))} --format jsonl"
         if (directory / INSPECT_LOGS).is_dir():
             yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
+
+
+def _cost_without_results(status: Status) -> Iterator[str]:
+    """The cost of a run that ended before its first look; nothing if it asked nothing."""
+    if status.trials or status.beside:
+        used = [f"{count(status.trials)} trials", *usage_parts(*status.usage, " of requests")]
+        yield f"cost      {', '.join([*used, duration(status.elapsed)])}"
+        yield from _further_costs(status.grading, status.beside)
+
+
+def _further_costs(grading: GradingCost | None, rows: Sequence[OtherCostRow]) -> Iterator[str]:
+    if grading is not None:
+        yield f"grading   {grading_in_short(grading)}"
+    if (beside := other_costs_in_short(rows)) is not None:
+        yield f"besides   {beside}"
 
 
 def _next_steps(ended: Ended) -> Iterator[str]:
@@ -158,7 +170,7 @@ def cost_line(results: Results, elapsed: float | None) -> str:
     share = f"{cost.trials / fixed:.0%} of a fixed design's" if cost.trials <= fixed else "trials.max now allows"
     parts = [f"{count(cost.trials)} trials ({share} {count(fixed)})"]
     parts += [f"{several(cost.asked_in_vain, 'lost answer')}"] if cost.asked_in_vain else []
-    parts += _usage_parts(cost.tokens, cost.usd, cost.gpu_seconds, " of requests")
+    parts += usage_parts(cost.tokens, cost.usd, cost.gpu_seconds, " of requests")
     parts += _server_time(results)
     parts += [] if elapsed is None else [duration(elapsed)]
     return ", ".join(parts)
@@ -207,7 +219,7 @@ def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
 def other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
     """Other spending that caps count, in one line; None if there is none."""
     trials, *used = (sum(getattr(row, of) for row in rows) for of in ("trials", "tokens", "usd", "counted_gpu_seconds"))
-    parts = [f"{count(trials)} trials"] * (trials > 0) + _usage_parts(*used)
+    parts = [f"{count(trials)} trials"] * (trials > 0) + usage_parts(*used)
     return f"{', '.join(parts)} on {'; '.join(one.what for one in summarize_other_costs(rows))}" if parts else None
 
 
@@ -225,10 +237,10 @@ def wasted_words(row: WastedCost) -> str:
 
 
 def _grading_usage(row: GradingCost | WastedCost) -> str:
-    return ", ".join(_usage_parts(row.tokens, row.usd, row.gpu_seconds)) or "0 tokens"
+    return ", ".join(usage_parts(row.tokens, row.usd, row.gpu_seconds)) or "0 tokens"
 
 
-def _usage_parts(tokens: int, usd: float, gpu_seconds: float, gpu_hours_of: str = "") -> list[str]:
+def usage_parts(tokens: int, usd: float, gpu_seconds: float, gpu_hours_of: str = "") -> list[str]:
     """Tokens, dollars and GPU hours, without those that are zero."""
     parts = [f"{count(tokens)} tokens"] * (tokens > 0) + [f"${amount(usd, ())}"] * (usd > 0.0)
     return parts + [f"{amount(gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours{gpu_hours_of}"] * (gpu_seconds > 0.0)

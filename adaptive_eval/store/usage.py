@@ -36,14 +36,14 @@ class TrialUsage:
         self.spend(outcome)
         self.judge(outcome)
 
-    def spend(self, outcome: StoredOutcome) -> None:
-        """Count the usage of one more answer, whatever its grade."""
-        self.trials += 1
-        self.tokens += outcome.cost.tokens
-        self.usd += outcome.cost.usd
-        self.gpu_seconds += outcome.cost.gpu_seconds
+    def spend(self, outcome: StoredOutcome, times: int = 1) -> None:
+        """Count the usage of one more answer, whatever its grade; with -1 take it back."""
+        self.trials += times
+        self.tokens += times * outcome.cost.tokens
+        self.usd += times * outcome.cost.usd
+        self.gpu_seconds += times * outcome.cost.gpu_seconds
         if outcome.flags:
-            self.signals.update(outcome.flags.split())
+            self.signals.update(dict.fromkeys(outcome.flags.split(), times))
 
     def judge(self, outcome: StoredOutcome) -> None:
         """Count the grade of an answer, unless it waits for thresholds."""

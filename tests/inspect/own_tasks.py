@@ -277,14 +277,17 @@ PROGRAMS = {
     "time.sleep(60)",
     "writes outside": f"{RIGHT_CODE}open(r'{Path(__file__).parent / 'outside'}', 'w').close()",
 }
-"""What a model may write, by the number of the trial; the forks are bounded."""
+"""What one model writes, by the number of the trial; the forks are bounded."""
+PLAIN = 2
+"""The other writes only so many of the first: what hangs is waited for to its limit, two at a time."""
 
 
 @solver
 def hostile() -> Any:
     async def solve(state: Any, generate: Any) -> Any:
         trial = int(str(state.sample_id).partition("#")[2].partition("~")[0])
-        state.output = ModelOutput.from_content("scripted", list(PROGRAMS.values())[trial])
+        program = trial if str(state.model).endswith("p95") else trial % PLAIN
+        state.output = ModelOutput.from_content("scripted", list(PROGRAMS.values())[program])
         return state
 
     return solve

@@ -143,17 +143,18 @@ def test_killed_at_any_moment_it_goes_on_and_finds_the_same(
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(database))
     plain, kept = ended_runs.copy(site, site.directory("plain")), site.directory("kept")
-    config, moments, kills = site.write("kept", **kept_in(database)), random.Random(5), 0
-    for number in range(4):
-        process = site.start(config, "--run-dir", str(kept))
-        if not reached(kept, 40 * number + moments.randrange(40), process):
-            break
-        second = called("run", str(config), "--display", "none", "--run-dir", str(kept / ".." / "other"), "--fresh")
-        assert second.exit_code == ExitCode.CONFIGURATION
-        kill(process)
-        kills += 1
-    assert kills
-    done = site.run(config, "--run-dir", str(kept))
+    server, moments = GatedServer(small_world(), 40), random.Random(5)
+    with serving(server) as url:
+        config = gated(site, url).write("kept", **kept_in(database))
+        for _ in range(4):
+            before = trials_in(kept)
+            process = site.start(config, "--run-dir", str(kept))
+            assert reached(kept, before + moments.randrange(40), process)
+            second = called("run", str(config), "--display", "none", "--run-dir", str(kept / ".." / "other"), "--fresh")
+            assert second.exit_code == ExitCode.CONFIGURATION
+            kill(process)
+            server.open(40)
+    done = site.run(site.write("kept", **kept_in(database)), "--run-dir", str(kept))
     assert done.exit_code in ENDED, done.output
     assert Found.of(kept) == Found.of(plain)
 

@@ -4,7 +4,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import zip_longest
@@ -41,6 +41,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.errors import AdaptiveEvalError, ConfigError, GraderError, StoreError, Unavailable
+from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
@@ -277,3 +278,14 @@ def test_verdicts_that_a_kill_cut_off_are_told_where_all_is_judged_anew() -> Non
     parts_add_up(life)
     assert any(one.killed and one.verdicts for one in life.lost)
     caps_hold(life)
+
+
+def test_answers_without_their_verdicts_are_in_the_cost_of_a_killed_run(tmp_path: Path) -> None:
+    config = judged_config(tmp_path, {}, SLOTS, votes=1, structured=None)
+    JudgedSpender().run(config, tmp_path / "run", Start(Fate.KILL, 300))
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        results, sums = StoredRun(reader).recompute_results(running=False), reader.sums()
+        assert any(one.awaits_verdict for one in reader.outcomes())
+    assert results is not None
+    assert results.cost.trials == sum(one.trials for one in sums)
+    assert results.cost.tokens == sum(one.tokens for one in sums)

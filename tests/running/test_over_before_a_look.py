@@ -1,17 +1,20 @@
 """A run that ends before it has looked leaves a results.json that says so, as any other that has ended."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live_runs import ENDED, Site
+from live_runs import ENDED, MODELS, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results import UNJUDGED_FORMAT
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
+from adaptive_eval.store import RunReader
+from adaptive_eval.store.spending import total_spent
 
 TOO_LITTLE = {"budget": {"trials": 10}}
 NOTHING = (
@@ -50,6 +53,20 @@ def test_a_cap_that_refuses_the_first_round_is_told_by_all_who_read_the_run(site
     assert site.run(site.write(budget={"trials": 200})).exit_code in ENDED
     results = read_results(site.directory())
     assert results is not None and results.cost.trials >= 96
+
+
+def test_what_was_paid_before_a_first_look_is_told(site: Site) -> None:
+    priced = [{"name": name, "base_url": site.base_url, "price": {"input": 1, "output": 2}} for name in MODELS]
+    ended = site.run(site.write(models=priced, trials={"min": 8, "max": 8}, budget={"usd": 0.05}))
+    assert ended.exit_code == ExitCode.SPENT and "cost" not in left_by(site.directory())
+    with closing(RunReader.open(site.directory())) as reader:
+        trials, spent = reader.trial_count(), total_spent(reader)
+    cost = f"cost      {trials} trials, {spent.tokens:,} tokens, ${spent.usd:.3f}"
+    assert trials and cost in ended.stdout and cost in said("monitor", site.directory(), "--once")
+    report = said("report", site.directory(), "--format", "md", "--output", "-")
+    assert f"{trials} trials are graded, for {spent.tokens:,} tokens, ${spent.usd:.3f}." in report
+    nothing = site.run(site.write(**TOO_LITTLE), "--run-dir", str(site.directory("nothing")))
+    assert "cost  " not in nothing.stdout
 
 
 @pytest.mark.parametrize(("trials", "some"), [(3, False), (24 + 10, True)])

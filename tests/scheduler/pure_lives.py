@@ -638,7 +638,7 @@ class Start:
             worst = lost_costs(self.disk, {name: self.setting.worst})[name]  # type: ignore[arg-type]
             assert event.tokens >= event.answers * worst.tokens and event.estimated is None
             return
-        rows = [one for one in self.disk.rows.values() if one.model in self.models and not one.awaits_verdict]
+        rows = [one for one in self.disk.rows.values() if one.model in self.models]
         rows = [one for one in rows if one.model == name] or rows
         tokens = sum(one.answer.prompt_tokens + one.answer.completion_tokens for one in rows)
         assert event.tokens == event.answers * round(tokens / (len(rows) or 1)) and event.estimated
@@ -650,10 +650,11 @@ class Start:
         for event in events_of_kind(self.disk.log, AnswersLost):
             lost[event.model] += event.tokens
         for usage, name in zip(self.state.spent.usages, self.models, strict=True):
-            rows = [one for one in self.disk.rows.values() if one.model == name and not one.awaits_verdict]
+            rows = [one for one in self.disk.rows.values() if one.model == name]
             assert usage.trials == len(rows)
             assert usage.tokens == sum(one.cost.tokens for one in rows)
-            assert usage.ungraded == sum(one.category is None and not one.awaits_thresholds for one in rows)
+            judged = [one for one in rows if not (one.awaits_thresholds or one.awaits_verdict)]
+            assert usage.ungraded == sum(one.category is None for one in judged)
             assert usage.grading == grading.get(name, NO_GRADING)
         assert not any(self.disk.asked_for[name] for name in self.models), "requests are booked that nobody waits for"
         assert self.state.fit is None or self.stopping or self.controller.finished is not None or self.state.fit.is_over

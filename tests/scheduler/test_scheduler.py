@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from adaptive_eval.scheduler import troubles as troubles_module
 from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.seeds import hashed_base
-from adaptive_eval.store import AnswerUngraded, ModelSetAside, events_of_kind
+from adaptive_eval.store import AnswersLost, AnswerUngraded, ModelSetAside, RunReader, events_of_kind
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +210,38 @@ async def test_a_drained_stop_does_not_wait_for_requests_that_only_fail(
     assert bed.outcomes() == reference.outcomes()
 
 
+@pytest.mark.parametrize("capped", [False, True])
+@pytest.mark.parametrize("samples", [1, 4])
+async def test_an_end_loses_what_servers_have_and_nothing_that_was_to_be_repeated(
+    tmp_path: Path, capped: bool, samples: int
+) -> None:
+    """What caps count is entered until the next start tells it."""
+    bed = Bed(tmp_path, plan(budget=Budget(tokens=10**6 if capped else None)), slots=64, samples=samples)
+    at_server = {"ada": 0, "bob": 0}
+    away = bed.endpoints["cyd"] = RepeatingEndpoint("cyd", SKILLS["cyd"])
+    for name in at_server:
+        bed.endpoints[name].delay = 1e9
+
+    async def stop_twice(scheduler: Scheduler) -> None:
+        await until(lambda: away.waiting > 0 and all(bed.endpoints[name].in_flight for name in at_server))
+        await scheduler._loop.safe()
+        for name in at_server:
+            at_server[name] = sum(len(seeds) for _, seeds in bed.endpoints[name].samples)
+        scheduler.stop()
+        scheduler.stop()
+
+    stopping: list[asyncio.Task[None]] = []
+    scheduler = await bed.start(lambda one: stopping.append(asyncio.create_task(stop_twice(one))))
+    await stopping[0]
+    assert scheduler.ending.halt is Halt.AT_ONCE
+    lost = Counter[str]()
+    with closing(RunReader.open(tmp_path)) as reader:
+        for event in events_of_kind(reader.events(), AnswersLost):
+            lost[event.model] += event.answers
+        entered = dict(reader.in_flight())
+    assert (lost, entered) == (({}, at_server) if capped else (at_server, {}))
+
+
 @dataclass
 class GivingUpEndpoint(RepeatingEndpoint):
     """The same, but that it gives one of its requests up when it has some more."""
@@ -395,9 +429,15 @@ async def test_wall_time_ends_the_run_with_what_is_complete(tmp_path: Path) -> N
 
 
 async def stopped_until_finished(bed: Bed, rng: random.Random) -> Scheduler:
-    """Starts that are stopped after a moment each, until the run is finished."""
+    """Starts that are stopped after a moment each, a longer one each time, until the run is finished."""
+    starts = 0
+
+    def stop_soon(run: Scheduler) -> None:
+        asyncio.get_running_loop().call_later(rng.random() * 0.1 * starts, run.stop)
+
     while True:
-        scheduler = await bed.start(lambda run: asyncio.get_running_loop().call_later(rng.random() * 0.1, run.stop))
+        starts += 1
+        scheduler = await bed.start(stop_soon)
         if bed.controller.finished is not None:
             return scheduler
 

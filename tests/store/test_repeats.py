@@ -168,7 +168,9 @@ def sampled(rng: np.random.Generator, sure: str, questions: int, temperature: fl
     return pairs_of(lambda question, trial: letters[question][trial], questions, 4, size=size)
 
 
-@pytest.mark.parametrize("models", [120, pytest.param(6000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "models", [120, pytest.param(2000, marks=pytest.mark.slow), pytest.param(6000, marks=pytest.mark.release)]
+)
 def test_short_answers_of_honest_servers_raise_hardly_an_alarm(models: int) -> None:
     """At most one model in 500."""
     rng, alarms = np.random.default_rng(5), 0

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from answer_times import AnswerTimes
 from fakes import QUESTIONS, SKILLS, Bed, FakeEndpoint, plan
-from patient_time import HANGS
+from patient_time import HANGS, until
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Pace
@@ -210,8 +210,14 @@ async def test_stopped_while_a_server_is_started_the_run_ends_at_once(tmp_path: 
     bed = Bed(tmp_path, reference.plan)
     host = FakeHost(bed, [0, 1, 2], delay=3600.0)
     bed.hosts = [host]
+
+    async def stop_when_it_loads(scheduler: Scheduler) -> None:
+        await until(lambda: host.loads)
+        scheduler.stop()
+
+    stopping: list[asyncio.Task[None]] = []
     async with asyncio.timeout(HANGS):
-        scheduler = await bed.start(lambda scheduler: asyncio.get_running_loop().call_later(0.1, scheduler.stop))
+        scheduler = await bed.start(lambda one: stopping.append(asyncio.create_task(stop_when_it_loads(one))))
     assert scheduler.ending.halt is Halt.DRAINED
     assert host.loads == [0] and bed.outcomes() == {}
 

@@ -10,6 +10,7 @@ from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import ReplicaBack, ReplicaLost, Spending, events_since_start
 from adaptive_eval.store.pending import pending_batches
+from adaptive_eval.store.spending import stored_cost
 
 
 class StoredStatus:
@@ -51,6 +52,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         trials_to_go=found.trials_to_go,
         promise=promise_in_short(decisions),
         batches=batch_rows(pending_batches(feed.sums.events)),
+        usage=stored_cost(spent),
         beside=beside,
         grading=feed.grading if results is None else results.cost.grading,
         sites=site_rows(feed.sums.events),
