@@ -105,8 +105,7 @@ class ExitCode(IntEnum):
     CONFIGURATION = 2
     """The configuration, the questions or an argument is wrong."""
     SPENT = 3
-    """The budget or the horizon was reached, answers could not be graded, or an alarm ended the run: some comparison is
-    undecided."""
+    """A comparison is undecided: the budget or horizon was reached, answers had no grade, or an alarm ended the run."""
     STOPPED = 4
     """The user stopped the run, or any command while it began."""
     ENDPOINTS = 5

@@ -24,8 +24,7 @@ from adaptive_eval.errors import ConfigError
 
 
 def load_extra(module: str, extra: str, what: str) -> Any:
-    """Import a module of an extra; raises `ConfigError` if it is not installed. `what` names the features that need
-    it."""
+    """Import a module of an extra for the features `what`; raises `ConfigError` if it is not installed."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -8,8 +8,7 @@ TURNS_OF_ACCEPTING = 3
 
 
 async def close_listener(listener: asyncio.Server) -> None:
-    """Serve connections that were accepted, then stop listening: asyncio never closes one accepted by a closed
-    listener."""
+    """Serve accepted connections, then stop listening: asyncio never closes one accepted by a closed listener."""
     for taking in listener.sockets:
         with suppress(RuntimeError):  # uvloop has its own readers
             asyncio.get_running_loop().remove_reader(taking.fileno())

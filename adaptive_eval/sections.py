@@ -26,8 +26,7 @@ StopOnAlarm = Literal["all", "any", "never"]
 PATIENCE = 300.0
 """Default seconds for which a run waits for an unavailable database."""
 ANSWERS_URL = r"^[a-z][a-z0-9+.-]*://[^@\s\\?#]+$"
-"""Object storage for answers; without user or password, which would be stored: keys come from the storage's
-variables."""
+"""Object storage for answers, without user or password, which would be stored: keys come from its variables."""
 
 
 class Section(BaseModel):

@@ -75,8 +75,7 @@ def _next_step(command: str, *, healthy: bool) -> str:
 
 
 def show_health(found: Mapping[str, Health]) -> bool:
-    """Print the health of every replica, and each notice about servers once with the models that it concerns; True if
-    all are healthy."""
+    """Print the health of every replica, and each notice once with its models; True if all are healthy."""
     noticed: dict[str, list[str]] = {}
     for name, health in found.items():
         for replica in health.replicas:

@@ -9,7 +9,7 @@ import typer
 from adaptive_eval.cli.shared import report_errors, write_text
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import RunView, read_report
-from adaptive_eval.store.address import beside
+from adaptive_eval.store.address import default_path
 
 Kind = Literal["html", "md", "pr", "summary", "json", "csv", "junit"]
 SUFFIXES = {"junit": "xml", "pr": "md", "summary": "txt"}
@@ -50,7 +50,7 @@ def report(
         if output == Path("-"):
             typer.echo(text, nl=False)
         else:
-            write_text(output or beside(run, f"report.{SUFFIXES.get(kind, kind)}"), text)
+            write_text(output or default_path(run, f"report.{SUFFIXES.get(kind, kind)}"), text)
         for path in drawn:
             typer.echo(str(path), err=output == Path("-"))
         if plots is not None and not drawn:

@@ -307,8 +307,7 @@ class BudgetConfig(Section):
     usd: float | None = Field(None, gt=0)
     """US dollars, by the models' `price`."""
     gpu_hours: float | None = Field(None, gt=0)
-    """GPU hours: a model's `gpus` times how long the run holds its servers, or how long requests to other servers
-    take."""
+    """GPU hours: a model's `gpus` times how long the run holds its servers, or, for others, how long requests take."""
     wall_time: Seconds | None = Field(None, gt=0)
     """Active time of the run over all starts, such as "2h30m"."""
 

@@ -24,8 +24,7 @@ from adaptive_eval.core.settings import Pace
 Favour = Literal["answers", "time"]
 
 AHEAD, MOST_AHEAD = 360, 0.15
-"""Trials of a model in flight beyond those for the next look, and their limit for each question as a share of
-`trials.max`."""
+"""Trials of a model in flight beyond the next look's, and their limit per question as a share of `trials.max`."""
 OPENING = 0.15
 """The first round at the pace `time`, as a share of `trials.max`."""
 SHARE_IN_BATCHES, OPENING_IN_BATCHES = 0.7, 0.3

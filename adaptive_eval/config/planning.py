@@ -39,8 +39,7 @@ ENDING_SECONDS = GRACE_SECONDS + 1.0
 """Time for the run to notice that a server must end, and for the server to do so."""
 TINY = 1e-9
 SAMPLE_MARGIN = 2
-"""Factor by which caps multiply Inspect's token limit of a sample: the call that exceeds it is finished, and its scorer
-may call models, too."""
+"""Factor by which caps multiply a sample's token limit: its last call may exceed it, and its scorer may call models."""
 
 
 class EarlierHorizon(NamedTuple):

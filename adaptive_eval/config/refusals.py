@@ -131,8 +131,7 @@ _MEANT = re.compile(r"did you mean `(\w+)`\?")
 
 
 def _drop_echoes(problems: Sequence[Problem]) -> Iterator[Problem]:
-    """Drop problems with missing keys that are only misspelt, or that have a missing key as default: `model` for
-    `name`."""
+    """Drop problems with missing keys that are misspelt, or that default to a missing key: `model` to `name`."""
     near = ((one.path, _MEANT.fullmatch(one.mend)) for one in problems)
     meant = {(*path[:-1], match[1]) for path, match in near if match is not None}
     missing = {one.path for one in problems if one.rule == MISSING}

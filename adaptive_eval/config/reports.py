@@ -18,7 +18,6 @@ class ReportConfig(Section):
     """Contents of reports besides the ranking."""
 
     metrics: tuple[Annotated[str, Field(max_length=40), AfterValidator(_is_metric)], ...] = ()
-    """Metrics of k draws: pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold), mg-pass@4. For rubrics of
-    two categories."""
+    """Metrics of k draws, for rubrics of two categories: pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5, mg-pass@4."""
     by: tuple[str, ...] = ()
     """Fields of the questions' metadata, such as topic or level, by which scores are broken down."""

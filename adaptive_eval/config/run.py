@@ -211,8 +211,7 @@ class PriorEvidenceConfig(Section):
     models: Mapping[ModelName, ModelName] = Field(default_factory=dict)
     """The earlier run's model for a model of this run, such as an older version; default: the one of the same name."""
     questions: Mapping[str, str] = Field(default_factory=dict)
-    """The earlier run's question for a question of this run, as in a related data set; questions that are not named
-    have no prior outcomes."""
+    """The earlier run's question for one of this run, as in a related data set; others have no prior outcomes."""
     groups: Mapping[str, str] = Field(default_factory=dict)
     """The same for groups of questions (`questions.fields.cluster`): each question gets `depth` outcomes with the
     category shares of the earlier run's group."""

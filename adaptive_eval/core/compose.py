@@ -99,8 +99,7 @@ def _affordable_round(
 def most_that_fit(
     worth: IndexArray, allocate: Callable[[IndexArray], TrialArray], fits: Callable[[TrialArray], bool]
 ) -> tuple[TrialArray | None, bool]:
-    """The round for as many comparisons as fit, most valuable first, and whether all of them fit; None if nothing fits
-    or nothing is open."""
+    """The round for the most valuable comparisons that fit, and whether all of them fit; None if it would be empty."""
     extra: TrialArray | None = None
     fitting, too_many = 0, len(worth) + 1
     served = len(worth)

@@ -146,8 +146,7 @@ class DecidingLooks:
         return cls(np.zeros(pairs, np.int8), np.zeros(pairs, np.intp), none, none)
 
     def with_look(self, look: int, memory: LatchedVerdicts, evidence: Evidence, rule: Rule) -> "DecidingLooks":
-        """The decisions including those of look number `look`, without those taken back by a rule that does not
-        latch."""
+        """The decisions including those of look number `look`, without those that a rule without latch takes back."""
         latched = np.where(memory.call != 0, memory.call, 2 * memory.tie).astype(np.int8)
         new = latched != self.latched
         if not new.any():

@@ -117,8 +117,7 @@ class Result(NamedTuple):
     gates: tuple[GateResult, ...]
     """For each model but the baseline, if benchmarks have gates of their own."""
     trials_to_go: float
-    """Trials until every open comparison is called, if differences stay as they are, or reaches the horizon or a
-    cap."""
+    """Trials until every open comparison is called, if differences stay the same, or reaches the horizon or a cap."""
 
 
 def conclude(

@@ -157,8 +157,7 @@ QUICKLY = 1 / 4
 """Factor for the interval while windows double, and until the first reading."""
 SLOWEST = 60.0
 MISSES = 5
-"""Readings that may fail in a row before windows stop being limited: a server may answer slowly because it is
-overloaded."""
+"""Readings that may fail in a row before windows stop being limited: an overloaded server may answer slowly."""
 COUNTED = 3 / 4
 """Share of the requests in flight that one server shows if it counts them all, since some may hang or be on their way.
 One of several behind an address counts half or fewer."""
@@ -170,8 +169,7 @@ FIRST_WINDOW = 32
 ABSENCES = 2
 """Number of such statuses in a row, since a single one may be an accident."""
 ABSENT = frozenset({400, 401, 403, 404, 405, 501})
-"""Statuses of a server without `/metrics`, or without it for us: llama-server sends 501 without --metrics, as a router
-400."""
+"""Statuses of a server without `/metrics` for us: llama-server sends 501 without --metrics, as a router 400."""
 
 Fetch = Callable[[str], Awaitable[tuple[int, bytes]]]
 """Requests `/metrics` from the server of a base URL: status and body; raises `Failure`."""

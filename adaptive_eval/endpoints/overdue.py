@@ -181,8 +181,7 @@ class OverdueWatch:
         clock: Callable[[], float],
         note: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
-        """`has_alternative`: whether another replica can take a replica's requests. `note` gets a notice of requests
-        that may hang."""
+        """`has_alternative`: whether another replica can take a replica's requests. `note` gets notices."""
         self._note = note
         self._told_far = False
         self._times = times

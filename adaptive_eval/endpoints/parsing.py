@@ -131,8 +131,7 @@ class StreamedResponse:
         return bool(self._choices) and all(choice.finish_reason for choice in self._choices.values())
 
     def payload(self) -> dict[str, Any]:
-        """The assembled response. A choice without a finish reason keeps none: the reader of responses interprets
-        that."""
+        """The assembled response. A choice without a finish reason keeps none, for the reader to interpret."""
         # without usage, a server sends about one token per event
         steps = sum(choice.steps for choice in self._choices.values())
         apart = len(self._choices) > 1 and all(choice.usage for choice in self._choices.values())
@@ -206,8 +205,7 @@ class _EventForm(NamedTuple):
         return None
 
     def texts(self, block: bytes) -> tuple[list[str], bytes]:
-        """The texts of the events of this form at the start of a block, except the last one, and the rest of the
-        block."""
+        """The texts of the events of this form at the start of a block, except the last one, and the rest."""
         alike = self._alike(block)
         try:
             texts = orjson.loads(b"[%b]" % b",".join(alike))

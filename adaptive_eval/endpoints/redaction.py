@@ -58,8 +58,7 @@ def redact_forms(text: str, forms: Iterable[str]) -> str:
 
 @cache
 def _least(form: str) -> int:
-    """Least length of a removed piece, which includes a digit: else it may be a word, or a prefix common to many
-    keys."""
+    """Least length of a removed piece, which includes a digit: else it may be a word, or a prefix of many keys."""
     half = len(form) // 2
     digit = re.search("[0-9]", form)
     if digit is None:

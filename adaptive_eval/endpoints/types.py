@@ -136,8 +136,7 @@ class Limits(_Section):
     attempts: int = Field(5, ge=1)
     """Failures and timeouts after which a request is given up."""
     patience: float = Field(300.0, ge=0)
-    """Seconds for which a failing model is retried, whatever the number of attempts: servers take minutes to
-    restart."""
+    """Seconds for which a failing model is retried, whatever the number of attempts: servers may restart."""
     samples_per_request: int = Field(1, ge=1)
     """Most answers to one question per request (`n`), so that the server reads its prompt once."""
 
@@ -311,8 +310,7 @@ class ReplicaStats:
     healthy: bool
     in_flight: int
     limit: int
-    """Requests in flight allowed now: the configured concurrency, or less after refusals or if more would only
-    queue."""
+    """Requests allowed in flight: the configured concurrency, or less after refusals or if more would only queue."""
     trouble: str = ""
     """What is wrong with it, if it is not healthy."""
 

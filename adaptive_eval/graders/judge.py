@@ -60,15 +60,13 @@ class Judge(AskedGrader):
     verdicts: tuple[JudgeLevel, ...] = Field(RIGHT_OR_WRONG, min_length=2)
     """The possible verdicts; default: correct and wrong."""
     scores: tuple[JudgeCriterion, ...] = Field((), max_length=MOST_CRITERIA)
-    """Criteria to score one by one, instead of verdicts. Without a `rubric` each possible weighted sum is a
-    category."""
+    """Criteria to score one by one, instead of verdicts. Without a `rubric` each weighted sum is a category."""
     against: Annotated[str, Field(min_length=1)] | AnswersOfModel | None = None
     """Another answer to compare with in both orders, instead of verdicts: `reference`, the answer key; a field of the
     questions (`questions.fields.metadata`) with the answers of another model or a person; or the answers of a model in
     an earlier run, trial by trial. Without a `rubric` better scores 1, a tie 0.5, worse 0."""
     votes: Count = Field(1, ge=1, le=15)
-    """Verdicts on each answer: an odd number, since more than half must agree. Of scores and comparisons the middle one
-    counts."""
+    """Verdicts on each answer: an odd number, since more than half must agree; of scores the middle one counts."""
     panel: tuple[FurtherJudge, ...] = Field((), max_length=MOST_FURTHER)
     """Further judges, each on its own server, with as many votes; more than half of all votes must agree. The signals
     `agreement_1` (this judge), `agreement_2` ... are the shares of each judge's votes that agree with the decision."""

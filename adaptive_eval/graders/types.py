@@ -213,8 +213,7 @@ def measured_facts(
 
 
 def token_facts(logprobs: AnswerLogprobs | None) -> dict[str, SignalValue]:
-    """`TOKEN_MEASURES` in bits per token: means over the least likely tenth of the tokens and over the last tenth, at
-    least one token each."""
+    """`TOKEN_MEASURES` in bits per token: means over the least likely tenth of the tokens, and over the last tenth."""
     known = [] if logprobs is None else [-value / log(2.0) for value in logprobs.values if value is not None]
     if not known:
         return {}

@@ -100,8 +100,7 @@ class _AcquiredPlace(NamedTuple):
 
 
 class Host(ServerHost):
-    """Serves one of its models at a time, or two while the last answers of one are still in flight. Models go by their
-    numbers in the run."""
+    """Serves one of its models (by index) at a time, or two while the last answers of one are in flight."""
 
     has_place = True
     """Always: this machine does not go away."""

@@ -121,5 +121,4 @@ class LmEvalConfig(Section):
     limit: int | None = Field(None, ge=1)
     """Number of questions to ask: the first ones."""
     metric: str | None = None
-    """The metric that counts, if the task has several, or metric,filter as the harness prints them; default: its
-    first."""
+    """The metric that counts, or metric,filter as the harness prints them; default: the task's first."""

@@ -188,8 +188,7 @@ def _dataset(config: QuestionsConfig) -> Iterator[FileRow]:
 
 
 def use_cache_without_hub() -> str:
-    """Use only cached data sets if the hub does not respond, which would take half a minute; returns a clause that says
-    so."""
+    """Use only cached data sets if the hub does not respond, to save half a minute; returns a clause that says so."""
     if hub_answers():
         return ""
     hub, datasets = load_extra("huggingface_hub", "hf", HUB), load_extra("datasets", "hf", HUB)

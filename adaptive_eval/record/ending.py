@@ -257,8 +257,7 @@ def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason |
 
 
 def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
-    """Why a run is finished, in a sentence: after some answers or none, after a look or before it, with a fixed number
-    of trials or not."""
+    """A sentence on why a run is finished, with or without answers, looks, and a fixed number of trials."""
     if reason is Reason.BUDGET and not looked:
         return TOO_SMALL.format("Finished without a ranking" if asked else "No answers were requested")
     return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]

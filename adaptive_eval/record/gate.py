@@ -112,8 +112,7 @@ def _bounded(row: ModelRow, moved: float) -> BoundedScore:
 def _doubted_models(
     asked: GateTerms, called: str, name: str, model: BoundedScore, baseline: BoundedScore
 ) -> tuple[str, ...]:
-    """Models whose failed answers could explain a call, since with other outcomes the difference would be within the
-    margin."""
+    """Models whose failed answers could explain a call: other outcomes could bring it within the margin."""
     sides = [(name, model), (asked.baseline, baseline)]
     (behind, low), (ahead, high) = sides if called == FAIL else reversed(sides)
     given = asked.delta if called == FAIL else -asked.delta

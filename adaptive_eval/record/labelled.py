@@ -284,8 +284,7 @@ def choose_answers_to_label(stored: StoredRun, labels: Labels, number: int) -> l
 
 
 def _label_gain(model: str, counts: Mapping[str, int], found: LabelledRun | None) -> tuple[float, int]:
-    """Sort key of a model: how much one more label reduces the relative variances of its open comparisons, then the
-    fewest labels."""
+    """Sort key of a model: how much a label reduces the variances of its open comparisons, then the fewest labels."""
     number = counts[model]
     pairs = () if found is None else found.pairs
     one = None if found is None else next((row for row in found.models if row.name == model), None)

@@ -369,8 +369,7 @@ def judged_rows(stored: StoredRun) -> list[TrialFacts]:
 def _is_judged(
     stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32], trial: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Mask of the graded trials in the scores: for each model and question, those with the lowest numbers, as many as
-    the newest look has."""
+    """Mask of the graded trials in the scores: the first of each model and question, as many as the newest look has."""
     counts = stored.counts()
     wanted = np.rint((counts.cells - counts.before).sum(axis=2))
     order = np.lexsort((trial, question, model))

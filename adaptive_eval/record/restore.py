@@ -100,7 +100,7 @@ class StoredRun:
             names = set(end.waited_for or ()).intersection(setup.roster.models)
             controller.count_overrun(map(setup.roster.models.position, names))
         requests = [usage.gpu_seconds for usage in state.spent.usages]
-        controller.tick(reader.elapsed, counted_gpu_seconds(self.servers, requests, self.beside))
+        controller.tick(reader.elapsed, counted_gpu_seconds(self.servers, requests, self.other_costs))
         return state
 
     @cached_property
@@ -109,7 +109,7 @@ class StoredRun:
         return spent_on_removed_models(self.reader, self.setup.roster.models, self.events)
 
     @property
-    def beside(self) -> tuple[OtherCostRow, ...]:
+    def other_costs(self) -> tuple[OtherCostRow, ...]:
         """Spending that caps count besides the stored answers of the current models."""
         return other_costs(self.removed_models, self.setup.roster.models, self.servers.counted, self.events)
 
@@ -136,7 +136,7 @@ class StoredRun:
             stopped=not running,
             events=self.events,
             held=self.servers.times,
-            beside=self.beside,
+            beside=self.other_costs,
             correct=not running,
         )
         if snapshot is None:

@@ -60,8 +60,7 @@ class GradingCost:
     gpu_seconds: float
     """GPU seconds of requests."""
     in_vain: WastedCost | None = None
-    """Cost of wasted verdicts on top; None if there was none. The rest of the cost of stored answers was for the
-    answers."""
+    """Cost of wasted verdicts on top; None if there was none. All other cost was for the answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +165,7 @@ class PairRow:
     called: CallRow | None = None
     """None if it is neither resolved nor tied."""
     by_trial: bool = False
-    """Whether it is judged by differences of trials with the same seeds: `trials.seeds: coupled`, and the two depend on
-    each other."""
+    """Whether it is judged by differences of correlated trials with the same seeds: `trials.seeds: coupled`."""
     variance_by_trial: float | None = None
     """Variance of these differences relative to independent models: about the share of trials that it takes."""
 
@@ -412,8 +410,7 @@ class Results:
     metrics: tuple[MetricRow, ...] = ()
     """Metrics of `report.metrics`, metric by metric, with the best model first."""
     groups: tuple[GroupRow, ...] = ()
-    """Scores by benchmark, if there are several, and by the fields of `report.by`: group by group, with the best model
-    of the run first."""
+    """Scores by benchmark, if there are several, and by the fields of `report.by`: group by group, best model first."""
     early_end: EarlyEnd | None = None
     """None while the run goes on, and if all of its trials were there at its first look."""
 

@@ -21,8 +21,7 @@ MEND = (
 
 
 def take_outcomes(prepared: PreparedRun, directory: Path, kept: Recorded) -> list[OutcomesRecorded]:
-    """Take outcomes of the recorded models that the run in `directory` has not `kept` yet; raises `ConfigError` if that
-    is impossible."""
+    """Take outcomes of recorded models that are not `kept` in `directory`; raises `ConfigError` if it cannot."""
     wanted: dict[Path, list[ModelConfig]] = {}
     for model in prepared.config.models:
         if model.recorded is not None and (model.name not in kept or kept[model.name].directory != str(model.recorded)):

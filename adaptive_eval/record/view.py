@@ -182,8 +182,7 @@ class RunView:
     judge: JudgeUse | None = None
     """Usage of a judge; None without one, and while the run goes on."""
     orders: str | None = None
-    """How often a judge went by the order of two answers, in a sentence; None without comparisons, and while the run
-    goes on."""
+    """A sentence on how often a judge went by the order of two answers; None without comparisons, or during the run."""
     labelled: LabelledRun | None = None
     """Effect of labels on grades and scores; None without labels, and while the run goes on."""
     besides: tuple[OtherCostRow, ...] = ()

@@ -12,8 +12,7 @@ _loaded_is_frozen = False
 
 
 def disable_collections() -> None:
-    """Collect no garbage while a command is loaded: what modules make stays, and walking over it again and again takes
-    a fifth of a start."""
+    """Collect no garbage while a command is loaded: modules stay, and scanning them takes a fifth of a start."""
     gc.disable()
 
 

@@ -145,7 +145,7 @@ def _spent_without_greedy(reader: RunReader) -> _Spending:
     """Usage of a run so far, with removed models and without its greedy answers."""
     stored = StoredRun(reader)
     models, sums = stored.setup.roster.models, reader.sums()
-    beside = [row for row in stored.beside if row.what != FOLDER]
+    beside = [row for row in stored.other_costs if row.what != FOLDER]
     requests = [sum(one.gpu_seconds for one in sums if one.model == name) for name in models]
     return _Spending(
         trials=reader.trial_count(),

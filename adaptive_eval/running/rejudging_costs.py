@@ -86,8 +86,7 @@ class VerdictLedger:
         self._enter(answers, self._worst.times(answers))
 
     def enter_verdicts(self, verdicts: Sequence[Regrade]) -> None:
-        """Verdicts have come: enter what they have cost instead of the most they may; raises `Unavailable` where that
-        is more."""
+        """Replace the reserved cost of verdicts by what they have cost; raises `Unavailable` if that is more."""
         used = reduce(Cost.plus, (one.cost for one in verdicts), NO_COST)
         self._enter(0, used.plus(self._worst.times(-len(verdicts))))
         if self._vote is not None:

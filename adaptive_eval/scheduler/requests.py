@@ -190,8 +190,7 @@ class Requests:
 
 
 class ModelDemand:
-    """The `Demand` of a run, by which a supply starts and stops servers: trials that wait, that are in flight, and that
-    are still to come."""
+    """The `Demand` by which a supply starts and stops servers: trials waiting, in flight, and still to come."""
 
     def __init__(self, state: RunState, requests: Requests, idle: IdleServers) -> None:
         self._state, self._requests, self._idle = state, requests, idle

@@ -255,8 +255,7 @@ def _both_scores(
 
 
 def _drawn_scores(cells_a: CountArray, cells_b: CountArray, weights: FloatArray) -> tuple[float, float, float] | None:
-    """Both scores and the standard error of their difference, on questions with trials in both runs; None if fewer than
-    two."""
+    """Both scores and their difference's standard error, on questions with trials in both runs; None below two."""
     cells = np.stack([cells_b, cells_a])
     shares = cells / np.maximum(cells.sum(axis=-1, keepdims=True), 1)
     both = cells.any(axis=-1).all(axis=0)

@@ -43,8 +43,7 @@ class RankingText(NamedTuple):
 
 
 def ranking_text(ranked: Sequence[Standing], scale: Scale, width: int | None, *, gated: bool) -> RankingText:
-    """Fit the ranking into `width` columns: first verdicts are shortened, then trials left out, and then names lose
-    their middle."""
+    """Fit the ranking into `width` columns: shorten verdicts, then omit trials, then cut names in the middle."""
     longest = min(WIDEST_NAME, max((cell_len(safe_line(one.row.name)) for one in ranked), default=0))
     brevity = 0
     while True:

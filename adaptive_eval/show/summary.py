@@ -118,8 +118,7 @@ def _next_steps(ended: Ended) -> Iterator[str]:
 
 
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
-    """Number and unit of what a pair needs that needs so many trials per question: drawn questions count one trial
-    each."""
+    """Number and unit of a pair's need for so many trials per question: drawn questions count one trial each."""
     if draws_questions(results.decisions):
         needed, there = math.ceil(trials * results.fixed_each), results.fixed_each
         return count(needed), f"questions, more than the {count(there)} there are" if needed > there else "questions"

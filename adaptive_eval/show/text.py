@@ -123,8 +123,7 @@ def number_or_dash(value: float | None, digits: int = 2) -> str:
 
 
 def amount(value: float, among: Iterable[float]) -> str:
-    """Format a cost `among` others of its column, with two significant digits of the smallest, and at least two decimal
-    places."""
+    """Format a cost `among` others of its column: two significant digits of the smallest, two decimals at least."""
     least = min((abs(one) for one in (value, *among) if one and math.isfinite(one)), default=1.0)
     places = min(max(2, 1 - math.floor(math.log10(least))), MAX_PLACES)
     return f"{value:,.{places}f}"

@@ -139,8 +139,7 @@ ONE_WRITE_SECONDS = 0.01
 
 
 def in_few_writes(parts: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
-    """The parts merged into fewer, none sent early: all parts within one write's time are sent with the last of
-    them."""
+    """The parts merged into fewer, none sent early: parts within one write's time are sent with the last of them."""
     since = at = 0.0
     held: list[bytes] = []
     for due, data in parts:

@@ -93,8 +93,7 @@ class SimulatedJudge:
         return self._moved(verdict, levels, marked["answer"], moved)
 
     def _scored(self, name: str, levels: list[str], marked: Mapping[str, str], prompt: str, seed: int) -> str:
-        """A level of one criterion: for `form` by whether the answer has a box, for any other by whether it is
-        right."""
+        """A level of one criterion: for `form` by whether the answer has a box, for others by whether it is right."""
         said, biased, moved = map(unit_float, hashed_integers(3, "criterion", name, prompt, seed))
         right = _number_in(marked["answer"]) == marked.get("reference", "").strip()
         holds = bool(_BOXED.search(marked["answer"])) if name == "form" else right

@@ -97,8 +97,7 @@ def coins() -> World:
 
 
 def shared_difficulty(models: int = MODELS, questions: int = QUESTIONS) -> World:
-    """A benchmark like AIME: questions are hard or easy for all models, and most are nearly always or nearly never
-    right."""
+    """A benchmark like AIME: questions are hard or easy for all models, most of them nearly always or never right."""
     means = np.linspace(0.16, 0.38, models)[::-1]
     return World("shared_difficulty", _around_difficulties(means, questions, 3.5, 0.8, 2))
 
@@ -133,8 +132,7 @@ def many_close(models: int = 30, questions: int = QUESTIONS) -> World:
 
 
 def _around_difficulties(means: FloatArray, questions: int, hard: float, taste: float, seed: int) -> FloatArray:
-    """Probabilities (L, M, 2) with these means: questions are hard or easy for all models, and slightly different for
-    each."""
+    """Probabilities (L, M, 2) with these means: questions are hard or easy for all models, with slight differences."""
     rng = np.random.default_rng(seed)
     difficulty = rng.normal(0.0, hard, questions)
     return binary(np.array([with_mean(expit(rng.normal(0.0, taste, questions) - difficulty), mean) for mean in means]))
@@ -173,8 +171,7 @@ def many_questions(questions: int = 2000, seed: int = 10) -> World:
 
 
 def own_questions(models: tuple[str, ...], questions: tuple[str, ...], longest: float) -> World:
-    """Models and questions with these names, and scores from 70% down, three points apart; `longest` as in
-    `Latency`."""
+    """Models and questions with these names; scores from 70% down, three points apart; `longest` as in `Latency`."""
     p = _around_difficulties(np.maximum(0.7 - 0.03 * np.arange(len(models)), 0.05), len(questions), 2.5, 0.7, 11)
     return World("your configuration", p, latency=Latency(longest=longest), models=models, questions=questions)
 

@@ -154,8 +154,7 @@ class SiteGroup:
 
 
 class SiteHost(ServerHost):
-    """One site: a host whose servers run on a node of the cluster, one at a time; when it ends, others may get its
-    resources."""
+    """One site: a host whose servers run on a node of the cluster, one at a time."""
 
     def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup, *, kept: bool = False) -> None:
         """`kept` if it is left from an earlier start of the run."""

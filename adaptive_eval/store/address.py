@@ -94,7 +94,7 @@ def absolute_path(path: Path) -> Path:
     return path if is_address(path) else path.resolve()
 
 
-def beside(path: Path, name: str) -> Path:
+def default_path(path: Path, name: str) -> Path:
     """The default path of a file about a run: in its directory, or in the current one if the run is in a database."""
     return Path(f"{path.name}.{name}") if is_address(path) else path / name
 

@@ -136,7 +136,7 @@ def _study_data(tensor: OutcomeTensor, request: ConvergenceRequest, on_progress:
     settled, chosen = [], choose_metrics(tensor)
     for place, (name, metric) in enumerate(chosen.items()):
         here = part_of_progress(on_progress, 0.8 * place / len(chosen), 0.8 * (place + 1) / len(chosen))
-        settled.append(_settled(name, Study.of(tensor.outcomes, w=tensor.weights, metric=metric), request, here))
+        settled.append(_measure(name, Study.of(tensor.outcomes, w=tensor.weights, metric=metric), request, here))
     subsets = tuple(draw_subsets(len(tensor.models), np.random.default_rng([request.seed, 3])))
     found = convergence_of_subsets(
         gold,
@@ -148,7 +148,7 @@ def _study_data(tensor: OutcomeTensor, request: ConvergenceRequest, on_progress:
     return _DataSet(tensor, tuple(settled), tuple(map(_Subset, subsets, found)))
 
 
-def _settled(name: str, study: Study, request: ConvergenceRequest, on_progress: OnStudyProgress) -> _MetricConvergence:
+def _measure(name: str, study: Study, request: ConvergenceRequest, on_progress: OnStudyProgress) -> _MetricConvergence:
     at = convergence_at_n(
         study,
         request.replicates,

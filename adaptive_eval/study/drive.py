@@ -24,8 +24,7 @@ def drive(
     on_look: Callable[[Look], None] | None = None,
     costs: Sequence[Cost] | None = None,
 ) -> Controller:
-    """Run the controller on the tape until it finishes, with outcomes told in batches; `costs` is by model and
-    category."""
+    """Run the controller on the tape until it finishes, with outcomes in batches; `costs` by model and category."""
     costs = costs or (NO_COST,) * controller.plan.bench.models
     while controller.finished is None:
         asks = controller.ask(MOST)

@@ -35,8 +35,7 @@ LAST = 8
 
 
 def fixed_seconds(scenario: Scenario, counts: FloatArray) -> float | None:
-    """Seconds for `counts` (L, K) answers of each model and category; None if unknown, or if some are stored
-    already."""
+    """Seconds for `counts` (L, K) answers of each model and category; None if unknown, or if some are stored."""
     served = scenario.served
     if not served.usage.knows_seconds or served.recorded is not None:
         return None

@@ -37,8 +37,7 @@ class JudgedReplay(NamedTuple):
 
 
 def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: FloatArray | None = None) -> JudgedReplay:
-    """Compare a replay that has had a look with the truth; benchmarks with gates of their own need the true `means` (L,
-    M)."""
+    """Compare a replay that has had a look with the truth; gates of benchmarks need the true `means` (L, M)."""
     result = controller.result()
     if result is None:
         raise ValueError("a replay is judged after its first look, but it has had none; raise its budget")
@@ -76,8 +75,7 @@ def compared_scores(plan: Plan, truth: FloatArray, means: FloatArray | None = No
 
 
 def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = None) -> bool:
-    """Whether a call names the worse model, or one of two equals; `reference` is what a single model is compared
-    with."""
+    """Whether a call names the worse model, or one of two equals; `reference` is the fixed value to compare with."""
     other = reference if call.worse is None else truth[call.worse]
     assert other is not None
     return bool(np.sign(call.z) * (truth[call.better] - other) <= EQUAL)

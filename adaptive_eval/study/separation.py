@@ -23,8 +23,7 @@ STEP, MOST = 5, 300
 
 
 def study_separation(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study of how many trials give the right order of two models; `request.replicates` pairs of matrices are
-    drawn."""
+    """Study how many trials give the right order of two models, in `request.replicates` pairs of matrices."""
     looks = sorted({1, *range(STEP, MOST + 1, STEP), *PRINTED})
     right, z, signed = _measured(request, looks, on_progress)
     at = {n: place for place, n in enumerate(looks)}

@@ -43,8 +43,7 @@ POWER = 0.80
 def smallest_differences(
     runs: Sequence[SimulatedRun], plan: Plan, chances: Sequence[FloatArray]
 ) -> SmallestDifferences:
-    """The smallest differences that these runs of the plan could detect; `chances` (L, M, K) of the worlds are for
-    delta."""
+    """The smallest differences that these runs could detect; `chances` (L, M, K) of the worlds are for delta."""
     if not plan.objective.compares:
         return SmallestDifferences(None, None, None)
     compared = [(one.gap, one.verdict == Verdict.RESOLVED) for run in runs for one in run.comparisons]

@@ -24,8 +24,7 @@ class Range:
 
 
 def median_range(values: Sequence[float] | FloatArray) -> Range:
-    """The median and the 80% interval; quantile p of n values is number p (n + 1), so that a further one lies
-    within."""
+    """The median and the 80% interval; quantile p of n values is number p (n + 1), so that a further one fits."""
     low, median, high = np.quantile(np.asarray(values, dtype=float), (0.1, 0.5, 0.9), method="weibull").tolist()
     return Range(median, low, high)
 
@@ -82,8 +81,7 @@ class SmallestDifferences:
     """The smallest differences that such a run can call, or certify as ties."""
 
     gap: float | None
-    """The smallest true difference of which 80% are called within the budget; None if no simulated difference reaches
-    that."""
+    """The smallest true difference of which 80% are called within the budget; None if no simulated one reaches that."""
     largest: float | None
     """The largest true difference that was compared."""
     delta: float | None

@@ -21,8 +21,7 @@ class VerdictTimes(NamedTuple):
     """Seconds between two verdicts of a fully loaded judge, the slowest of several."""
 
     def last_verdict(self, last: float, first: float, answers: float) -> float:
-        """Time of the last verdict on `answers` that arrive between `first` and `last`, by a judge without other
-        work."""
+        """Time of the last verdict on `answers` that arrive from `first` to `last`, by a judge without other work."""
         return max(last + self.reply, first + answers * self.each) if answers else last
 
 

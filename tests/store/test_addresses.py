@@ -6,7 +6,7 @@ import pytest
 
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.store import whereabouts
-from adaptive_eval.store.address import VARIABLE, LedgerAddress, beside, is_address, parse_address, shown
+from adaptive_eval.store.address import VARIABLE, LedgerAddress, default_path, is_address, parse_address, shown
 from adaptive_eval.store.database import DATABASE_FILE
 
 SECRET = "never-to-be-seen"
@@ -96,5 +96,5 @@ def test_a_pointer_that_nobody_wrote_is_refused(tmp_path: Path, body: str) -> No
 
 
 def test_files_about_a_run_that_is_elsewhere_are_written_here() -> None:
-    assert beside(Path("runs/a"), "report.html") == Path("runs/a/report.html")
-    assert beside(Path("postgresql://host/db/a"), "report.html") == Path("a.report.html")
+    assert default_path(Path("runs/a"), "report.html") == Path("runs/a/report.html")
+    assert default_path(Path("postgresql://host/db/a"), "report.html") == Path("a.report.html")

@@ -43,8 +43,7 @@ class BatchConfig(Section):
     """A batch service for requests to a model: each round is one batch, answered within a day."""
 
     kind: Kind
-    """API of the service: openai (files of requests), anthropic (message batches), or openrouter (requests in one
-    body)."""
+    """API of the service: openai (files of requests), anthropic (message batches), or openrouter (one body)."""
     base_url: Annotated[str | None, AfterValidator(_an_address)] = None
     """API root of the service; default: the model's `base_url`, for openrouter with `/beta` instead of `/v1`."""
     price_factor: float = Field(0.5, ge=0, le=1)

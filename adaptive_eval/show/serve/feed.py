@@ -137,7 +137,7 @@ class Feed:
         return "killed" if was_killed(events) else "stopped"
 
     @property
-    def beside(self) -> tuple[OtherCostRow, ...]:
+    def other_costs(self) -> tuple[OtherCostRow, ...]:
         """Spending that caps count besides the stored answers of the current models."""
         return other_costs(self._removed, self.stored.roster.models, self._servers.counted, self.sums.events)
 
@@ -145,7 +145,7 @@ class Feed:
     def gpu_seconds(self) -> float:
         """GPU seconds under a cap."""
         requests = [self.sums.spent([name]).gpu_seconds for name in self.models]
-        return counted_gpu_seconds(self._servers, requests, self.beside)
+        return counted_gpu_seconds(self._servers, requests, self.other_costs)
 
     def _read_trials(self, reader: RunReader, anew: bool) -> None:
         if anew or not self.sums.update(reader):

@@ -36,7 +36,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     before = spent if before is None else before
     budget = core_caps(stored.config.budget, stored.config.models, stored.config.serving_groups)
     found = NOTHING_FOUND if results is None else Findings.of(results)
-    elapsed, beside, decisions = feed.sums.elapsed, feed.beside, stored.config.stated()
+    elapsed, beside, decisions = feed.sums.elapsed, feed.other_costs, stored.config.stated()
     used = {"trials": spent.trials, "tokens": spent.tokens, "usd": spent.usd}
     return Status(
         looks=len(feed.sums.looks),
