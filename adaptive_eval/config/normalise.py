@@ -106,8 +106,7 @@ MERGED = ("extra_body", "extra_headers")
 """Mappings within them that are merged key by key, too."""
 
 SIMULATED_URL = "http://127.0.0.1/v1"
-"""Placeholder for servers that the run starts, whose port is not yet known, and for models without one: recorded models
-and those that Inspect asks."""
+"""Placeholder for servers without a known address: those that the run starts, recorded models, models of Inspect."""
 BASE_URL = "OPENAI_BASE_URL"
 """The variable with the address of every model without its own."""
 

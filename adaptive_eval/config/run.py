@@ -206,8 +206,7 @@ class PriorEvidenceConfig(Section):
     depth: Count | None = Field(None, ge=1)
     """Outcomes of each question, D; default and limit: `trials.min`."""
     discount: float = Field(1.0, gt=0, le=1)
-    """Weight of each outcome, relative to an answer of this run (a power prior). Set it below 1 if the model or the
-    questions have changed since."""
+    """Weight of each outcome, relative to an answer of this run (a power prior); below 1 if much has changed since."""
     models: Mapping[ModelName, ModelName] = Field(default_factory=dict)
     """The earlier run's model for a model of this run, such as an older version; default: the one of the same name."""
     questions: Mapping[str, str] = Field(default_factory=dict)

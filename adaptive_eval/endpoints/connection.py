@@ -21,8 +21,7 @@ HUNG_UP = getattr(select, "POLLRDHUP", 0)
 """Only Linux reports this event."""
 FIRST_PIECES = 8
 PAUSE_SECONDS = 0.1
-"""The first pieces of a response are handed over at once, later ones together: in a stream of tokens, waking the reader
-costs more CPU than everything else."""
+"""The first pieces of a response are handed over at once, later ones together: waking the reader costs most CPU."""
 
 
 class Connection(asyncio.Protocol):

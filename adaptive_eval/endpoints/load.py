@@ -162,8 +162,7 @@ COUNTED = 3 / 4
 """Share of the requests in flight that one server shows if it counts them all, since some may hang or be on their way.
 One of several behind an address counts half or fewer."""
 NOTHINGS = 20
-"""Readings of zero allowed before the first other one: the requests may not have arrived yet, or be done. After more,
-the server is known not to count."""
+"""Readings of zero allowed before the first other one; after more, the server is known not to count."""
 FIRST_WINDOW = 32
 """Answers in flight before the first reading; then a window doubles as long as nothing waits."""
 ABSENCES = 2

@@ -27,8 +27,7 @@ class AnswersOfModel(Section):
     run: Path
     """Directory of the earlier run, relative to the current directory; its answers are copied into this run."""
     model: str = Field(min_length=1)
-    """The model there. Each trial is compared with its answer of the same number; if it has fewer answers, these are
-    used again from the first one on."""
+    """The model there. Each trial is compared with its answer of the same number, cyclically if it has fewer."""
 
     @model_validator(mode="before")
     @classmethod

@@ -71,8 +71,7 @@ class Judge(AskedGrader):
     """Further judges, each on its own server, with as many votes; more than half of all votes must agree. The signals
     `agreement_1` (this judge), `agreement_2` ... are the shares of each judge's votes that agree with the decision."""
     structured: bool | None = None
-    """Make the server enforce the form of replies (`response_format`, a JSON schema); default: if it supports that,
-    which the first request shows."""
+    """Make the server enforce the form of replies (`response_format`, a JSON schema); default: if it supports that."""
 
     @field_validator("verdicts")
     @classmethod

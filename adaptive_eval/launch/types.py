@@ -125,16 +125,14 @@ class LaunchConfig(Section):
     """Environment variables of the server, such as CUDA_VISIBLE_DEVICES: "0,1". {port}, {host}, {model} (the name to
     serve the model under) and {place} (of the pool, or `exclusive`) are filled in."""
     command: str | tuple[str, ...] | None = None
-    """Command of another server than vLLM, as one line or a list of words, with {port}, {host}, {model} and {place} as
-    in `env`. It does not run in a shell."""
+    """Command of another server than vLLM, without a shell: a line or a list of words, with {port} etc. as in `env`."""
     model: str | None = Field(None, min_length=1)
     """The model for vLLM to load: a path, or a name on Hugging Face; default: the model's `model`."""
     flags: Mapping[str, FlagValue] = Field(default_factory=dict)
     """Flags of vLLM without dashes, such as `tensor-parallel-size: 2`. true and false switch a flag, a list becomes
     several words, a mapping JSON, and null removes a default of this program (`generation-config: vllm`)."""
     exclusive: str | None = Field(None, pattern=ONE_LINE, max_length=LONGEST_PLACE)
-    """Name of a place, such as gpu0. Models with the same place take turns; other runs of the same user on this machine
-    wait for it until this run has ended."""
+    """Name of a place, such as gpu0, where models take turns; the user's other runs wait for it until this one ends."""
     sleep: bool = False
     """When another model gets the place, put the server to sleep instead of stopping it (vLLM's sleep mode, for GPUs).
     The weights stay in memory, so that a swap takes seconds. A server of your own `command` must support POST

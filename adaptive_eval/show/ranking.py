@@ -17,8 +17,7 @@ MIN_NAME = 6
 
 
 def ranking_table(rows: Iterable[tuple[ModelRow, str, str]], scale: Scale, *, gated: bool) -> list[list[str]]:
-    """Head and lines of a ranking of models with their names and verdicts. Under a gate there are no tiers, since each
-    model is judged on its own."""
+    """Head and lines of a ranking of models, with verdicts; no tiers under a gate, which judges each model alone."""
     lines = [
         ["-" if row.score is None else str(row.tier), name, scale.score(row.score), scale.interval(row.lo, row.hi)]
         + [f"{row.trials:,}", verdict]

@@ -218,8 +218,7 @@ class PerformedReplay:
 def perform_replay(
     prepared: PreparedReplay, seed: int | None, on_look: Callable[[Look], None] | None = None
 ) -> PerformedReplay:
-    """Replay with trials in a random order by seed; with None in recorded order, if known. Drawn questions come in
-    random order either way."""
+    """Replay with trials in random order by seed, or for None in recorded order; drawn questions are shuffled."""
     source, controller = prepared.source, Controller(prepared.plan)
     rng = np.random.default_rng([seed or 0, 0])
     if prepared.plan.drawn:

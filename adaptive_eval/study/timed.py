@@ -100,8 +100,7 @@ class _BatchInFlight:
         return self.load.in_order[0][self._until() - 1]
 
     def _until(self) -> int:
-        """How many answers have arrived when there is something to tell; no times are told before the first batch of
-        the opening is complete."""
+        """How many answers have arrived at the next report; reports begin once a batch of the opening is complete."""
         assert self._opening is not None
         quiet = bisect_left(self.load.in_order[0], min(map(END, self._opening)))
         return max(quiet, self._told + 1)
