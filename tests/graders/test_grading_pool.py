@@ -321,7 +321,7 @@ async def test_a_single_worker_comes_to_slow_answers_when_nothing_else_waits(tmp
 @pytest.mark.slow
 async def test_more_slow_answers_than_workers_hold_up_no_other(starts: list[Worker], tmp_path: Path) -> None:
     async with pool(custom(workers=None)) as grade:
-        stuck = [asyncio.create_task(grade(f"wait {tmp_path / str(number)}")) for number in range(12)]
+        stuck = [asyncio.create_task(grade(f"wait {tmp_path / str(number)}")) for number in range(6)]
         others = asyncio.gather(*map(grade, ["yes", "no"] * 20))
         assert [result.category for result in await others] == [1, 0] * 20
         at_work = [worker for worker in starts if worker._process.returncode is None]
