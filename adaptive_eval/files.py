@@ -192,7 +192,7 @@ def require_plain(path: Path) -> None:
     In a stranger's directory it may be a pipe that nobody writes to, or a link to an endless device.
     """
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def read_whole(path: Path, most: int) -> bytes:

@@ -74,7 +74,7 @@ def simulate(
             verifier=SimulatedVerifier(),
             own=own,
             tell_unknown=lambda prompt: typer.echo(
-                f"this is no question of {built.name}, and the answer says so: {safe_line(prompt, SHOWN)!r}\n"
+                f"this is not a question of {built.name}, and the answer says so: {safe_line(prompt, SHOWN)!r}\n"
                 f"{'after a change of prompts' if own else 'to play your own questions'}: adaptive-eval simulate CONFIG"
             ),
         )

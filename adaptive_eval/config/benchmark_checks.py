@@ -52,7 +52,7 @@ def check_templates(benchmarks: Parts, models: Models, questions: QuestionsConfi
         known = (*QUESTION_FIELDS, *(() if own is None else own.fields.metadata))
         templates = dict.fromkeys(part.complete_prompt(model.prompt).template for _, model in asked_models(models))
         for problem in dict.fromkeys(told for one in templates for told in template_problems(one, known)):
-            yield Problem(("benchmarks", number, "prompt"), "has a name in braces that is no field", problem)
+            yield Problem(("benchmarks", number, "prompt"), "has a name in braces that is not a field", problem)
 
 
 def check_groups(report: ReportConfig, questions: QuestionsConfig, trials: TrialsConfig) -> Iterator[Problem]:

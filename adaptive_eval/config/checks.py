@@ -164,7 +164,7 @@ def _check_template_fields(questions: QuestionsConfig, prompt: PromptConfig, mod
         templates[("models", number, "prompt", "template")] = model.prompt.template
     for path, template in templates.items():
         for problem in template_problems(template, known):
-            yield Problem(path, "has a name in braces that is no field", problem)
+            yield Problem(path, "has a name in braces that is not a field", problem)
 
 
 def _check_budget_countable(budget: BudgetConfig, models: Models) -> Iterator[Problem]:

@@ -65,7 +65,7 @@ def _resolve_path(document: Document, keys: list[str], place: str) -> KeyPath | 
         if isinstance(value, list):
             if not key.isdecimal() or int(key) >= len(value):
                 mend = f"{written_path(path)} has {len(value)} entries, from 0 to {len(value) - 1}"
-                document.refuse((*path, key), "is no entry of the list", mend, place=place)
+                document.refuse((*path, key), "is not an entry of the list", mend, place=place)
                 return None
             path, value = (*path, int(key)), value[int(key)]
         elif isinstance(value, dict) or value is None:
@@ -246,7 +246,7 @@ def _lm_eval_sections(document: Document, benchmark: dict[str, Any], at: KeyPath
     """Questions and grader for a task of lm-evaluation-harness, which are functions."""
     for key in benchmark.keys() - LmEvalConfig.model_fields.keys():
         mend = f"remove it; its keys are {', '.join(LmEvalConfig.model_fields)}"
-        document.refuse((*at, key), "is no key of such a benchmark", mend)
+        document.refuse((*at, key), "is not a key of such a benchmark", mend)
     options = {"task": benchmark["lm_eval"], **{key: value for key, value in benchmark.items() if key != "lm_eval"}}
     asking = {name: value for name, value in options.items() if name != "metric"}
     grading = {name: value for name, value in options.items() if name != "limit"}

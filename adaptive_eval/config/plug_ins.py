@@ -61,7 +61,7 @@ def _check_names(found: Any, key: str, name: str, options: Mapping[str, object])
         if option not in asked:
             close = get_close_matches(option, asked, 1)
             mend = f"did you mean `{close[0]}`?" if close else f"it takes {', '.join(asked) or 'none'}"
-            raise ConfigError(f"{key}.options.{option} is no option of {name}; {mend}")
+            raise ConfigError(f"{key}.options.{option} is not an option of {name}; {mend}")
 
 
 def _missing_member(found: object, kind: type, *, methods: bool = False) -> str:

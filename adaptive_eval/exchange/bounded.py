@@ -113,7 +113,7 @@ class Archive:
         info = self._members[name]
         if info.file_size > min(MOST_BYTES, ALLOWANCE + MOST_GROWTH * info.compress_size):
             raise self._file.refuse(
-                f"claims {info.file_size:,} bytes of {info.compress_size:,} packed ones, which is no log", name
+                f"claims {info.file_size:,} bytes of {info.compress_size:,} packed ones, which is not a log", name
             )
         if info.flag_bits & 1:
             raise self._file.refuse("is encrypted; write the log without a password", name)

@@ -68,7 +68,7 @@ def log_files(given: Sequence[str], scorer: str | None = None, graded_anew: bool
     seen: set[Path] = set()
     for file in files:
         if (real := file.path.resolve()) in seen:
-            raise file.refuse("is given twice; name it once")
+            raise file.refuse("is given twice; give it once")
         seen.add(real)
     return files
 

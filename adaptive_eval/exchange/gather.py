@@ -248,7 +248,7 @@ class RecordGatherer:
             return True
         raise LogError(
             f"{place}: trial {trial[2]} of question {record.question!r} by {record.model} is in {before[0]} too; "
-            "remove one of the two, or give --further if the trials of each file come on top of those before"
+            "remove one of the two, or give --further to add the trials of each file to those before"
         )
 
 

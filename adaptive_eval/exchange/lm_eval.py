@@ -47,7 +47,7 @@ def read_samples(file: LogFile) -> Iterator[Record]:
     seen: dict[str, tuple[str, object, set[str]]] = {}
     for place, row in json_rows(file):
         if not is_samples(row):
-            raise file.refuse("is no sample of lm-eval: it must have doc_id, resps and target", place)
+            raise file.refuse("is not a sample of lm-eval: it must have doc_id, resps and target", place)
         key, answers, by = as_text(row["doc_id"]), _repeats(file, row, place), as_text(row.get("filter"))
         if key in seen:
             _require_other_filter(file, place, by, answers, seen[key])

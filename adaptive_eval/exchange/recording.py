@@ -169,9 +169,9 @@ def _opened(path: Path) -> Iterator[_File]:
         try:
             arrays = np.load(handle, allow_pickle=False)
         except ValueError as error:  # its message would advise to load it unsafely
-            raise ConfigError(f"{path} is no .npz file, or is damaged; write it with np.savez") from error
+            raise ConfigError(f"{path} is not an .npz file, or is damaged; write it with np.savez") from error
         except _DAMAGES as error:
-            raise ConfigError(f"{path} is no .npz file, or is damaged ({error}); write it with np.savez") from error
+            raise ConfigError(f"{path} is not an .npz file, or is damaged ({error}); write it with np.savez") from error
         if not isinstance(arrays, np.lib.npyio.NpzFile):
             raise ConfigError(f"{path} holds one array without a name; write it with np.savez(file, R=array)")
         with arrays:

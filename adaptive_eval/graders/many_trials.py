@@ -178,7 +178,7 @@ def _by_schema(trials: TrialSignals, rubric: SchemaRubric) -> IntColumn:
             signals = Signals(**{name: column[there] for name, column in columns.items()})
             found[there] = classify(signals, rubric.schema, rubric.thresholds)
         except ValueError as error:
-            raise StoreError(f"what a grader has said of a stored trial is damaged: {error}") from error
+            raise StoreError(f"the stored signals of a grader are damaged: {error}") from error
     return found
 
 
@@ -197,7 +197,7 @@ def _stored_facts(signals: str | None, flags: str | None) -> Facts:
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict) or not all(isinstance(one, str | int | float | None) for one in said.values()):
-        raise StoreError("what a grader has said of a stored trial is damaged: it is no JSON object of plain values")
+        raise StoreError("the stored signals of a grader are damaged: it is not a JSON object of plain values")
     return told | said
 
 

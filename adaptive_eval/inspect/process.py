@@ -133,7 +133,7 @@ def _require_scorer(section: str, benchmark: BenchmarkConfig, scorers: Sequence[
     if named is None and (len(scorers) > 1 or "." in known):
         raise ConfigError(f"{section}.scorer must name one of the task's scorers: {known}")
     if named is not None and named not in scorers and benchmark.scorer not in scorers:
-        raise ConfigError(f"{section}.scorer: {named} is no scorer of the task; it has {known}")
+        raise ConfigError(f"{section}.scorer: {named} is not a scorer of the task; it has {known}")
 
 
 class InspectProcess:

@@ -59,5 +59,5 @@ def _private_folder() -> Path:
         ) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         mend = "remove it, or set TMPDIR to a folder of yours"
-        raise LaunchFailed(f"cannot reserve a place: {folder} is no folder that only you can write; {mend}")
+        raise LaunchFailed(f"cannot reserve a place: {folder} is not a folder that only you can write; {mend}")
     return folder

@@ -86,7 +86,7 @@ def rows(
         try:
             kept = json.dumps(document, ensure_ascii=False)
         except TypeError as error:
-            raise ConfigError(f"lm_eval: document {number} of task {task} is no plain data: {error}") from error
+            raise ConfigError(f"lm_eval: document {number} of task {task} is not plain data: {error}") from error
         yield {"id": str(number), "prompt": prompt, "answer": _target(found, document), DOCUMENT: kept}
 
 

@@ -117,7 +117,7 @@ def _problems(row: Mapping[str, Any], fields: FieldsConfig) -> Iterator[str]:
             yield f"{told} (field {source!r}); fill it in, leave the row out, or set questions.fields.{key}"
     if isinstance(prompt := _get(row, fields.prompt), Mapping | list | tuple):
         mend = f"name the text in it, as questions.fields.prompt: {_last_text(prompt, fields.prompt)}"
-        yield f"the prompt (field {fields.prompt!r}) is no text, but {as_text(prompt)[:40]} ...; {mend}"
+        yield f"the prompt (field {fields.prompt!r}) is not a text, but {as_text(prompt)[:40]} ...; {mend}"
     if (problem := _choices_problem(row, fields.choices)) is not None:
         yield problem
     try:
@@ -219,9 +219,9 @@ def _choices_problem(fields: Mapping[str, Any], names: str | tuple[str, ...] | N
     if isinstance(value, Mapping):
         inner = next((key for key, entry in value.items() if isinstance(entry, list | tuple)), None)
         mend = f"name the list in it, as questions.fields.choices: {names or 'choices'}.{inner}" if inner else ""
-        return f"the choices are no list, but a mapping of {', '.join(value)}; {mend or 'write them as JSON'}"
+        return f"the choices are not a list, but a mapping of {', '.join(value)}; {mend or 'write them as JSON'}"
     if not isinstance(value, list | tuple):
-        return f"the choices are no list, but {as_text(value)[:40]!r}; write them as JSON, or name one field a choice"
+        return f"the choices are not a list, but {as_text(value)[:40]!r}; write JSON, or name one field per choice"
     return f"has {len(value)} choices, but there are {MAX_CHOICES} letters" if len(value) > MAX_CHOICES else None
 
 

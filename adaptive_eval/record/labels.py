@@ -107,7 +107,7 @@ def read_labels(directory: Path) -> Labels:
 def parse_labels_file(path: Path) -> Labels:
     """Read a user's file of labels: JSON lines or CSV with model, question, trial and label."""
     if not path.is_file():
-        raise ConfigError(f"{path} is no file; give one with the columns {', '.join(COLUMNS)}")
+        raise ConfigError(f"{path} is not a file; give one with the columns {', '.join(COLUMNS)}")
     if path.suffix.lower() == ".csv":
         try:
             rows = list(csv.DictReader(io.StringIO(_read_text(path), newline="")))
@@ -147,7 +147,7 @@ def writable_labels_file(directory: Path) -> Path:
     """Path of a run's labels; raises `StoreError` if it cannot be written."""
     path = directory / LABELS_FILE
     if path.is_symlink():
-        raise StoreError(f"{path} is a link, and labels are not written to wherever it leads; remove it")
+        raise StoreError(f"{path} is a link, and labels are not written through links; remove it")
     if not os.access(path if path.exists() else directory, os.W_OK):
         raise StoreError(f"{path} cannot be written; label a copy of the run")
     return path

@@ -85,7 +85,7 @@ def _problems(
     yield from rubric_problems(prepared.rubric, earlier.rubric)
     for name, source in section.models.items():
         if name not in prepared.models:
-            yield f"cannot serve {name!r}, which is no model of this run; they are {', '.join(prepared.models)}"
+            yield f"cannot serve {name!r}, which is not a model of this run; they are {', '.join(prepared.models)}"
         if source not in theirs:
             yield f"has no model {source!r}; its models are {', '.join(theirs)}"
     if section.questions or section.groups:

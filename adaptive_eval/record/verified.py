@@ -68,11 +68,11 @@ def harmless_damage(directory: Path) -> Iterator[str]:
         return
     if is_intact(directory) is False:
         path = directory / RESULTS_FILE
-        yield f"{path} is not what was written, and is passed over: all of it follows from {DATABASE_FILE}"
+        yield f"{path} is not what was written, and is ignored: it is computed from {DATABASE_FILE}"
     if lost_commits(database) == 1:
         yield (
             f"the last commit in {database}-wal cannot be read: a power failure has cut that write, or it was "
-            "damaged since. It is passed over: what was in it is as if it had never been answered"
+            "damaged since. It is ignored, as if its answers had never arrived"
         )
 
 

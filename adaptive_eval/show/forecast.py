@@ -189,7 +189,7 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
         yield f"{result} the fixed design is too small; the run takes {found.cost:.2f} of its trials"
     else:
         yield f"{result} a fixed design would need {found.number:.0f} answers a question,"
-        yield f"  a number that nobody knows beforehand; the run takes {found.cost:.2f} of its trials"
+        yield f"  a number that is only known afterwards; the run takes {found.cost:.2f} of its trials"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:

@@ -14,7 +14,7 @@ MAX_PAIRS = 66
 def label_sections(found: LabelledRun) -> Iterator[str]:
     """Render tables of labels, grades and corrected scores."""
     if found.problem is not None:
-        yield f"There are labels, which say nothing here: {markdown_cell(found.problem, 500)}"
+        yield f"There are labels, which cannot be used here: {markdown_cell(found.problem, 500)}"
         return
     total, wrong = sum(one.labels for one in found.models), sum(one.disagreements for one in found.models)
     labelled = f"{count(total)} answer{' has' if total == 1 else 's have'} a label"
@@ -22,7 +22,7 @@ def label_sections(found: LabelledRun) -> Iterator[str]:
     if any(one.corrected is not None for one in found.models):
         yield (
             "A score with correction estimates what labels of all answers would give (prediction-powered), and its "
-            "interval has the error of the correction, too. The answers must not have been picked by what they say: "
+            "interval has the error of the correction, too. The answers must not have been selected by their content: "
             "`adaptive-eval label` does not."
         )
     if found.alone:
@@ -35,7 +35,7 @@ def label_sections(found: LabelledRun) -> Iterator[str]:
     scale = Scale.of(found.weights)
     head = ["model", "labels", "disagree", "without correction", "with correction", "95% interval", "rank", "before"]
     yield markdown_table(head, _rows(found, scale), left=1)
-    yield "What was said (columns) of answers with each label (rows):"
+    yield "Grades (columns) of answers with each label (rows):"
     columns = [*found.levels, "nothing"]
     yield markdown_table(["model", "label", *columns], _confusions(found), left=2)
     if turned := [pair for pair in found.pairs if pair.corrected_order != "the same order"][:MAX_PAIRS]:

@@ -348,7 +348,7 @@ class Api:
         try:
             question = self._respondent.question_in(prompt)
         except KeyError as error:
-            raise BadRequest(400, f"{error} is no question of the world {self._respondent.world.name}") from None
+            raise BadRequest(400, f"{error} is not a question of the world {self._respondent.world.name}") from None
         if question is None:
             said = "OK." if TINY in prompt else self._say_unknown(prompt)
             return [cut_short(DrawnAnswer(0, said, 0.0, 0), limit, body.get("stop"))] * answers

@@ -38,7 +38,7 @@ def is_given(url: str, given: str | None) -> bool:
 def require_name(name: str) -> str:
     """Return the name of a segment; raises `StoreError` if it has another form, as it might leave its folder."""
     if not NAME.fullmatch(name):
-        raise StoreError(f"{name!a:.80} is no name of a segment: the run was not written by adaptive-eval")
+        raise StoreError(f"{name!a:.80} is not the name of a segment: the run was not written by adaptive-eval")
     return name
 
 
@@ -71,7 +71,7 @@ class LocalAnswers:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
-            raise StoreError(f"the segment {path} is no file; restore a copy of it")
+            raise StoreError(f"the segment {path} is not a file; restore a copy of it")
         return os.fdopen(descriptor, "rb"), status.st_size
 
     def remove(self, name: str) -> None:
@@ -95,7 +95,7 @@ class RemoteAnswers:
 
     def __init__(self, url: str) -> None:
         if not re.fullmatch(ANSWERS_URL, url):
-            raise StoreError(f"{url!a:.200} is no URL of a folder")
+            raise StoreError(f"{url!a:.200} is not the URL of a folder")
         self._url = url.rstrip("/")
 
     @cached_property

@@ -65,7 +65,7 @@ def require_no_links(directory: Path) -> None:
     for path in (*(one for one in directory.glob("*") if one.name.startswith(WRITTEN)), *inside):
         if path.is_symlink():
             raise StoreError(
-                f"{path} is a link, and a run writes to its own directory alone: put there what it leads to"
+                f"{path} is a link, and a run writes to its own directory only: replace the link by its target"
             )
 
 
@@ -284,7 +284,7 @@ def _explanation(error: sqlite3.Error, directory: Path, verify: str) -> StoreErr
     if not path.exists():
         return lost(directory)
     if code in _DAMAGED or str(error).startswith(_BAD_TEXT + _CHANGED_SCHEMA):
-        what = f"{path} is damaged or is no SQLite database ({error})"
+        what = f"{path} is damaged or is not an SQLite database ({error})"
         return StoreError(f"{what}{verify.format(directory)}; restore a copy of it, or start over with --fresh")
     return StoreError(f"{path}: {error}. What was committed is intact: mend the cause and run the same command")
 

@@ -100,7 +100,7 @@ def trials_at(stored: StoredLook | None) -> dict[str, int]:
 def _checked_body(stored: StoredLook) -> dict[str, Any]:
     body = cast(dict[str, Any], stored.body)
     if not is_look(body):
-        raise StoreError(f"look {stored.number} is damaged: it is not as looks are written; restore a copy of the run")
+        raise StoreError(f"look {stored.number} is damaged: it is not a valid look; restore a copy of the run")
     return body
 
 

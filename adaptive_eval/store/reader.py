@@ -138,7 +138,7 @@ class RunReader:
         try:
             times = {name: (float(one[0]), float(one[1]), any(one[2:])) for name, one in held.items()}
         except (TypeError, ValueError, LookupError) as error:
-            raise self._damaged("the times for which servers were held are no numbers") from error
+            raise self._damaged("the times for which servers were held are not numbers") from error
         return {name: HeldTime(*one) for name, one in times.items()}
 
     def largest_costs(self) -> dict[str, Cost]:

@@ -62,7 +62,7 @@ def unpack_json(stored: object) -> object:
             return json.loads(_decompress(stored))
     except (ValueError, RecursionError):
         pass
-    raise StoreError("a stored look is damaged: it is no JSON; restore a copy of the run")
+    raise StoreError("a stored look is damaged: it is not JSON; restore a copy of the run")
 
 
 LOGPROB_STEPS = 10_000
@@ -93,7 +93,7 @@ def json_object(stored: object, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise StoreError(f"{what} is damaged: it is no JSON object; restore a copy of the run")
+        raise StoreError(f"{what} is damaged: it is not a JSON object; restore a copy of the run")
     return found
 
 

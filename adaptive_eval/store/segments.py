@@ -140,11 +140,11 @@ class SegmentFile:
 
     def _read_footer(self) -> bytes:
         if not 12 <= self._size <= MOST_BYTES:
-            raise PagesRefused("it is no Parquet file, or larger than any that was written")
+            raise PagesRefused("it is not a Parquet file, or larger than any that was written")
         self._source.seek(self._size - 8, os.SEEK_SET)
         tail = self._source.read(8)
         if tail[4:] != MAGIC or int.from_bytes(tail[:4], "little") > min(MOST_FOOTER, self._size - 12):
-            raise PagesRefused("it is no Parquet file, or cut off")
+            raise PagesRefused("it is not a Parquet file, or cut off")
         length = int.from_bytes(tail[:4], "little")
         self._source.seek(self._size - 8 - length, os.SEEK_SET)
         footer = self._source.read(length)
@@ -154,7 +154,7 @@ class SegmentFile:
     def _rows_of_groups(self) -> list[int]:
         told = self._file.metadata
         if told.num_row_groups > MOST_GROUPS or not str(told.created_by).startswith(WRITTEN_BY):
-            raise PagesRefused("it is no segment that was written here")
+            raise PagesRefused("it is not a segment that was written here")
         rows = [told.row_group(group).num_rows for group in range(told.num_row_groups)]
         if not all(0 <= one <= MOST_GROUP_ROWS for one in rows):
             raise PagesRefused("it has more rows in a group than are written")

@@ -143,11 +143,11 @@ def test_an_objective_brings_its_rule(folder: Path) -> None:
     [
         (
             "stopping: {rule: {use: 'mine:Strict', options: {hight: 4}}}",
-            "stopping.rule.options.hight is no option of mine:Strict; did you mean `height`?",
+            "stopping.rule.options.hight is not an option of mine:Strict; did you mean `height`?",
         ),
         (
             "stopping: {rule: {use: 'mine:Strict', options: {x: 4}}}",
-            "stopping.rule.options.x is no option of mine:Strict; it takes confidence, height",
+            "stopping.rule.options.x is not an option of mine:Strict; it takes confidence, height",
         ),
         (
             "stopping: {rule: {use: 'mine:Strict', options: {height: -1}}}",

@@ -181,7 +181,7 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         ),
         (GATED + "stopping: {familywise: holm}\n", "benchmarks[0].gate shares the error with a model's other gates"),
         (GATED + "trials: {seeds: coupled}\n", "benchmarks[0].gate cannot be combined with coupled seeds"),
-        (TWO.replace("({topic})", "({level})"), "line 6: benchmarks[1].prompt has a name in braces that is no field"),
+        (TWO.replace("({topic})", "({level})"), "line 6: benchmarks[1].prompt has a name in braces that is not a"),
         (TWO + "trials: {draw: 100, min: 1, max: 1}\n", "trials.draw cannot be combined with several benchmarks"),
         (TWO + "report: {metrics: [pass@2]}\n", "report.metrics cannot be combined with several benchmarks"),
         (TWO + "report: {by: [level]}\n", "report.by must be fields of the questions that are kept"),

@@ -77,7 +77,7 @@ def test_lm_eval_runs_of_one_model_are_further_trials_only_when_that_is_said(tmp
         ([lm_eval_row(0, ["4"]), lm_eval_row(0, ["4"])], "line 2: has the document of line 1 again"),
         ([lm_eval_row(0, ["4"], "a"), lm_eval_row(0, ["5"], "b")], "line 2: has other answers than line 1"),
         ([{**lm_eval_row(0, []), "resps": [[["-1.5", "False"]], [["-2.5", "True"]]]}], "has no sampled answers"),
-        ([lm_eval_row(0, ["4"]), {"doc_id": 1}], "line 2: is no sample of lm-eval"),
+        ([lm_eval_row(0, ["4"]), {"doc_id": 1}], "line 2: is not a sample of lm-eval"),
     ],
 )
 def test_lm_eval_rows_that_cannot_be_trials(tmp_path: Path, rows: list[dict[str, object]], problem: str) -> None:

@@ -40,7 +40,7 @@ def refusal(path: Path, *options: str) -> str:
     ("content", "problem"),
     [
         (b"", "is empty"),
-        (b"\xff\xfe\x00garbage", "line 1: is no text in UTF-8"),
+        (b"\xff\xfe\x00garbage", "line 1: is not a text in UTF-8"),
         (b"hello there\nno table\n", "has the columns hello there, which no known log has"),
         (b"model,question,model,category\na,q,a,1\n", "line 1: must name each column once"),
         (b"model,question,category\na,q,1\na,q\n", "line 3: has 2 values, but the header has 3"),
@@ -48,8 +48,8 @@ def refusal(path: Path, *options: str) -> str:
         (b'{"some": "thing"}\n', "has the columns some, which no known log has"),
         (b'{"version": 2, "status": "success", "eval": {"model": "m", "task": "t"}}', "has no samples"),
         (b'{"version": 2, "status": "success", "eval": {"model": "m"}, "samples": [{', "is not JSON, or is cut off"),
-        (b'{"version": 2, "status": "success", "eval": {}, "samples": [{"id": 1}]}', "says no model"),
-        (b'{"version": 2, "status": "success", "eval": {"model": "m"}, "samples": [5]}', "sample 1: is no sample"),
+        (b'{"version": 2, "status": "success", "eval": {}, "samples": [{"id": 1}]}', "has no model"),
+        (b'{"version": 2, "status": "success", "eval": {"model": "m"}, "samples": [5]}', "sample 1: is not a sample"),
         (b"[" * 100_000, "is nested too deeply"),
         (b"PK\x03\x04 nothing more", "is a damaged zip file, or cut off"),
         (b"PAR1 nothing more", "is a damaged Parquet file, or cut off"),
@@ -139,7 +139,7 @@ def test_names_in_an_archive_are_no_paths_and_obey_no_terminal(tmp_path: Path, n
     path = archive(tmp_path / "log.eval", [START, (name, b"{}"), ("samples/1.json", b"{}")])
     message = refusal(path)
     assert "\x1b" not in message
-    assert "is no sample: it must have an id" in message
+    assert "is not a sample: it must have an id" in message
     assert not (tmp_path.parent / "escaped.json").exists()
 
 

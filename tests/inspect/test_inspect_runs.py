@@ -247,7 +247,7 @@ def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(
 
 @pytest.mark.slow
 def test_a_scorer_that_says_it_gives_several_values_is_told_before_anything_is_asked(site: Site) -> None:
-    for scorer, told in ((None, "benchmark.scorer must name one"), ("twofold", "twofold is no scorer of the task")):
+    for scorer, told in ((None, "benchmark.scorer must name one"), ("twofold", "twofold is not a scorer of the task")):
         refused = run(site, write(site, "doubly", benchmark={"scorer": scorer}))
         assert refused.exit_code == ExitCode.CONFIGURATION and told in refused.output, refused.output
         assert "twofold.strict, twofold.loose" in refused.output and not site.directory().exists()

@@ -225,7 +225,7 @@ class TestFields:
         said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]
         path = jsonl(tmp_path, {"input": said, "ideal": "4"})
         told = refusal(path, fields={"prompt": "input", "answer": "ideal"})
-        assert "line 1: the prompt (field 'input') is no text, but [{" in told
+        assert "line 1: the prompt (field 'input') is not a text, but [{" in told
         assert told.rstrip().endswith("name the text in it, as questions.fields.prompt: input.1.content")
         assert load(path, fields={"prompt": "input.1.content", "answer": "ideal"})[0].prompt == "2 + 2?"
         for name in ("input.2.content", "input.-1.content", "input.x"):
@@ -241,10 +241,10 @@ class TestFields:
 
     def test_choices_that_are_no_list_are_an_error(self, tmp_path: Path) -> None:
         told = refusal(jsonl(tmp_path, self.ROW), fields={"prompt": "a", "answer": "b", "choices": "passage"})
-        assert "line 1: the choices are no list, but 'p1'" in told
+        assert "line 1: the choices are not a list, but 'p1'" in told
         deep = {**self.ROW, "passage": "[" * 50_000 + "]" * 50_000}
         told = refusal(jsonl(tmp_path, deep), fields={"prompt": "a", "answer": "b", "choices": "passage"})
-        assert "line 1: the choices are no list, but '[[[" in told
+        assert "line 1: the choices are not a list, but '[[[" in told
 
     def test_choices_beside_their_labels_are_found_by_a_dotted_name(self, tmp_path: Path) -> None:
         row = {"prompt": "?", "answer": "B", "choices": {"label": "AB", "text": ["x", "y"]}}

@@ -1,4 +1,4 @@
-"""Files of a run directory that a stranger has made: no plain file, without end, a link to somewhere else."""
+"""Files of a run directory that a stranger has made: not a regular file, without end, a link to somewhere else."""
 
 import errno
 import os
@@ -36,15 +36,15 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
     """Else a pipe would be waited for without end, and a device would fill the memory."""
     for name in (DATABASE_FILE, RESULTS_FILE, LABELS_FILE, LOCK_FILE):
         os.mkfifo(tmp_path / name)
-    with pytest.raises(OSError, match="no plain file"):
+    with pytest.raises(OSError, match="not a regular file"):
         read_whole(tmp_path / RESULTS_FILE, 10)
     assert read_results(tmp_path) is None
     assert not is_locked(tmp_path / LOCK_FILE)
-    with pytest.raises(ConfigError, match=r"labels\.jsonl cannot be read: .*no plain file"):
+    with pytest.raises(ConfigError, match=r"labels\.jsonl cannot be read: .*not a regular file"):
         read_labels(tmp_path)
-    with pytest.raises(StoreError, match="no plain file"):
+    with pytest.raises(StoreError, match="not a regular file"):
         RunReader.open(tmp_path)
-    with pytest.raises(StoreError, match="no plain file"):
+    with pytest.raises(StoreError, match="not a regular file"):
         is_run(tmp_path)
 
 
@@ -53,7 +53,7 @@ def test_what_lies_beside_a_database_is_read_from_plain_files_alone(tmp_path: Pa
     (tmp_path / DATABASE_FILE).touch()
     os.mkfifo(tmp_path / f"{DATABASE_FILE}-{ending}")
     for opening in (RunReader.open, is_run, open_existing, verify_run):
-        with pytest.raises(StoreError, match=f"run.sqlite-{ending} cannot be read: it is no plain file"):
+        with pytest.raises(StoreError, match=f"run.sqlite-{ending} cannot be read: it is not a regular file"):
             opening(tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_a_run_without_a_folder_for_logs_is_told_and_not_tracked(tmp_path: Path,
 
 def test_a_link_to_a_device_is_not_read_and_no_more_than_can_be_expected(tmp_path: Path) -> None:
     (tmp_path / LABELS_FILE).symlink_to("/dev/zero")
-    with pytest.raises(ConfigError, match="no plain file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         read_labels(tmp_path)
     (tmp_path / "long").write_bytes(b"12345")
     assert read_whole(tmp_path / "long", 5) == b"12345"
@@ -102,7 +102,7 @@ def test_a_run_is_not_written_where_a_link_leads(tmp_path: Path, name: str) -> N
     run, link = tmp_path / "run", tmp_path / "run" / name
     link.parent.mkdir(parents=True)
     link.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match=f"{name} is a link, and a run writes to its own directory alone"):
+    with pytest.raises(StoreError, match=f"{name} is a link, and a run writes to its own directory only"):
         RunLock.acquire(run)
     (tmp_path / "through").symlink_to(tmp_path)
     link.unlink()

@@ -172,7 +172,7 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site
         ("a.jsonl", "no json\n{}", "line 1: is not JSON"),
         ("a.jsonl", '{"model": "ada", "question": "q0", "trial": 0, "label": "good"}', "one of correct, wrong"),
         ("a.csv", "model,question,trial\nada,q0,0", "must have model, question, trial, label"),
-        ("none.csv", None, "is no file"),
+        ("none.csv", None, "is not a file"),
     ],
 )
 def test_a_file_that_is_none_of_labels_is_told(

@@ -337,7 +337,7 @@ def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play, monkey
     monkeypatch.setattr(attaching.time, "sleep", lambda seconds: pytest.fail("there is nothing to wait for"))
     (foreign / "run.sqlite").write_bytes(b"not a database at all" * 100)
     other = CliRunner().invoke(app, ["monitor", str(foreign)])
-    assert other.exit_code == ExitCode.FAILED and "no SQLite database" in other.stderr
+    assert other.exit_code == ExitCode.FAILED and "not an SQLite database" in other.stderr
 
 
 @pytest.mark.parametrize("web", [(), ("--web",)])

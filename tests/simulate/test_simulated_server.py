@@ -125,7 +125,7 @@ async def test_a_stream_says_the_same(client: httpx2.AsyncClient, usage: bool) -
         (b"{", 400, "not JSON"),
         (b"[]", 400, "object"),
         (orjson.dumps(chat(model="c")), 404, "does not exist"),
-        (orjson.dumps(chat(question="q99")), 400, "no question of the world"),
+        (orjson.dumps(chat(question="q99")), 400, "not a question of the world"),
         (orjson.dumps(chat(n=0)), 400, "n must be"),
         (orjson.dumps(chat(n="2")), 400, "n must be"),
         (orjson.dumps(chat(max_tokens=True)), 400, "max_tokens must be"),

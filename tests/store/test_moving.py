@@ -304,8 +304,8 @@ def change(directory: Path, statement: str, *values: object) -> None:
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("UPDATE segments SET name = '../../../secret.parquet'", "is no name of a segment"),
-        ("UPDATE segments SET name = '/etc/passwd'", "is no name of a segment"),
+        ("UPDATE segments SET name = '../../../secret.parquet'", "is not the name of a segment"),
+        ("UPDATE segments SET name = '/etc/passwd'", "is not the name of a segment"),
         ("UPDATE segments SET name = '000000001-0123456789ab.parquet' WHERE id = 1", "No such file"),
         ("UPDATE segments SET place = 'file:///etc'", "is not opened by itself"),
         ("UPDATE segments SET bytes = 5", "was written with 5"),

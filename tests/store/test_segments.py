@@ -89,8 +89,8 @@ HUGE = "\0" * 1_500_000
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no Parquet file"),
-        (b"PAR1" + b"\xff" * 40 + b"PAR1", "no Parquet file, or cut off"),
+        (b"", "not a Parquet file"),
+        (b"PAR1" + b"\xff" * 40 + b"PAR1", "not a Parquet file, or cut off"),
         (b"PAR1" + b"\0" * 40 + (20).to_bytes(4, "little") + b"PAR1", "damaged"),
         (written(PLAIN)[:-9] + b"PAR1", "damaged"),
         (written({"text": ["a"]}), "no column reasoning"),

@@ -63,7 +63,7 @@ def test_a_full_disk_keeps_what_was_committed(open_store: OpenStore) -> None:
 def test_a_damaged_database_is_named(open_store: OpenStore, directory: Path, content: bytes) -> None:
     directory.mkdir(parents=True)
     (directory / DATABASE_FILE).write_bytes(content)
-    with pytest.raises(StoreError, match=f"{DATABASE_FILE} is damaged or is no SQLite database"):
+    with pytest.raises(StoreError, match=f"{DATABASE_FILE} is damaged or is not an SQLite database"):
         open_store()
     assert (directory / DATABASE_FILE).read_bytes() == content
 
@@ -108,7 +108,7 @@ def test_who_verifies_is_not_told_to_verify(directory: Path) -> None:
     (directory / DATABASE_FILE).write_bytes(b"no database, but as long as one" * 200)
     with pytest.raises(StoreError, match="`adaptive-eval verify .*` says where; restore a copy"):
         RunReader.open(directory)
-    with pytest.raises(StoreError, match=r"is no SQLite database \(.*\); restore a copy"):
+    with pytest.raises(StoreError, match=r"is not an SQLite database \(.*\); restore a copy"):
         Integrity.check(directory)
 
 

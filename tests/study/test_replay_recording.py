@@ -128,8 +128,8 @@ def test_files_that_are_none_are_told_apart(tmp_path: Path) -> None:
         archive.writestr("R.npy", b"not an array at all")
     for path, message in (
         (single, r"holds one array without a name; write it with np.savez\(file, R=array\)"),
-        (text, "is no .npz file, or is damaged; write it with np.savez$"),
-        (empty, "is no .npz file, or is damaged"),
+        (text, "is not an .npz file, or is damaged; write it with np.savez$"),
+        (empty, "is not an .npz file, or is damaged"),
         (zipped, "array R "),
         (tmp_path, "cannot be read: Is a directory"),
         (tmp_path / "absent.npz", "cannot be read: No such file"),

@@ -149,7 +149,7 @@ async def test_batches_that_expire_or_find_no_room_say_nothing_of_a_request(faul
 
 async def test_a_refusal_of_all_is_believed_at_once_and_of_some_after_it_came_twice() -> None:
     desk = Desk("openai", ServiceInMemory(seconds=1.0))
-    with pytest.raises(Rejected, match="is no question of the world"):
+    with pytest.raises(Rejected, match="is not a question of the world"):
         await ask(desk.open(), 99, 1)
     assert creations(desk.service) == 1
     desk = Desk("openai", ServiceInMemory(seconds=1.0))

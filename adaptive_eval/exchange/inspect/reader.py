@@ -70,7 +70,7 @@ class SampleReader:
         self._file = file
         spec = mapping(mapping(header).get("eval"))
         if not isinstance(spec.get("model"), str):
-            raise file.refuse("says no model (eval.model): it is no Inspect log, or a damaged one")
+            raise file.refuse("has no model (eval.model): it is not an Inspect log, or damaged")
         self._model: str = spec["model"]
         self._task = as_text(spec.get("task"))
         self._own = "adaptive_eval" in mapping(spec.get("packages"))
@@ -95,7 +95,7 @@ class SampleReader:
         told = mapping(sample)
         epoch = whole_number(told.get("epoch"))
         if not isinstance(told.get("id"), str | int) or epoch is None or epoch < 1:
-            raise self._file.refuse("is no sample: it must have an id, and an epoch from 1 on", place)
+            raise self._file.refuse("is not a sample: it must have an id, and an epoch from 1 on", place)
         if self._file.graded_anew and isinstance(told.get("target"), list) and len(told["target"]) > 1:
             raise self._file.refuse(SEVERAL, place)
         prompt, system = _conversation(told)
@@ -174,7 +174,7 @@ class SampleReader:
 def _ungraded(score: Mapping[str, Any]) -> str:
     if "value" not in score:
         return "the log has no score"
-    return f"the log's score is {as_text(score['value']):.80}, which is no number"
+    return f"the log's score is {as_text(score['value']):.80}, which is not a number"
 
 
 def _missing(sample: Sample) -> str | None:

@@ -63,7 +63,7 @@ def json_rows(file: LogFile) -> Rows:
             place = f"line {number}"
             row = parse_log_json(file, line.removeprefix(BOM) if number == 1 else line, place)
             if not isinstance(row, dict):
-                raise file.refuse("is no JSON object; a JSONL file has one a line", place)
+                raise file.refuse("is not a JSON object; a JSONL file has one a line", place)
             yield place, row
 
 
@@ -89,7 +89,7 @@ def csv_columns(file: LogFile) -> frozenset[str]:
     try:
         return frozenset(next(csv.reader([line.decode("utf-8-sig")]), []))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise file.refuse("is no text in UTF-8 with a header of comma-separated names", "line 1") from error
+        raise file.refuse("is not a text in UTF-8 with a header of comma-separated names", "line 1") from error
 
 
 def csv_rows(file: LogFile) -> Rows:

@@ -76,7 +76,7 @@ def exclusive_follower(path: Path) -> Iterator[None]:
             break
         except BlockingIOError as error:
             if time.monotonic() > deadline:
-                raise StoreError(f"{path} is held: another process tells the same tracker of this run") from error
+                raise StoreError(f"{path} is locked: another process sends this run to the same tracker") from error
             time.sleep(POLL_SECONDS / 10.0)
         except OSError as error:
             raise StoreError(f"{error.filename or path} cannot be written: {error.strerror}") from error

@@ -255,4 +255,4 @@ class PostgresReading:
 def _missing(address: LedgerAddress) -> StoreError:
     names = [one.name for one in list_runs(address)]
     shown = ", ".join([*names[:SHOWN], *(["..."] if len(names) > SHOWN else [])]) or "none yet"
-    return StoreError(f"{address} is no run: the runs of {address.whole_database} are {shown}")
+    return StoreError(f"{address} is not a run: the runs of {address.whole_database} are {shown}")

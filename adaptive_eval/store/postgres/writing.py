@@ -114,7 +114,7 @@ class PostgresLedger(PostgresReading):
             _bring_up_to_date(connection, address)
             found = find_run_on(connection, address)
             if found is None and not begin:
-                raise StoreError(f"{address} is no run")
+                raise StoreError(f"{address} is not a run")
             if found is None:
                 ledger._begin_run()
             else:

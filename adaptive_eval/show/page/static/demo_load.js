@@ -105,7 +105,7 @@ async function unzipped(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let end = bytes.length - 22;
   while (end >= 0 && view.getUint32(end, true) !== 0x06054b50) end -= 1;
-  if (end < 0) throw new Error("it is no .npz file");
+  if (end < 0) throw new Error("it is not an .npz file");
   /** @type {Map<string, Uint8Array>} */
   const found = new Map();
   let at = view.getUint32(end + 16, true);
