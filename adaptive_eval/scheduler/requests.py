@@ -67,6 +67,8 @@ class Requests:
         """The request of each task; None while its answers are being graded."""
         self._given_up: set[asyncio.Task[None]] = set()
         """Tasks whose requests only fail."""
+        self._with_servers: list[int] = []
+        """Requests of each model that its servers had when all were cancelled, and that were not heard of since."""
 
     @property
     def tasks(self) -> int:
@@ -141,7 +143,7 @@ class Requests:
 
     async def cancel(self) -> None:
         """Cancel all requests, and the grading of their answers."""
-        tasks = list(self._tasks)
+        tasks, self._with_servers = list(self._tasks), [lane.endpoint.stats.in_flight for lane in self._lanes]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -178,6 +180,9 @@ class Requests:
         unanswered, failed = self._tasks.pop(task), task in self._given_up
         self._given_up.discard(task)
         if task.cancelled() and unanswered is not None:
+            if not failed:
+                self._with_servers[unanswered.model] -= 1
+                failed = self._with_servers[unanswered.model] < 0
             self._say(Abandoned(unanswered, failed))
         self._say(TaskEnded(None if task.cancelled() else task.exception()))
 

@@ -37,7 +37,7 @@ class Abandoned:
 
     request: Request
     failed: bool = False
-    """Whether it had only failed, and was given up."""
+    """Whether no server had it any more: it had only failed."""
 
 
 @dataclass(frozen=True, slots=True)
