@@ -81,7 +81,7 @@ class VerdictCosts:
         """Whether anything is reserved."""
         self._grading, self._questions = grading, {question.id: question for question in questions}
         self._spent = spent
-        self._has_verdict = not grading.lasting
+        self.has_verdict = not grading.lasting
         """Whether a verdict has come, in this start or before; always true for a grader that makes no requests."""
         self._failed = 0
 
@@ -96,11 +96,11 @@ class VerdictCosts:
         """Raise `Unavailable` if a new verdict shows that the caps cannot hold, or that the grader always fails."""
         require_kept(verdict, reserved, self._grading.lost_vote(reserved))
         self._failed += verdict.failed
-        self._has_verdict = self._has_verdict or bool(verdict.signals.get(USED[0]))
-        if self._failed < FIRST_ANSWERS or self._has_verdict or finished:
+        self.has_verdict = self.has_verdict or bool(verdict.signals.get(USED[0]))
+        if self._failed < FIRST_ANSWERS or self.has_verdict or finished:
             return  # at a cap, lost replies are not asked for again
-        self._has_verdict = any(usage.grading.cost.tokens for usage in self._spent.usages)
-        if not self._has_verdict:
+        self.has_verdict = any(usage.grading.cost.tokens for usage in self._spent.usages)
+        if not self.has_verdict:
             raise Unavailable(MUTE.format(self._failed, verdict.grader_error))
 
     def loss(self, record: TrialRecord) -> AnswersLost | None:
