@@ -24,7 +24,7 @@ from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.committer import RunJournal
 from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
 from adaptive_eval.scheduler.state import RunState
-from adaptive_eval.scheduler.verdict_costs import add_cost, lost_reserves, used
+from adaptive_eval.scheduler.verdict_costs import add_cost, used
 from adaptive_eval.store import (
     AnswersLost,
     AnswerUngraded,
@@ -130,7 +130,8 @@ class Mending:
 
     def _lose_reserved(self) -> None:
         """Record as lost the reserves for verdicts that an earlier start has not received."""
-        lost = lost_reserves(self._ungraded(), {name: lane.price.cost for name, lane in self._lanes.items()})
+        prices = {name: lane.price.cost for name, lane in self._lanes.items()}
+        lost = self._costs.lost_reserves(self._ungraded(), prices)
         if lost.events:
             self._write(lost)
 

@@ -53,20 +53,6 @@ def used(verdict: Regrade, reserved: Cost) -> Regrade:
     return verdict._replace(cost=verdict.cost.plus(reserved.times(-1)))
 
 
-def lost_reserves(waiting: Iterable[TrialRecord], costs: Mapping[str, Callable[[Answer], Cost]]) -> CommitBatch:
-    """The batch that records as lost the reserves for verdicts that an earlier start has not received; `costs` has the
-    cost of an answer by model."""
-    lost, rest = dict[str, AnswersLost](), list[Regrade]()
-    for one in waiting:
-        more = one.cost.plus(costs[one.model](one.answer).times(-1))
-        if one.awaits_verdict and more.tokens > 0:
-            before = lost.get(one.model, AnswersLost(one.model, killed=True))
-            total = stored_cost(before).plus(more)
-            lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)
-            rest.append(add_cost(one, more.times(-1)))
-    return CommitBatch(events=list(lost.values()), verdicts=rest)
-
-
 def add_cost(record: TrialRecord, more: Cost) -> Regrade:
     """A regrade that leaves the record ungraded and adds to its cost."""
     return Regrade(record.model, record.question, record.trial, None, {}, None, record.grader_error, more)
@@ -91,6 +77,22 @@ class VerdictCosts:
             return NO_COST
         question = self._questions[record.question].for_trial(record.trial)
         return self._grading.lost_with(record.answer.text, question)
+
+    def lost_reserves(
+        self, records: Iterable[TrialRecord], prices: Mapping[str, Callable[[Answer], Cost]]
+    ) -> CommitBatch:
+        """The batch that records as lost the reserves for verdicts that an earlier start has not received; `prices` has
+        the cost of an answer by model."""
+        lost, rest = dict[str, AnswersLost](), list[Regrade]()
+        for one in records:
+            more, reserved = one.cost.plus(prices[one.model](one.answer).times(-1)), self.reserved(one)
+            more = min(more, reserved) if reserved.tokens else more  # the rest is of unreadable verdicts
+            if one.awaits_verdict and more.tokens > 0:
+                before = lost.get(one.model, AnswersLost(one.model, killed=True))
+                total = stored_cost(before).plus(more)
+                lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)
+                rest.append(add_cost(one, more.times(-1)))
+        return CommitBatch(events=list(lost.values()), verdicts=rest)
 
     def require_kept(self, verdict: Regrade, reserved: Cost, *, finished: bool) -> None:
         """Raise `Unavailable` if a new verdict shows that the caps cannot hold, or that the grader always fails."""

@@ -280,6 +280,12 @@ def test_a_judge_that_has_given_verdicts_may_fail_on_all_that_a_later_start_asks
     assert FIRST_ANSWERS < ungraded < len(life.rows) and life.failed is None
 
 
+def test_a_verdict_that_could_not_be_read_is_not_told_as_lost_by_a_kill_later() -> None:
+    life = lead_judged({"tokens": 900_000}, starts=(Start(), Start(Fate.KILL, 8)), mute=0.2)
+    assert any(one.killed and one.verdicts for one in life.lost)
+    parts_add_up(life)
+
+
 def test_verdicts_that_a_kill_cut_off_are_told_where_all_is_judged_anew() -> None:
     life = lead_judged({"tokens": 400_000}, starts=(Start(Fate.KILL, 60),), regrades=(Start(),))
     parts_add_up(life)
