@@ -320,6 +320,7 @@ class EndpointStats:
     """One model's traffic so far."""
 
     in_flight: int = 0
+    """Requests that its servers have now."""
     requests: int = 0
     retries: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)

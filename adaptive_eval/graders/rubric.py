@@ -23,6 +23,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
+from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, with_length_ratio
 from adaptive_eval.graders.types import SignalValue
@@ -114,7 +115,7 @@ class EarlierThresholds(Section):
 class RubricConfig(Section):
     """Categories of answers, and their scores."""
 
-    categories: tuple[CategoryConfig, ...] = ()
+    categories: tuple[CategoryConfig, ...] = Field((), max_length=MOST_CATEGORIES)
     """Categories in the order in which they are tried; exactly one, for all other answers, has no `when`."""
     name: str = "binary"
     """`binary`, or one of the paper's schemata such as `format_aware`; with `categories`, a name of your own."""

@@ -263,7 +263,7 @@ class Worker:
         try:
             while not reading.done() and (left := end - self._clock()) > 0.0:
                 await asyncio.wait({reading}, timeout=left)
-            if not reading.done() and last:
+            if not reading.done():
                 # this loop itself may have been blocked, with the reply waiting in the pipe
                 await asyncio.wait({reading}, timeout=LATE)
             if not reading.done():

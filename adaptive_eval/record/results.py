@@ -336,11 +336,6 @@ class RunCost:
         """All stored trials of the run, also those of models that the configuration no longer names."""
         return self.trials + sum(row.trials for row in self.beside if row.what == "left")
 
-    @property
-    def asked_in_vain(self) -> int:
-        """Answers that were asked for and never came."""
-        return sum(row.answers for row in self.beside if row.what == "lost")
-
 
 @dataclass(frozen=True, slots=True)
 class ServerRow:

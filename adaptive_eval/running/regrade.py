@@ -43,7 +43,8 @@ from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
 from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, wasted_verdict
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, trial_place
-from adaptive_eval.scheduler.verdict_costs import lost_reserves
+from adaptive_eval.scheduler.spent import SpentByModel
+from adaptive_eval.scheduler.verdict_costs import VerdictCosts
 from adaptive_eval.store import (
     CellExtent,
     Event,
@@ -181,13 +182,14 @@ async def _grade_all(
     own_vote = None if beyond_caps else vote
     ledger = VerdictLedger(store, verdict if capped else NO_COST, own_vote) if pool.lasting else None
     by_id, regrades = {question.id: question for question in questions}, list[Regrade]()
-    costs = {model.name: trial_cost(model) for model in config.models}
+    prices = {model.name: trial_cost(model) for model in config.models}
     async with pool:
         if judged is not None:
             judged.require_room(store.reader.trial_count())
         if pool.lasting:
-            waiting = (one for one in store.reader.trials("ungraded") if one.awaits_verdict and one.model in costs)
-            store.commit(lost_reserves(waiting, costs))
+            waiting = (one for one in store.reader.trials("ungraded") if one.awaits_verdict and one.model in prices)
+            costs = VerdictCosts(pool, questions, SpentByModel(0), capped=capped)
+            store.commit(costs.lost_reserves(waiting, prices))
         await take_baseline(pool, store, lambda total: judged is None or judged.can_afford(total))
         while some := list(islice(records, AT_A_TIME)):
             if ledger is not None:

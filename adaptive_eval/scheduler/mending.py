@@ -24,7 +24,7 @@ from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.committer import RunJournal
 from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
 from adaptive_eval.scheduler.state import RunState
-from adaptive_eval.scheduler.verdict_costs import add_cost, lost_reserves, used
+from adaptive_eval.scheduler.verdict_costs import add_cost, used
 from adaptive_eval.store import (
     AnswersLost,
     AnswerUngraded,
@@ -75,6 +75,7 @@ class Mending:
             return
         self._meter.start()
         self._lose_reserved()
+        self._costs.has_verdict |= any(use.cost.tokens for use in self._store.reader.grading_uses().values())
         total = sum(1 for _ in self._ungraded())
         graded, failed = 0, 0
         while some := list(islice(self._ungraded(), failed, failed + AT_A_TIME)):
@@ -129,7 +130,8 @@ class Mending:
 
     def _lose_reserved(self) -> None:
         """Record as lost the reserves for verdicts that an earlier start has not received."""
-        lost = lost_reserves(self._ungraded(), {name: lane.price.cost for name, lane in self._lanes.items()})
+        prices = {name: lane.price.cost for name, lane in self._lanes.items()}
+        lost = self._costs.lost_reserves(self._ungraded(), prices)
         if lost.events:
             self._write(lost)
 

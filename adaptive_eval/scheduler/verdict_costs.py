@@ -53,20 +53,6 @@ def used(verdict: Regrade, reserved: Cost) -> Regrade:
     return verdict._replace(cost=verdict.cost.plus(reserved.times(-1)))
 
 
-def lost_reserves(waiting: Iterable[TrialRecord], costs: Mapping[str, Callable[[Answer], Cost]]) -> CommitBatch:
-    """The batch that records as lost the reserves for verdicts that an earlier start has not received; `costs` has the
-    cost of an answer by model."""
-    lost, rest = dict[str, AnswersLost](), list[Regrade]()
-    for one in waiting:
-        more = one.cost.plus(costs[one.model](one.answer).times(-1))
-        if one.awaits_verdict and more.tokens > 0:
-            before = lost.get(one.model, AnswersLost(one.model, killed=True))
-            total = stored_cost(before).plus(more)
-            lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)
-            rest.append(add_cost(one, more.times(-1)))
-    return CommitBatch(events=list(lost.values()), verdicts=rest)
-
-
 def add_cost(record: TrialRecord, more: Cost) -> Regrade:
     """A regrade that leaves the record ungraded and adds to its cost."""
     return Regrade(record.model, record.question, record.trial, None, {}, None, record.grader_error, more)
@@ -81,7 +67,7 @@ class VerdictCosts:
         """Whether anything is reserved."""
         self._grading, self._questions = grading, {question.id: question for question in questions}
         self._spent = spent
-        self._has_verdict = not grading.lasting
+        self.has_verdict = not grading.lasting
         """Whether a verdict has come, in this start or before; always true for a grader that makes no requests."""
         self._failed = 0
 
@@ -92,15 +78,31 @@ class VerdictCosts:
         question = self._questions[record.question].for_trial(record.trial)
         return self._grading.lost_with(record.answer.text, question)
 
+    def lost_reserves(
+        self, records: Iterable[TrialRecord], prices: Mapping[str, Callable[[Answer], Cost]]
+    ) -> CommitBatch:
+        """The batch that records as lost the reserves for verdicts that an earlier start has not received; `prices` has
+        the cost of an answer by model."""
+        lost, rest = dict[str, AnswersLost](), list[Regrade]()
+        for one in records:
+            more, reserved = one.cost.plus(prices[one.model](one.answer).times(-1)), self.reserved(one)
+            more = min(more, reserved) if reserved.tokens else more  # the rest is of unreadable verdicts
+            if one.awaits_verdict and more.tokens > 0:
+                before = lost.get(one.model, AnswersLost(one.model, killed=True))
+                total = stored_cost(before).plus(more)
+                lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)
+                rest.append(add_cost(one, more.times(-1)))
+        return CommitBatch(events=list(lost.values()), verdicts=rest)
+
     def require_kept(self, verdict: Regrade, reserved: Cost, *, finished: bool) -> None:
         """Raise `Unavailable` if a new verdict shows that the caps cannot hold, or that the grader always fails."""
         require_kept(verdict, reserved, self._grading.lost_vote(reserved))
         self._failed += verdict.failed
-        self._has_verdict = self._has_verdict or bool(verdict.signals.get(USED[0]))
-        if self._failed < FIRST_ANSWERS or self._has_verdict or finished:
+        self.has_verdict = self.has_verdict or bool(verdict.signals.get(USED[0]))
+        if self._failed < FIRST_ANSWERS or self.has_verdict or finished:
             return  # at a cap, lost replies are not asked for again
-        self._has_verdict = any(usage.grading.cost.tokens for usage in self._spent.usages)
-        if not self._has_verdict:
+        self.has_verdict = any(usage.grading.cost.tokens for usage in self._spent.usages)
+        if not self.has_verdict:
             raise Unavailable(MUTE.format(self._failed, verdict.grader_error))
 
     def loss(self, record: TrialRecord) -> AnswersLost | None:

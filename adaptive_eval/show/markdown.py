@@ -41,6 +41,7 @@ from adaptive_eval.show.summary import (
     cost_line,
     decided_text,
     findings,
+    lost_answers,
     needed_in_words,
     pending_since,
     usage_parts,
@@ -232,7 +233,7 @@ def _early_end(results: Results) -> Iterator[str]:
 def _headline(results: Results) -> str:
     run, cost = results.run, results.cost
     why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
-    in_vain = f", and {several(cost.asked_in_vain, 'lost answer')}" if cost.asked_in_vain else ""
+    in_vain = "".join(f", and {lost}" for lost in lost_answers(cost.beside))
     return (
         f"{decided_text(results)} with {count(cost.trials)} trials, "
         f"{cost.trials / cost.fixed_trials:.0%} of the {count(cost.fixed_trials)} of a fixed design{in_vain} ({why}; "

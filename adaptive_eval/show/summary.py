@@ -96,8 +96,8 @@ def findings(
 def _cost_without_results(status: Status) -> Iterator[str]:
     """The cost of a run that ended before its first look; nothing if it asked nothing."""
     if status.trials or status.beside:
-        used = [f"{count(status.trials)} trials", *usage_parts(*status.usage, " of requests")]
-        yield f"cost      {', '.join([*used, duration(status.elapsed)])}"
+        used = [*lost_answers(status.beside), *usage_parts(*status.usage, " of requests"), duration(status.elapsed)]
+        yield f"cost      {', '.join([f'{count(status.trials)} trials', *used])}"
         yield from _further_costs(status.grading, status.beside)
 
 
@@ -168,11 +168,17 @@ def cost_line(results: Results, elapsed: float | None) -> str:
     cost, fixed = results.cost, results.cost.fixed_trials
     share = f"{cost.trials / fixed:.0%} of a fixed design's" if cost.trials <= fixed else "trials.max now allows"
     parts = [f"{count(cost.trials)} trials ({share} {count(fixed)})"]
-    parts += [f"{several(cost.asked_in_vain, 'lost answer')}"] if cost.asked_in_vain else []
+    parts += lost_answers(cost.beside)
     parts += usage_parts(cost.tokens, cost.usd, cost.gpu_seconds, " of requests")
     parts += _server_time(results)
     parts += [] if elapsed is None else [duration(elapsed)]
     return ", ".join(parts)
+
+
+def lost_answers(rows: Sequence[OtherCostRow]) -> list[str]:
+    """Answers that were asked for and never came; nothing if all came."""
+    lost = sum(row.answers for row in rows if row.what == "lost")
+    return [several(lost, "lost answer")] if lost else []
 
 
 def _server_time(results: Results) -> Iterator[str]:

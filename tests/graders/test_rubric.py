@@ -88,6 +88,7 @@ class TestDeclared:
             ([{"name": "a", "weight": 1}, {"name": "b", "weight": 0}], "without `when`, got a, b"),
             ([{"name": "a", "weight": 1}, {"name": "a", "weight": 0, "when": {"x": True}}], "a different name each"),
             ([{"name": "a", "weight": 1}, {"name": "b", "weight": 1, "when": {"x": True}}], "two different weights"),
+            ([{"name": str(at), "weight": at} for at in range(255)], "at most 254 items"),
         ],
     )
     def test_categories_that_make_no_rubric(self, categories: list[dict[str, Any]], rule: str) -> None:

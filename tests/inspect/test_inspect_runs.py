@@ -142,7 +142,7 @@ def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, trials = coins(), {"min": 4, "max": 6, "favour": "answers"}
-    names = [f"coin-{number:02}" for number in (1, 3, 6, 7, 9, 11)]
+    names = [f"coin-{number:02}" for number in (6, 7, 9)]
     (site.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, question_rows(world))))
     with serving(SimulatedServer(world)) as url:
         monkeypatch.setenv("SIM_BASE_URL", url)
@@ -153,7 +153,7 @@ def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     found = Found.of(site.directory("inspect"))
     assert found == Found.of(site.directory("own"))
-    assert len(found.outcomes) > 6 * 30 * 4 and len(found.looks) > 1
+    assert len(found.outcomes) >= 3 * 30 * 4 and len(found.looks) > 1
 
 
 @pytest.mark.slow

@@ -250,7 +250,7 @@ class _Endpoint:
 
     def __init__(self, world: World, model: str) -> None:
         self._world, self._model = world, model
-        self._requests = 0
+        self._requests = self._in_flight = 0
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         world = self._world
@@ -261,8 +261,12 @@ class _Endpoint:
         asked = [Request(world.starts, self._model, found[1], seed) for seed in seeds]
         world.log += asked
         self._requests += 1
-        for _ in range(int(8 * share_of("turns", *asked[0]))):
-            await asyncio.sleep(0)
+        self._in_flight += 1
+        try:
+            for _ in range(int(8 * share_of("turns", *asked[0]))):
+                await asyncio.sleep(0)
+        finally:
+            self._in_flight -= 1
         if self._requests > world.start.failing.get(self._model, self._requests):
             world.refused += asked
             raise Unavailable("no replica left")
@@ -288,7 +292,7 @@ class _Endpoint:
 
     @property
     def stats(self) -> EndpointStats:
-        return EndpointStats()
+        return EndpointStats(in_flight=self._in_flight)
 
 
 class _Pool(GradingPool):

@@ -42,6 +42,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.errors import AdaptiveEvalError, ConfigError, GraderError, StoreError, Unavailable
 from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.scheduler.verdict_costs import FIRST_ANSWERS
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
@@ -271,6 +272,18 @@ def test_nothing_is_judged_twice_without_a_kill() -> None:
     assert asked[True] == 3 * asked[False] == 3 * len(life.rows)
     generated = sum(sum(one.tokens) for one in life.world.attempts)
     assert life.stored["tokens"] == generated <= 400_000
+
+
+def test_a_judge_that_has_given_verdicts_may_fail_on_all_that_a_later_start_asks_it_first() -> None:
+    life = lead_judged({"tokens": 900_000}, starts=(Start(),), mute=0.2)
+    ungraded = sum(row.category is None for row in life.rows.values())
+    assert FIRST_ANSWERS < ungraded < len(life.rows) and life.failed is None
+
+
+def test_a_verdict_that_could_not_be_read_is_not_told_as_lost_by_a_kill_later() -> None:
+    life = lead_judged({"tokens": 900_000}, starts=(Start(), Start(Fate.KILL, 8)), mute=0.2)
+    assert any(one.killed and one.verdicts for one in life.lost)
+    parts_add_up(life)
 
 
 def test_verdicts_that_a_kill_cut_off_are_told_where_all_is_judged_anew() -> None:

@@ -62,7 +62,7 @@ def printed(process: "subprocess.Popen[str]", word: str) -> str:
     return line
 
 
-KILLS = [1, pytest.param(12, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.release)]
+KILLS = [1, pytest.param(8, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.release)]
 
 
 @pytest.mark.parametrize("kills", KILLS)

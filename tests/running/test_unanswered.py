@@ -11,7 +11,7 @@ from test_strays import found
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.endpoints import failures
+from adaptive_eval.endpoints import failures, replicas
 from adaptive_eval.errors import ExitCode
 
 RUNNER = CliRunner()
@@ -21,6 +21,8 @@ WORDS = "The model produced output that does not match the expected format"
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "_backoff", tenacity.wait_none())
+    monkeypatch.setattr(replicas, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(replicas, "LONGEST_PAUSE", 0.02)
 
 
 def run(config: Path) -> tuple[int, str]:

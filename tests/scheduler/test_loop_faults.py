@@ -99,7 +99,13 @@ FEW = (1, 2, 3, 5, 8, 13, 21, 34, 55)
 
 @pytest.mark.parametrize("stops", [1, 2])
 @pytest.mark.parametrize(
-    "moments", [FEW, pytest.param(tuple(range(1, 90)), marks=pytest.mark.slow)], ids=["some", "all"]
+    "moments",
+    [
+        FEW,
+        pytest.param(tuple(range(4, 90, 3)), marks=pytest.mark.slow),
+        pytest.param(tuple(range(1, 90)), marks=pytest.mark.release),
+    ],
+    ids=["some", "many", "all"],
 )
 async def test_a_run_that_is_stopped_at_any_moment_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: Bed, stops: int, moments: Sequence[int]

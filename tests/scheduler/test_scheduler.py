@@ -444,8 +444,8 @@ async def stopped_until_finished(bed: Bed, rng: random.Random) -> Scheduler:
 
 RANDOM_RUNS = [
     pytest.param(range(3), id="3"),
-    pytest.param(range(3, 20), id="17", marks=pytest.mark.slow),
-    pytest.param(range(20, 220), id="200", marks=pytest.mark.release),
+    pytest.param(range(3, 12), id="9", marks=pytest.mark.slow),
+    pytest.param(range(12, 212), id="200", marks=pytest.mark.release),
 ]
 
 

@@ -209,7 +209,7 @@ def test_a_run_before_its_first_look_says_so(play: Callable[..., Played], tmp_pa
     view = read_view(run.directory)
     for text in (markdown(view), summary(view), pull_request(view)):
         assert "Killed: the process has left no end of the run." in text
-        assert "No look was taken yet: 5 trials are graded." in text
+        assert "No look was taken yet: 5 trials are graded, for 150 tokens, $0.050, 0.00069 GPU hours." in text
         assert "Next: run the same command again" in text
     figures = tmp_path / "figures"
     told = CliRunner().invoke(app, ["report", str(run.directory), "--plots", str(figures)])

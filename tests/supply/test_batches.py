@@ -301,6 +301,7 @@ async def test_a_run_that_is_over_gives_up_what_nobody_wants() -> None:
     await asyncio.sleep(1.0)
     await second.depart(False, True)
     assert second.stats.lost == 20 and desk.journal.pending == []
+    assert not any(isinstance(event, BatchCancelled) for event in desk.journal.events), "nothing is asked directly"
     assert ("POST", "/batches/batch_0/cancel") in desk.service.log
 
 
