@@ -141,11 +141,16 @@ class Lives(RuleBasedStateMachine):
         self.sound = True
 
     def within_caps(self, before: Collection[Trial]) -> None:
-        """A cap that was changed, or that models bear together which join, leave and come back, is never exceeded."""
+        """A cap that was changed, or that models bear together which join, leave and come back, is never exceeded.
+
+        What was asked for while another model was away, and no round wants since, comes on top of the horizon.
+        """
         rows = self.books.rows
         assert len(rows) <= max(self.settings.get("budget", {}).get("trials", len(rows)), len(before))
         most = self.settings["trials"]["max"] * len(QUESTIONS)
-        assert max(Counter(trial[0] for trial in rows).values(), default=0) <= most, "beyond the horizon"
+        asked = Counter(trial[0] for trial in rows.keys() - before)
+        assert max(asked.values(), default=0) <= most, "asked for beyond the horizon"
+        assert max((max(look["trials"]) for look in self.books.looks), default=0) <= most, "judged beyond the horizon"
 
     @precondition(lambda self: self.world.broken)
     @rule()
