@@ -141,7 +141,10 @@ class Lives(RuleBasedStateMachine):
         self.sound = True
 
     def within_caps(self, before: Collection[Trial]) -> None:
-        """A cap that was changed, or that models bear together which join, leave and come back, is never exceeded."""
+        """A cap that was changed, or that models bear together which join, leave and come back, is never exceeded.
+
+        What was asked for while another model was away, and no round wants since, comes on top of the horizon.
+        """
         rows = self.books.rows
         assert len(rows) <= max(self.settings.get("budget", {}).get("trials", len(rows)), len(before))
         most = self.settings["trials"]["max"] * len(QUESTIONS)
@@ -149,6 +152,8 @@ class Lives(RuleBasedStateMachine):
         judged = [number for look in self.books.looks for number in look["trials"]]
         # rounds that are composed anew, as once a model is back, may want other trials than are there
         assert max([*judged, *(stored if self.steady else ())], default=0) <= most, "beyond the horizon"
+        asked = Counter(trial[0] for trial in rows.keys() - before)
+        assert max(asked.values(), default=0) <= most, "asked for beyond the horizon"
 
     @precondition(lambda self: self.world.broken)
     @rule()
