@@ -4,6 +4,7 @@ Who uses it has the fixtures `directory`, of a run, and `open_store`, which open
 """
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -291,6 +292,20 @@ class LedgerContract:
         store.lose(AnswersLost("small", answers=2))
         assert store.reader.in_flight() == {}
         assert store.reader.events()[-1].kind == "answers_lost"
+
+    def test_what_comes_later_is_stored_later_whatever_clocks_say(
+        self, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Readers place events among trials by their times, and another machine goes on with a run."""
+        for at, clock in enumerate((1e9, 1e9 - 86_400.0, 1e9 - 3_600.0)):
+            monkeypatch.setattr(time, "time", lambda clock=clock: clock)
+            store = open_store()
+            store.commit(CommitBatch([make_trial(trial=2 * at)], events=[RunStarted()]))
+            store.commit(CommitBatch([make_trial(trial=2 * at + 1)], events=[RunStopped()]))
+            events = store.reader.events()
+            assert [store.reader.count_until(event.at) for event in events] == list(range(1, 2 * at + 3))
+            store.close()
+        assert 0.0 < events[-1].at - 1e9 < 0.01
 
     def test_everything_is_read_as_it_is_at_one_moment(self, open_store: OpenStore, directory: Path) -> None:
         store = open_store()

@@ -221,6 +221,12 @@ class RunReader:
         ((newest,),) = self._rows("SELECT coalesce(max(id), 0) FROM trials")
         return int(newest)
 
+    @property
+    def newest_at(self) -> float:
+        """When the newest trial or event was stored, in seconds since 1970; 0 before the first."""
+        newest = "SELECT at FROM {0} WHERE id = (SELECT max(id) FROM {0})".format
+        return max((float(at) for (at,) in self._rows(f"{newest('trials')} UNION ALL {newest('events')}")), default=0.0)
+
     def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
         """Trials with their texts, in the order of commitment, one at a time since texts are long.
 

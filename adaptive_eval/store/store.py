@@ -40,6 +40,8 @@ from adaptive_eval.store.sqlite_ledger import SqliteLedger
 from adaptive_eval.store.summing import SUMMED_EVERY, keep_sums
 
 SHOWN_FILES = 3
+NEXT_SECONDS = 1e-6
+"""Between two records, where a clock says that the second came before the first."""
 ANSWERS_IN_DATABASE = (
     "store.answers must be ledger where store.ledger names a database, which has the texts; leave store.answers out"
 )
@@ -88,6 +90,7 @@ class Store:
         self._mover = mover
         self._pending_events: deque[Event] = deque()
         self._closed = False
+        self._latest = self.reader.newest_at
 
     @classmethod
     def open(
@@ -163,9 +166,14 @@ class Store:
         address = whereabouts.ledger_address(self.directory)
         return self.directory.absolute().name if address is None or address.run is None else address.run
 
+    def _now(self) -> float:
+        """The time of the next record: readers go by it, so it is after all others, even if clocks are set back."""
+        self._latest = max(time.time(), self._latest + NEXT_SECONDS)
+        return self._latest
+
     def commit(self, batch: CommitBatch) -> None:
         """Write a batch atomically."""
-        now, kept = time.time(), [self._logprobs_row(one) for one in batch.trials if one.answer.token_logprobs]
+        now, kept = self._now(), [self._logprobs_row(one) for one in batch.trials if one.answer.token_logprobs]
         if kept and not self._ledger.keeps_tokens:
             self._ledger.keep_tokens()
         with self._ledger.transaction() as writes:
@@ -199,7 +207,7 @@ class Store:
         """Write off what earlier starts had requested of a model; `event` has the cost of lost answers, if any."""
         with self._ledger.transaction() as writes:
             writes.execute("DELETE FROM asked_for WHERE model = ?", (self._models[event.model],))
-            write_events(writes, [event] if event.answers else [], time.time())
+            write_events(writes, [event] if event.answers else [], self._now())
 
     def forget_looks(self, number: int) -> None:
         """Delete the looks of this configuration from `number` on, which do not follow from today's outcomes.
@@ -229,11 +237,11 @@ class Store:
             )
             if header is not None:
                 if changes:
-                    write_events(writes, [self._settings_event(changes)], time.time())
+                    write_events(writes, [self._settings_event(changes)], self._now())
                 writes.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
                 _update_questions(writes, header)
-                insert_configuration(writes, header.configuration, time.time())
-            write_events(writes, [event] if isinstance(event, Event) else event, time.time())
+                insert_configuration(writes, header.configuration, self._now())
+            write_events(writes, [event] if isinstance(event, Event) else event, self._now())
         self._configuration = self.reader.newest_configuration_id()
 
     def forget_trials(self, model: str, trials: Sequence[TrialKey], event: Event) -> None:
@@ -248,7 +256,7 @@ class Store:
             if self._ledger.keeps_tokens:
                 writes.executemany(_FORGET_LOGPROBS, keys)
             writes.executemany("DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?", keys)
-            write_events(writes, [event], time.time())
+            write_events(writes, [event], self._now())
 
     def close(self) -> None:
         """Move the remaining texts, close the database and release the run directory."""
@@ -275,7 +283,7 @@ class Store:
             with self._ledger.transaction() as writes:
                 segment, kept = mover.enter()
                 if kept is not None:
-                    write_events(writes, [kept], time.time())
+                    write_events(writes, [kept], self._now())
                     self._pending_events.append(kept)
             if segment is not None:
                 mover.entered(segment)
@@ -306,8 +314,8 @@ class Store:
             joining = header.models.keys() - stored.models.keys()
             insert_models(writes, {name: header.models[name] for name in header.models if name in joining})
             if event is not None:
-                insert_configuration(writes, header.configuration, time.time())
-                write_events(writes, [event], time.time())
+                insert_configuration(writes, header.configuration, self._now())
+                write_events(writes, [event], self._now())
         self._models = self.reader.ids("models", "name")
         self._configuration = self.reader.newest_configuration_id()
         return event
