@@ -7,7 +7,7 @@ from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.results import OtherCostRow
 
 LONGEST_NAME = 32
-SUMMED_KINDS = ("lost", "lost_verdicts", "unwanted")
+SUMMED_KINDS = ("lost", "lost_verdicts")
 """Kinds of spending that are summed over all models."""
 SUMMED_FIELDS = ("trials", "answers", "tokens", "usd", "gpu_seconds", "counted_gpu_seconds")
 
@@ -42,8 +42,6 @@ def _purpose(what: str, subject: str) -> str:
             return f"answers of {subject} that never came"
         case "lost_verdicts":
             return f"verdicts on answers of {subject} that never came"
-        case "unwanted":
-            return f"extra answers of {subject}, which were requested to save time"
         case "regrade":
             return "verdicts of a regrade that did not come to its end"
         case "opponent":  # in results of earlier versions

@@ -18,7 +18,6 @@ from adaptive_eval.record.history import stored_worst_costs
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.store import (
     AnswersLost,
-    AnswersUnwanted,
     Event,
     RunReader,
     ServerLaunched,
@@ -36,7 +35,6 @@ from adaptive_eval.store.spending import (
     spent_on_unused,
     stored_cost,
     total_cost,
-    unstored_answers,
 )
 
 
@@ -86,10 +84,10 @@ def other_costs(
 ) -> tuple[OtherCostRow, ...]:
     """Spending that caps count besides the stored answers of these models; time of models that count `as_held` is not
     added again."""
-    unwanted, lost, rows = events_of_kind(events, AnswersUnwanted), events_of_kind(events, AnswersLost), []
+    lost, rows = events_of_kind(events, AnswersLost), []
     answers = [event for event in lost if event.answers or not event.verdicts]
     verdicts = [event for event in lost if not event.answers and event.verdicts]
-    for what, some in (("lost", answers), ("lost_verdicts", verdicts), ("unwanted", unwanted)):
+    for what, some in (("lost", answers), ("lost_verdicts", verdicts)):
         for model, cost in sorted(cost_by_model(some, models).items()):
             name, counted = models[model], 0.0 if model in as_held else cost.gpu_seconds
             asked = sum(event.answers for event in some if event.model == name)
@@ -112,8 +110,8 @@ def _rows_without_model(events: Sequence[Event]) -> Iterator[OtherCostRow]:
 
 
 def _lost_costs(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:
-    """Costs of a model's answers that were lost, unwanted, or in flight at the end."""
-    yield from (stored_cost(event) for event in unstored_answers(events) if event.model == model)
+    """Costs of a model's answers that were lost, or in flight at the end."""
+    yield from (stored_cost(event) for event in events_of_kind(events, AnswersLost) if event.model == model)
     if count := reader.in_flight().get(model, 0):
         yield _lost_cost(reader, events, model).times(count)
 

@@ -268,9 +268,8 @@ class OtherCostRow:
     what: str
     """left: answers of a model that the configuration no longer names; lost: answers that never came, at their maximum
     cost where a cap counts them, else at the mean; lost_verdicts: verdicts on answers of the model that never came;
-    unwanted: answers that idle slots were asked for ahead and no round wanted; baseline: requests to a verifier before
-    any answer; greedy: one greedy answer to each question, which came first (R0); regrade: verdicts of an unfinished
-    `regrade`."""
+    baseline: requests to a verifier before any answer; greedy: one greedy answer to each question, which came first
+    (R0); regrade: verdicts of an unfinished `regrade`."""
     model: str | None
     trials: int
     tokens: int
@@ -280,7 +279,7 @@ class OtherCostRow:
     counted_gpu_seconds: float
     """GPU seconds under a cap: for servers that the run started, the time for which they were held."""
     answers: int = 0
-    """Answers that were requested, and came to nothing: lost or unwanted ones."""
+    """Answers that were requested and lost."""
 
 
 @dataclass(frozen=True, slots=True)

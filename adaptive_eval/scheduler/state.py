@@ -23,7 +23,6 @@ from adaptive_eval.scheduler.trials import Step, TrialTable
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
-    AnswersUnwanted,
     CommitBatch,
     Event,
     ModelSetAside,
@@ -130,7 +129,7 @@ class RunState:
             case ModelSetAside(model=name) if name in self.roster.models:
                 model = self.roster.models.position(name)
                 self._news.set_aside.append(SetAside(model, event.reason, event.cause))
-            case AnswersLost(model=name) | AnswersUnwanted(model=name) if self.capped and name in self.roster.models:
+            case AnswersLost(model=name) if self.capped and name in self.roster.models:
                 model, cost = self.roster.models.position(name), stored_cost(event)
                 self.spent.lost_gpu_seconds[model] += cost.gpu_seconds
                 self._news.lost[model] = self._news.lost.get(model, NO_COST).plus(cost)

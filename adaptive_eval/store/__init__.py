@@ -14,7 +14,6 @@ from adaptive_eval.store.events.answers import (
     AlarmRaised as AlarmRaised,
     AnswersKept as AnswersKept,
     AnswersLost as AnswersLost,
-    AnswersUnwanted as AnswersUnwanted,
     BatchCancelled as BatchCancelled,
     BatchEnded as BatchEnded,
     BatchPlanned as BatchPlanned,

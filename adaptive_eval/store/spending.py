@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.store.events import events_of_kind
-from adaptive_eval.store.events.answers import AnswersLost, AnswersUnwanted
+from adaptive_eval.store.events.answers import AnswersLost
 from adaptive_eval.store.events.beginnings import PriorTaken
 from adaptive_eval.store.events.event import Event
 from adaptive_eval.store.events.grading import BaselineAsked, VerdictsAsked
@@ -61,11 +61,6 @@ def spent_on_greedy(events: Sequence[Event]) -> PriorTaken | None:
     return taken[-1] if taken else None
 
 
-def unstored_answers(events: Sequence[Event]) -> list[AnswersLost | AnswersUnwanted]:
-    """Events of answers that cost something, or may have, and are not stored as trials."""
-    return [event for event in events if isinstance(event, AnswersLost | AnswersUnwanted)]
-
-
 def lost_costs(reader: RunReader, worst: Mapping[str, Cost]) -> Mapping[str, Cost]:
     """The cost that counts for a lost answer, by model: the `worst` case, or the largest stored one if unbounded."""
     if not any(cost.is_unbounded for cost in worst.values()):
@@ -92,16 +87,16 @@ def in_flight_cost(reader: RunReader, worst: Mapping[str, Cost]) -> Cost:
 def total_spent(reader: RunReader) -> Cost:
     """Cost of everything that was asked for.
 
-    That is: stored answers with their verdicts, lost and unwanted answers, a verifier's baseline, greedy answers before
+    That is: stored answers with their verdicts, lost answers, a verifier's baseline, greedy answers before
     the first round, and verdicts of an unfinished `regrade`.
     """
     events = reader.events()
     greedy = spent_on_greedy(events)
-    total = total_cost([*reader.sums(), *unstored_answers(events), *([] if greedy is None else [greedy])])
+    total = total_cost([*reader.sums(), *events_of_kind(events, AnswersLost), *([] if greedy is None else [greedy])])
     return total.plus(spent_on_baseline(events)).plus(spent_on_unused(events))
 
 
-def cost_by_model(events: Sequence[AnswersLost | AnswersUnwanted], models: Names) -> dict[int, Cost]:
+def cost_by_model(events: Sequence[AnswersLost], models: Names) -> dict[int, Cost]:
     """Total cost of these events by position of the model, without models that are not in `models`."""
     totals: dict[int, Cost] = {}
     for event in events:

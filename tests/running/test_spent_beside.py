@@ -23,7 +23,7 @@ from adaptive_eval.running.rejudging_costs import VerdictLedger
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.show.summary import other_costs_in_short
-from adaptive_eval.store import AnswersLost, AnswersUnwanted, CommitBatch, HeldTime, Regrade, Store
+from adaptive_eval.store import AnswersLost, CommitBatch, HeldTime, Regrade, Store
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.roster import Names
 from adaptive_eval.store.spending import HeldServers, total_spent
@@ -101,9 +101,6 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         AnswersLost("bob", 1, 50, 0.25, 10.0, killed=True),
         AnswersLost("ada", 0, 7, 0.1, 1.0, verdicts=1),
         AnswersLost("cyd", 1, 9, 9.0, 9.0),
-        AnswersUnwanted("ada", 5, 4, 40, 0.2, 6.0),
-        AnswersUnwanted("bob", 1, 1, 10, 0.0, 2.0),
-        AnswersUnwanted("ada", 3, 0),
     ]
     removed = RemovedModelsSpending((OtherCostRow("left", "cyd", 3, 9, 1.0, 0.0, 0.0),))
     rows = other_costs(removed, Names(["ada", "bob"]), {1}, events)
@@ -112,19 +109,14 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         ("lost", "ada", 100, 30.0, 30.0),
         ("lost", "bob", 50, 10.0, 0.0),
         ("lost_verdicts", "ada", 7, 1.0, 1.0),
-        ("unwanted", "ada", 40, 6.0, 6.0),
-        ("unwanted", "bob", 10, 2.0, 0.0),
     ]
-    assert [row.answers for row in rows] == [0, 2, 1, 0, 8, 1]
+    assert [row.answers for row in rows] == [0, 2, 1, 0]
     servers = HeldServers([None, HeldTime(100.0, 50.0)], {0, 1})
     assert servers.counted == {1}, "of ada it is not known for how long a server was held"
-    assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0 + 6.0
+    assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0
     said = other_costs_in_short(rows)
     assert said is not None and said.startswith(
-        "3 trials, 216 tokens, $2.05, 0.010 GPU hours on cyd, which the run has no"
+        "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, which the run has no"
     )
-    assert said.endswith(
-        "more; answers of 2 models that never came; verdicts on answers of ada that never came; extra answers of 2 "
-        "models, which were requested to save time"
-    )
+    assert said.endswith("more; answers of 2 models that never came; verdicts on answers of ada that never came")
     assert other_costs_in_short(()) is None

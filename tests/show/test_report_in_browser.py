@@ -48,17 +48,17 @@ def asked(kind: str) -> RunView:
     return simulated(world(MODELS[:1] if kind == "alone" else MODELS, 8), **ASKED[kind])  # type: ignore[arg-type]
 
 
-def test_what_was_asked_ahead_of_several_models_is_one_line(tabs: Tabs) -> None:
+def test_what_several_models_have_lost_is_one_line(tabs: Tabs) -> None:
     view = asked("ranking")
     assert view.results is not None
-    ahead = [OtherCostRow("unwanted", name, 0, 500, 0.0, 0.0, 0.0, answers=12) for name in MODELS[:3]]
-    lost = OtherCostRow("lost", MODELS[1], 0, 64, 0.0, 0.0, 0.0)
-    cost = replace(view.results.cost, beside=(ahead[0], lost, *ahead[1:]))
+    lost = [OtherCostRow("lost", name, 0, 500, 0.0, 0.0, 0.0, answers=12) for name in MODELS[:3]]
+    verdicts = OtherCostRow("lost_verdicts", MODELS[1], 0, 64, 0.0, 0.0, 0.0)
+    cost = replace(view.results.cost, beside=(lost[0], verdicts, *lost[1:]))
     told = replace(view, results=replace(view.results, cost=cost), besides=summarize_other_costs(cost.beside))
     page = tabs.report(report_page(told))
     assert page.locator("[data-key=besides] li").all_inner_texts() == [
-        "Besides, on extra answers of 3 models, which were requested to save time: 36 answers and 1,500 tokens.",
-        "Besides, on answers of model-b that never came: 64 tokens.",
+        "Besides, on answers of 3 models that never came: 36 answers and 1,500 tokens.",
+        "Besides, on verdicts on answers of model-b that never came: 64 tokens.",
     ]
 
 

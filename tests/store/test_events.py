@@ -18,7 +18,6 @@ from adaptive_eval.store import (
     AlarmRaised,
     AnswersKept,
     AnswersLost,
-    AnswersUnwanted,
     AnswerUngraded,
     BaselineAsked,
     BatchCancelled,
@@ -85,11 +84,6 @@ STORED = [
         AnswersLost("ada", 3, 300, 0.5, 1.5, True, 2),
         "answers_lost",
         {"model": "ada", "answers": 3, "tokens": 300, "usd": 0.5, "gpu_seconds": 1.5, "killed": True, "verdicts": 2},
-    ),
-    (
-        AnswersUnwanted("ada", 5, 4, 40, 0.2, 6.0),
-        "unwanted",
-        {"model": "ada", "answers": 5, "came": 4, "tokens": 40, "usd": 0.2, "gpu_seconds": 6.0},
     ),
     (AnswersKept("the disk is full"), "answers_kept", {"reason": "the disk is full"}),
     (

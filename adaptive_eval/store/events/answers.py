@@ -1,4 +1,4 @@
-"""Events of answers: lost, unwanted, suspicious, kept in the ledger, or requested from batch services."""
+"""Events of answers: lost, suspicious, kept in the ledger, or requested from batch services."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,21 +22,6 @@ class AnswersLost(Event):
     """Replies of a judge that were lost, not the answers themselves."""
     estimated: bool | None = optional_field()
     """Whether no cap counts them: their cost is that of as many stored answers of the model."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswersUnwanted(Event):
-    """Answers that idle slots requested ahead, and that no round had needed by the end of the run."""
-
-    KIND: ClassVar[str] = "unwanted"
-    model: str
-    answers: int = 0
-    came: int = 0
-    """How many of the answers came; the others were abandoned in flight, and their cost is unknown."""
-    tokens: int = 0
-    """This and the following: the usage of those that came."""
-    usd: float = 0.0
-    gpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

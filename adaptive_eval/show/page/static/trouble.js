@@ -35,7 +35,6 @@ const EVENTS = {
   settled: "model settled",
   settled_command: "command servers.on_done",
   answers_lost: "answers lost",
-  unwanted: "asked ahead in vain",
   alarm: "alarm",
   answers_kept: "texts stay in the database",
   site_awaited: "site waits for a place",
