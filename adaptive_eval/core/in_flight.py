@@ -8,8 +8,8 @@ rounds as large as needed, a batch is due as many ticks after its model's previo
 servers are held, ticks are longer for models whose answers take longer, by the square root: of two models of which one
 takes t times as long, the other gets sqrt(t) times as many trials, which separates the two in the least time of both
 servers. Then no model waits for another's round, only for what the clock puts before its own. At batch services, where
-a round takes as long whatever its size, each round takes one tick. A wrong clock makes models wait, but changes no
-decision.
+a round takes as long whatever its size, each round takes one tick. The clock is set by what answers of the first round
+took, as stored: a wrong one makes models wait, and no promise depends on it.
 """
 
 import math

@@ -316,6 +316,7 @@ def _run_cost(snapshot: Snapshot) -> RunCost:
     servers = HeldServers(held, snapshot.subject.launched)
     requests = [usage.gpu_seconds for usage in usages]
     known = any(held) and all(one is not None or not usage.trials for one, usage in zip(held, usages, strict=True))
+    left = [sum(getattr(row, of) or 0.0 for row in snapshot.beside) for of in ("server_seconds", "server_gpu_seconds")]
     return RunCost(
         trials=sum(usage.trials for usage in usages),
         fixed_trials=result.fixed_trials,
@@ -323,8 +324,8 @@ def _run_cost(snapshot: Snapshot) -> RunCost:
         usd=sum(usage.usd for usage in usages),
         gpu_seconds=sum(usage.gpu_seconds for usage in usages),
         **_fixed_cost(result.fixed_trials, [one for at, one in enumerate(usages) if at not in snapshot.recorded]),
-        server_seconds=sum(one.seconds for one in held if one is not None) if known else None,
-        server_gpu_seconds=sum(one.gpu_seconds for one in held if one is not None) if known else None,
+        server_seconds=left[0] + sum(one.seconds for one in held if one is not None) if known else None,
+        server_gpu_seconds=left[1] + sum(one.gpu_seconds for one in held if one is not None) if known else None,
         counted_gpu_seconds=counted_gpu_seconds(servers, requests, snapshot.beside),
         beside=snapshot.beside,
         grading=grading_cost(usage.grading for usage in usages),

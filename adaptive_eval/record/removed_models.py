@@ -74,8 +74,12 @@ def spent_on_removed_models(
         for name in removed:
             stored = [one for one in sums if one.model == name]
             cost = reduce(Cost.plus, _lost_costs(reader, events, name), total_cost(stored))
-            counted = held[name].gpu_seconds if name in launched and name in held else cost.gpu_seconds
-            rows.append(OtherCostRow("left", name, sum(one.trials for one in stored), *cost, counted))
+            time = held.get(name)
+            counted = time.gpu_seconds if name in launched and time is not None else cost.gpu_seconds
+            lost = sum(one.answers for one in events_of_kind(events, AnswersLost) if one.model == name)
+            lost += reader.in_flight().get(name, 0)
+            trials, server = sum(one.trials for one in stored), (None, None) if time is None else time[:2]
+            rows.append(OtherCostRow("left", name, trials, *cost, counted, lost, *server))
     return RemovedModelsSpending(tuple(rows))
 
 

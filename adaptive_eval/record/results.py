@@ -106,8 +106,8 @@ class ModelRow:
     letters: str = ""
     """Models that share a letter are not shown to differ by any comparison of all pairs; "" if none are compared."""
     server_seconds: float | None = None
-    """Time for which its servers were held, busy or not. A server that the run started counts from ready to stopped,
-    any other in each start from the first to the last request. None if it was not measured, as in an import."""
+    """Time for which its servers were held, busy or not. A server that the run started counts from its start until
+    it stopped, any other in each start from the first to the last request. None if not measured, as in an import."""
     server_gpu_seconds: float | None = None
     """`server_seconds` times its GPUs; `gpu_seconds` are those of its requests."""
     score_without_prior: float | None = None
@@ -280,6 +280,9 @@ class OtherCostRow:
     """GPU seconds under a cap: for servers that the run started, the time for which they were held."""
     answers: int = 0
     """Answers that were requested and lost."""
+    server_seconds: float | None = None
+    """Time for which servers of a model that has left were held, as in `ModelRow`."""
+    server_gpu_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +318,7 @@ class RunCost:
     fixed_usd: float | None = None
     fixed_gpu_seconds: float | None = None
     server_seconds: float | None = None
-    """Sum over the models, as in the next field; None if unknown for a model that has answered."""
+    """Sum over all models that the run had, by this field of theirs; None if unknown for one that has answered."""
     server_gpu_seconds: float | None = None
     counted_gpu_seconds: float | None = None
     """GPU seconds that `budget.gpu_hours` counts: time for which servers of the run were held, requests to other
@@ -334,6 +337,16 @@ class RunCost:
     def stored_trials(self) -> int:
         """All stored trials of the run, also those of models that the configuration no longer names."""
         return self.trials + sum(row.trials for row in self.beside if row.what == "left")
+
+    @property
+    def asked(self) -> int:
+        """All answers that were asked for, whether they came or not."""
+        return int(self.in_all("trials")) + sum(row.answers for row in self.beside)
+
+    @property
+    def asked_in_vain(self) -> int:
+        """Answers that were asked for and never came, of all models that the run had."""
+        return sum(row.answers for row in self.beside)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ class RunSide:
     models_only: tuple[str, ...]
     """Models that the other run does not have."""
     trials: int
+    """All answers that were asked for."""
     tokens: int = 0
     gpu_seconds: float = 0.0
     """GPU seconds of requests."""
@@ -96,14 +97,17 @@ class RunSide:
     def of(cls, view: RunView, other: RunView) -> Self:
         """Describe one run in comparison with the other."""
         there = {one.id for one in other.questions}
-        used = [sum(one.trials for one in view.traffic)]
+        used, times = [sum(one.trials for one in view.traffic)], []
         if (results := view.results) is not None:
-            used = [getattr(results.cost, name) for name in (COSTS if results.server_time_is_paid else COSTS[:3])]
+            cost, held = results.cost, COSTS[3:] if results.server_time_is_paid else ()
+            used = [cost.asked, int(cost.in_all("tokens"))]
+            times = [cost.in_all("gpu_seconds"), *(getattr(cost, name) for name in held)]
         return cls(
             view.name,
             tuple(one.id for one in view.questions if one.id not in there),
             tuple(name for name in view.models if name not in other.models),
             *used,
+            *times,
         )
 
 

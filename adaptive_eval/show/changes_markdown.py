@@ -30,7 +30,7 @@ def _headline(found: RunDiff) -> str:
 def _cost_changes(found: RunDiff) -> Iterator[str]:
     """Trials and costs of both runs, as far as both are known."""
     a, b = found.a, found.b
-    yield f"trials {count(a.trials)} → {count(b.trials)}"
+    yield f"answers asked for {count(a.trials)} → {count(b.trials)}"
     for what, before, after, shown in (
         ("tokens", a.tokens, b.tokens, count),
         ("GPU time of requests", a.gpu_seconds, b.gpu_seconds, duration),

@@ -69,16 +69,17 @@ def dollars(value: float) -> str:
 
 
 def _gpu_hours(value: float) -> str:
-    return f"{value:,.2f}" if value < 100.0 else count(value)
+    return amount(value, [value]) if value < 100.0 else count(value)
 
 
 FORMATS: Mapping[str, tuple[str, Formatter]] = {
     "trials": ("trials", count),
     "tokens": ("tokens", count),
     "usd": ("USD", dollars),
-    "gpu_hours": ("GPU hours", _gpu_hours),
+    "gpu_hours": ("GPU hours of requests", _gpu_hours),
     "seconds": ("time", duration),
 }
+WIDEST = max(len(label) for label, _ in FORMATS.values())
 
 
 def answer_line(forecast: Forecast) -> str:
@@ -107,7 +108,8 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
         yield f"a build exactly as good as the baseline takes {median} trials ({' .. '.join(ends)})\n"
     yield from _score_lines(forecast, scale)
     yield ""
-    yield from _outlook_lines("without a cap", forecast.need, forecast)
+    title = "without a cap" if forecast.capped is None else "cap not reached"
+    yield from _outlook_lines(title, forecast.need, forecast)
     if forecast.capped is not None:
         yield ""
         yield from _outlook_lines("within the budget", forecast.capped, forecast)
@@ -136,15 +138,15 @@ def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
 
 
 def _outlook_lines(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
-    yield f"{title:<17}  {'median':>9}  {'80% interval':^21}  fixed design"
+    yield f"{title:<{WIDEST + 2}}  {'median':>9}  {'80% interval':^21}  fixed design"
     for name, (label, written) in FORMATS.items():
         found: Range | None = getattr(outlook.costs, name)
         if found is not None:
             interval = f"{written(found.low)} .. {written(found.high)}"
-            line = f"  {label:<15}  {written(found.median):>9}  {interval:^21}  {_fixed_text(forecast, name, written)}"
-            yield line.rstrip()
-    decided = outlook.decided
-    yield f"  {'decided':<15}  {_decided_text(outlook):>9}  {f'{decided.low:.0f} .. {decided.high:.0f}':^21}".rstrip()
+            fixed = _fixed_text(forecast, name, written)
+            yield f"  {label:<{WIDEST}}  {written(found.median):>9}  {interval:^21}  {fixed}".rstrip()
+    interval = f"{outlook.decided.low:.0f} .. {outlook.decided.high:.0f}"
+    yield f"  {'decided':<{WIDEST}}  {_decided_text(outlook):>9}  {interval:^21}".rstrip()
     others = [f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in outlook.ended.items() if reason != SETTLED]
     if outlook.gate:
         yield f"  gate: {_gate_chances(outlook)}, over builds with such scores"
@@ -195,6 +197,8 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
 def _time_line(forecast: Forecast) -> Iterator[str]:
     """Meaning of these figures, and the time relative to a fixed design."""
     yield "  these are expected costs; the worst case, which caps on tokens and USD reserve, is that of `run --dry-run`"
+    if forecast.need.costs.gpu_hours is not None:
+        yield "  servers are held for longer than their requests take; gpu_hours counts that where the run starts them"
     if forecast.times_as_long is not None:
         told = [f"  it is expected to take {forecast.times_as_long:.1f} times as long as the fixed design"]
         if forecast.times_as_long > MUCH_LONGER:

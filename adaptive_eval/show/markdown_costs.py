@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from adaptive_eval.record.glossary import GLOSSARY
 from adaptive_eval.record.lines import duration
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.results import BesideFixed, GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
@@ -10,11 +11,6 @@ from adaptive_eval.record.view import RunView
 from adaptive_eval.show.summary import wasted_words
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, informative_columns, markdown_cell, markdown_table
 from adaptive_eval.store import JudgeUse
-
-SERVER_TIME = (
-    "Server time is how long servers were held, busy or not: those that the run has started from when they were ready "
-    "until they were stopped, any other from the first to the last request of each start of the run."
-)
 
 
 def _fixed_cost(cost: RunCost) -> Iterator[str]:
@@ -42,8 +38,8 @@ def cost_section(view: RunView, results: Results) -> str:
     rows = [_cost_row(row, retries.get(row.name, 0), usd, hours, paid=paid) for row in results.models]
     if cost.grading is not None:
         rows += _grading_costs(cost.grading, usd, hours)
-    rows += [_other_cost_row(row, usd, hours) for row in others]
-    total = ["**all**", count(int(cost.in_all("trials"))), _or_dash(cost.in_all("tokens"), count)]
+    rows += [_other_cost_row(row, usd, hours, paid=paid) for row in others]
+    total = ["**all**", count(cost.asked), _or_dash(cost.in_all("tokens"), count)]
     total += [_or_dash(cost.in_all("usd"), usd), _or_dash(cost.in_all("gpu_seconds") / SECONDS_AN_HOUR, hours)]
     total += _server_time(cost, hours, paid=paid)
     rows.append([*total, "", "", count(sum(retries.values()))])
@@ -52,7 +48,7 @@ def cost_section(view: RunView, results: Results) -> str:
     fixed = ", ".join(_fixed_cost(cost))
     told = f"A fixed design of the same horizon: {fixed}. Active for {duration(view.elapsed)}."
     beside = "" if cost.beside_fixed is None else f"\n\n{_fixed_design(cost.beside_fixed)}"
-    told += f" {SERVER_TIME}" if paid and cost.server_seconds is not None else ""
+    told += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
     return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}{beside}{_judge_costs(view)}"
 
 
@@ -96,7 +92,7 @@ def _judge_agreement(view: RunView, one: JudgeUse) -> str:
     return f" Votes that said what was decided, by judge: {', '.join(told)}."
 
 
-def _server_time(one: ModelRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:
+def _server_time(one: ModelRow | OtherCostRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:
     if not paid or one.server_seconds is None:
         return ["-", "-"]
     return [duration(one.server_seconds), _or_dash((one.server_gpu_seconds or 0.0) / SECONDS_AN_HOUR, hours)]
@@ -121,9 +117,12 @@ def _cost_row(
     ]
 
 
-def _other_cost_row(row: OtherCostRow, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
-    used = [_or_dash(row.trials, count), _or_dash(row.tokens, count), _or_dash(row.usd, usd)]
-    return [markdown_cell(row.what), *used, _or_dash(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
+def _other_cost_row(
+    row: OtherCostRow, usd: Callable[[float], str], hours: Callable[[float], str], *, paid: bool
+) -> list[str]:
+    used = [_or_dash(row.trials + row.answers, count), _or_dash(row.tokens, count), _or_dash(row.usd, usd)]
+    used += [_or_dash(row.gpu_seconds / SECONDS_AN_HOUR, hours), *_server_time(row, hours, paid=paid)]
+    return [markdown_cell(row.what), *used, *["-"] * 3]
 
 
 def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:

@@ -125,7 +125,7 @@ def _run_in_world(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, in
     look = controller.latest_look()
     called = 0.0 if look is None else float(look.count(Verdict.RESOLVED))
     return _WorldResult(
-        float(controller.trials.sum()) / (bench.models * bench.questions), called, np.mean(curves, axis=0)
+        float(controller.arrived.sum()) / (bench.models * bench.questions), called, np.mean(curves, axis=0)
     )
 
 

@@ -47,8 +47,8 @@ def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: Fl
     return JudgedReplay(
         seed=seed,
         reason=str(result.reason),
-        trials=result.trials,
-        cost=result.trials / result.fixed_trials,
+        trials=(asked := int(controller.arrived.sum())),
+        cost=asked / result.fixed_trials,
         looks=len(controller.looks),
         called=len(calls),
         tied=sum(pair.verdict is Verdict.TIED for pair in pairs),

@@ -224,7 +224,8 @@ def perform_replay(
     if prepared.plan.drawn:
         source = source.shuffled(np.random.default_rng([seed or 0, 2]))
     tape = source.tape_in_order(rng) if seed is None else source.tape(rng)
-    return PerformedReplay(drive(controller, tape, on_look), source)
+    drive(controller, tape, on_look).count_overrun(range(prepared.plan.bench.models))  # all that was asked has come
+    return PerformedReplay(controller, source)
 
 
 def replay_results(prepared: PreparedReplay, performed: PerformedReplay, now: float) -> Results | None:

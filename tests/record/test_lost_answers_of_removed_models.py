@@ -28,6 +28,7 @@ def spent_on(model: str, folder: Path, answered: bool, **changes: object) -> tup
     with closing(RunReader.open(run.directory)) as reader:
         others = [name for name in run.plan.models if name != model]
         (row,) = spent_on_removed_models(reader, others, reader.events()).rows
+    assert row.answers == LOST
     return row.trials, Cost(row.tokens, row.usd, row.gpu_seconds)
 
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.record.lines import duration
 from adaptive_eval.record.removed_models import (
     RemovedModelsSpending,
     counted_gpu_seconds,
@@ -23,7 +24,7 @@ from adaptive_eval.running.rejudging_costs import VerdictLedger
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.show.summary import other_costs_in_short
-from adaptive_eval.store import AnswersLost, CommitBatch, HeldTime, Regrade, Store
+from adaptive_eval.store import AnswersLost, CommitBatch, HeldTime, Regrade, RunReader, Store
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.roster import Names
 from adaptive_eval.store.spending import HeldServers, total_spent
@@ -42,7 +43,7 @@ def sums(site: Site) -> dict[str, tuple[int, int, float]]:
 
 
 def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None:
-    models = [{"name": name, "base_url": site.base_url, "price": PRICE} for name in ("ada", "bob", "cyd")]
+    models = [{"name": name, "base_url": site.base_url, "price": PRICE, "gpus": 1} for name in ("ada", "bob", "cyd")]
     few = {"trials": {"min": 4, "max": 4}, "budget": CAPS}
     assert site.run(site.write(models=models, **few)).exit_code in ENDED
     ended = site.run(site.write(models=models[:2], **few))
@@ -54,8 +55,12 @@ def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None
     (row,) = results.cost.beside
     assert (row.what, row.model, row.trials, row.tokens, row.usd) == ("left", "cyd", trials, tokens, pytest.approx(usd))
     assert results.cost.in_all("usd") == pytest.approx(sum(one[2] for one in spent.values()))
-    told = f"besides   {trials} trials, {tokens:,} tokens, ${usd:.2f} on cyd, which the run has no more"
-    assert told in ended.stdout
+    with closing(RunReader.open(site.directory())) as reader:
+        held = reader.held_times()
+    assert row.server_seconds == held["cyd"].seconds and results.cost.server_seconds is not None
+    assert results.cost.server_seconds == pytest.approx(sum(one.seconds for one in held.values()))
+    assert f"besides   {trials} trials, {tokens:,} tokens, ${usd:.2f}, " in ended.stdout
+    assert " GPU hours on cyd, which the run has no more" in ended.stdout
     verified = CliRunner().invoke(app, ["verify", str(site.directory())])
     assert verified.exit_code == 0, verified.output
     feed = Feed(site.directory())
@@ -66,8 +71,11 @@ def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None
     )
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert f"| cyd, which the run has no more | {trials} " in report.replace("|     ", "| ")
+    assert "A server that the run has started counts from its start until it was stopped" in report
+    assert f"servers held for {duration(results.cost.server_seconds)} in all" in ended.stdout
     compared = CliRunner().invoke(app, ["compare", str(site.directory()), str(site.directory())]).stdout
-    assert f"trials {results.cost.trials} → {results.cost.trials}, tokens" in compared, "as the report's cost, both"
+    asked = sum(one[0] for one in spent.values())
+    assert asked == results.cost.asked and f"answers asked for {asked} → {asked}, tokens" in compared
     page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
     assert f'"beside":[{{"what":"left","model":"cyd","trials":{trials},"tokens":{tokens},' in page
 

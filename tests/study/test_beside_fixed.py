@@ -11,7 +11,7 @@ from test_simulated import QUESTIONS, level, plan
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.core import Controller, Plan, Trials, Verdict
+from adaptive_eval.core import Controller, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.objectives import Best
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.record.results import BesideFixed, RunCost
@@ -64,6 +64,16 @@ def test_the_same_outcomes_give_the_same_figures(monkeypatch: pytest.MonkeyPatch
     assert first.worlds == 5
     assert 4 <= first.trials <= MOST
     assert 0 <= first.low < first.cost < first.high
+
+
+def test_what_a_run_asks_ahead_is_in_its_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WORLDS", 5)
+    runs: list[Controller] = []
+    monkeypatch.setattr(module, "drive_rounds", lambda *one: runs.append(drive_rounds(*one)))
+    ahead = replace(small(), pace=Pace(lookahead=3, held=True))
+    found = compare_with_fixed(ahead, run_of(ahead, 3).counts, 0.95)
+    asked, judged = (sum(int(getattr(run, of).sum()) for run in runs) for of in ("arrived", "trials"))
+    assert found is not None and found.trials == pytest.approx(asked / (5 * MODELS * QUESTIONS)) and asked > judged
 
 
 @pytest.mark.parametrize(

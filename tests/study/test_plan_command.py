@@ -72,6 +72,8 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     chance = f"{found['need']['reached']:.0%}"
     assert "times as long as the fixed design" in found["shown"] and "the worst case" in found["shown"]
     assert "\nwithout a cap " in found["shown"] and f"decided with a chance of {chance}" in found["shown"]
+    assert "\n  GPU hours of requests  " in found["shown"], "servers are held for longer"
+    assert "servers are held for longer than their requests take" in found["shown"]
     first, *_, last = found["shown"].splitlines()
     share = f"{costs['usd']['median'] / fixed['usd']:.0%}"
     assert first.startswith("Expected: $") and f", {share} of what {HORIZON} answers of every model to every" in first
@@ -121,7 +123,8 @@ def test_a_budget_is_forecast_beside_the_need() -> None:
     found = forecast(str(write_config(Path())), "--set", "budget.trials=200", worlds=12)
     assert found["capped"]["costs"]["trials"]["high"] <= 200 <= found["need"]["costs"]["trials"]["high"]
     assert found["capped"]["reached"] <= found["need"]["reached"]
-    assert "\nwithin the budget " in found["shown"]
+    assert "\ncap not reached " in found["shown"] and "\nwithin the budget " in found["shown"]
+    assert "without a cap" not in found["shown"], "where answers are capped, what was begun is asked to its end"
 
 
 @pytest.mark.parametrize("cap", [(), ("--set", "budget.trials=5000"), ("--set", "budget.usd=9")])

@@ -60,7 +60,7 @@ export function inShort(cost) {
 
 /** What was asked for and never came. @param {RunCost} cost @returns {Child} */
 function inVain(cost) {
-  const answers = cost.beside.reduce((sum, row) => sum + (row.what === "lost" ? row.answers : 0), 0);
+  const answers = cost.beside.reduce((sum, row) => sum + row.answers, 0);
   return answers ? `, and ${plural(answers, "lost answer")}` : null;
 }
 
@@ -150,7 +150,7 @@ function graded(row) {
 function amounts(row) {
   return [
     row.trials ? plural(row.trials, "trial") : "",
-    row.answers ? plural(row.answers, "answer") : "",
+    row.answers ? plural(row.answers, row.trials ? "lost answer" : "answer") : "",
     row.tokens ? plural(row.tokens, "token") : "",
     row.usd ? usd(row.usd) : "",
     row.counted_gpu_seconds ? `${duration(row.counted_gpu_seconds)} of GPUs` : "",

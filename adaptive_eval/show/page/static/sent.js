@@ -356,6 +356,8 @@
  * @property {number} gpu_seconds
  * @property {number} counted_gpu_seconds
  * @property {number} answers
+ * @property {number | null} server_seconds
+ * @property {number | null} server_gpu_seconds
  */
 
 /**
