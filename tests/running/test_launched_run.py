@@ -393,7 +393,7 @@ def test_check_starts_every_server_asks_it_and_stops_it(site: Site, monkeypatch:
     told = CliRunner().invoke(app, ["check", str(site.write(models=models))])
     assert told.exit_code == ExitCode.ENDPOINTS
     *states, last = [line.split()[:2] for line in told.stdout.splitlines()]
-    assert states == [["ok", "ada"], ["FAIL", "bob"], ["ok", "cyd"], ["FAIL", "eve"]] and last == ["Next:", "see"]
+    assert states == [["ok", "ada"], ["FAIL", "bob"], ["ok", "cyd"], ["FAIL", "eve"]] and last == ["Next:", "fix"]
     assert "exited with status 1 before it was ready" in told.stdout and "CUDA out of memory" in told.stdout
     assert "it does not serve 'eve' but ada, bob, cyd" in told.stdout
     assert not servers(site)
