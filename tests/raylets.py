@@ -29,6 +29,11 @@ class Raylets:
         """SIGKILL to the raylet of a node; all that it has started ends with it."""
         self._cluster.remove_node(node, allow_graceful=False)
 
+    def kill_agent(self, node: Any) -> None:
+        """SIGKILL to the raylet of a node, and to nothing that it has started."""
+        (raylet,) = node.all_processes["raylet"]
+        os.kill(raylet.process.pid, signal.SIGKILL)
+
     def close(self) -> None:
         self._cluster.shutdown()
 

@@ -1,6 +1,7 @@
 """Runs on a Ray cluster find what a run on one machine finds, whatever becomes of raylets, sites and the head."""
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -102,6 +103,13 @@ def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Fou
     nodes = [raylets.add(resources={"doomed": 1})]
 
     def deed() -> None:
+        served = family(next(one.pid for one in events(site, SitePlaced) if one.model == "ada" and one.pid))
+        assert len(served) > 1, "the site and its server"
+        raylets.kill_agent(nodes[0])
+        deadline = time.monotonic() + HANGS
+        while served & processes().keys():
+            assert time.monotonic() < deadline, "they live on"
+            time.sleep(0.1)
         raylets.kill(nodes.pop())
         nodes.append(raylets.add(resources={"doomed": 1}))
 
@@ -256,6 +264,21 @@ def actors_left(raylets: Raylets) -> list[str]:
         told = nodes.ray._private.state.actors()
         assert SECRET not in repr(told)
         return [one["Name"] for one in told.values() if one["State"] not in ("DEAD",)]
+
+
+def processes() -> dict[int, int]:
+    """The parent of every process that has not ended."""
+    told = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in told.splitlines()]
+    return {int(pid): int(parent) for pid, parent, state in rows if not state.startswith("Z")}
+
+
+def family(pid: int) -> set[int]:
+    """A process, and all that it has started."""
+    found, parents = {pid}, processes()
+    while more := {one for one, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
 
 
 def keeper_in(ray: Any) -> dict[str, Any]:
