@@ -6,7 +6,8 @@ for an answer that is lost on the way while the run goes on (a reset, a stream t
 A refusal or an error that a server reports costs nothing.
 
 If a cap on tokens, USD or GPU time is set, a request is sent only once its entry is on disk, and what is lost counts at
-its worst cost. Without one it counts as much as stored answers of its model do in the mean.
+its worst cost. Without one it counts as much as stored answers of its model do in the mean, and a kill leaves no trace
+of requests that were sent since the newest commit, nor of verdicts that were under way.
 """
 
 from collections.abc import Iterator, Mapping

@@ -2,10 +2,12 @@
 
 import csv
 import json
+import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
+from functools import wraps
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from ledger_check import Books, Trial, stored_looks, stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start, World
+from thoroughness import sizes
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -43,6 +46,21 @@ LONGEST = 10
 """Horizons are few: the boundary of each is solved for once, which takes longer than a whole run here."""
 MEMORY = Path("/dev/shm")
 """Processes die here, not machines: the disk need not be a real one."""
+
+
+def only_if(met: "Callable[[Lives], object]") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A rule that else does nothing: a precondition may not depend on how far a start comes before it is killed, which
+    is another thing each time."""
+
+    def only(really: Callable[..., None]) -> Callable[..., None]:
+        @wraps(really)
+        def step(life: "Lives", *arguments: Any, **named: Any) -> None:
+            if met(life):
+                really(life, *arguments, **named)
+
+        return step
+
+    return only
 
 
 class Lives(RuleBasedStateMachine):
@@ -164,8 +182,8 @@ class Lives(RuleBasedStateMachine):
     def break_the_grader(self, question: str) -> None:
         self.world.broken, self.steady = {question}, False
 
-    @precondition(lambda self: (self.directory / "run.sqlite").exists())
     @rule(killed=st.booleans(), at=st.integers(1, 6))
+    @only_if(lambda life: (life.directory / "run.sqlite").exists())
     def regrade(self, killed: bool, at: int) -> None:
         before = len(self.world.log)
         self.world.regrade(self.directory, Start(Fate.KILL if killed else Fate.NOTHING, at))
@@ -173,8 +191,8 @@ class Lives(RuleBasedStateMachine):
         self.books.check(self.world, Fate.KILL)
         self.extended = self.extended or self.books.begins_with_all
 
-    @precondition(lambda self: (self.directory / "run.sqlite").exists())
     @rule(number=st.one_of(st.none(), st.integers(0, 3)), killed=st.booleans(), at=st.integers(1, 60))
+    @only_if(lambda life: (life.directory / "run.sqlite").exists())
     def regrade_all(self, number: int | None, killed: bool, at: int) -> None:
         """`adaptive-eval regrade --config`, perhaps with another answer key for one question."""
         answers = dict(self.books.answers)
@@ -189,8 +207,8 @@ class Lives(RuleBasedStateMachine):
         self.write_questions(self.books.answers)
         self.steady, self.extended = False, self.extended or self.books.begins_with_all
 
-    @precondition(lambda self: self.books.rows)
     @rule()
+    @only_if(lambda life: life.books.rows)
     def read(self) -> None:
         """`adaptive-eval verify` and `report`, also of a run that was killed."""
         done = CliRunner().invoke(app, ["verify", str(self.directory)])
@@ -201,12 +219,12 @@ class Lives(RuleBasedStateMachine):
             self.books.check_sums(found, self.steady)
         self.books.check_unchanged()
 
-    @precondition(lambda self: self.books.rows)
     @rule(
         numbers=st.lists(st.integers(0, 2**16), min_size=1, max_size=9),
         label=st.sampled_from(["correct", "wrong"]),
         suffix=st.sampled_from(["jsonl", "csv"]),
     )
+    @only_if(lambda life: life.books.rows)
     def import_labels(self, numbers: list[int], label: str, suffix: str) -> None:
         """`adaptive-eval label --from`; a report of them follows each time."""
         there = sorted(self.books.rows)
@@ -226,8 +244,8 @@ class Lives(RuleBasedStateMachine):
         self.books.check_labels()
         self.books.check_unchanged()
 
-    @precondition(lambda self: self.books.rows)
     @rule()
+    @only_if(lambda life: life.books.rows)
     def relabel(self) -> None:
         """`adaptive-eval relabel`: the scores under other rubrics, of trials that a look has judged, or would.
 
@@ -240,13 +258,13 @@ class Lives(RuleBasedStateMachine):
             self.books.check_relabelling(json.loads(done.stdout)["relabelling"])
         self.books.check_unchanged()
 
-    @precondition(lambda self: self.books.rows)
     @rule(
         parts=st.sampled_from([1, 1, 2]),
         killed=st.booleans(),
         at=st.integers(1, 60),
         form=st.sampled_from(["jsonl", "jsonl", "csv", "inspect"]),
     )
+    @only_if(lambda life: life.books.rows)
     def go_on_elsewhere(self, parts: int, killed: bool, at: int, form: str = "jsonl") -> None:
         """Export the run and import it, perhaps from two files, under the configuration of now."""
         self.sound = False
@@ -450,6 +468,40 @@ def lives(histories: int, steps: int, number: int = 0) -> None:
 
 def test_some_lives_of_a_run() -> None:
     lives(histories=2, steps=6)
+
+
+def killed_again_and_again(number: int) -> None:
+    """A life of kills, with little in between, of which rules that are drawn from all have few."""
+    chance = random.Random(number)
+    slots, samples, least = chance.choice([1, 3, 16]), chance.choice([1, 1, 2, 5]), chance.choice([1, 2])
+    lookahead, pace = chance.choice([None, 0, 2]), chance.choice(["answers", "time"])
+    budget, broken = chance.choice([None, chance.randrange(36, 120)]), set(chance.sample(QUESTIONS, number % 5 == 0))
+    published, benchmarks, way = chance.random() < 0.2, chance.random() < 0.4, chance.choice(WAYS)
+    life = Lives()
+    try:
+        life.begin(
+            *(number, chance.random() < 0.5, slots, samples, least, chance.choice([2, 4]), lookahead, pace),
+            *(budget, broken, published, benchmarks, way),
+        )
+        for _ in range(chance.randrange(3, 8)):
+            fate, failing = chance.choice([Fate.KILL] * 5 + list(Fate)), chance.choice(sorted(SKILLS))
+            life.start(
+                fate, chance.randrange(1, 200), {failing: chance.randrange(1, 20)} if chance.random() < 0.2 else {}
+            )
+            if (step := chance.random()) < 0.2 and life.settings["trials"]["max"] < LONGEST:
+                life.double_the_horizon()
+            elif step < 0.4:
+                life.read()
+            elif step < 0.5:
+                life.go_on_elsewhere(2, chance.random() < 0.3, chance.randrange(1, 60))
+    finally:
+        life.teardown()
+
+
+@pytest.mark.parametrize("numbers", sizes(12, 400))
+def test_lives_of_a_run_that_is_killed_again_and_again(numbers: int) -> None:
+    for number in range(numbers):
+        killed_again_and_again(number)
 
 
 @pytest.mark.slow
