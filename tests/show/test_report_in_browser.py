@@ -53,12 +53,14 @@ def test_what_was_asked_ahead_of_several_models_is_one_line(tabs: Tabs) -> None:
     assert view.results is not None
     ahead = [OtherCostRow("unwanted", name, 0, 500, 0.0, 0.0, 0.0, answers=12) for name in MODELS[:3]]
     lost = OtherCostRow("lost", MODELS[1], 0, 64, 0.0, 0.0, 0.0)
-    cost = replace(view.results.cost, beside=(ahead[0], lost, *ahead[1:]))
+    left = OtherCostRow("left", "gone", 3, 90, 0.0, 0.0, 0.0, answers=2)
+    cost = replace(view.results.cost, beside=(ahead[0], lost, *ahead[1:], left))
     told = replace(view, results=replace(view.results, cost=cost), besides=summarize_other_costs(cost.beside))
     page = tabs.report(report_page(told))
     assert page.locator("[data-key=besides] li").all_inner_texts() == [
         "Besides, on extra answers of 3 models, which were requested to save time: 36 answers and 1,500 tokens.",
         "Besides, on answers of model-b that never came: 64 tokens.",
+        "Besides, on gone, which the run has no more: 3 trials, 2 lost answers and 90 tokens.",
     ]
 
 
