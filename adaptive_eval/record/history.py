@@ -84,8 +84,8 @@ def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
     if before.min == config.trials.min and had != has:
         raise ConfigError(
             f"the run took its first look with {had} trials a question, as {_pace_text(stored)} begins, and cannot "
-            f"begin with {has} after it, as {_pace_text(config)} does; set it as it was, or begin another run with "
-            "--fresh"
+            f"begin with {has} after it, as {_pace_text(config)} does; keep {_pace_text(stored)}, or begin another run "
+            "with --fresh"
         )
     if before.min != config.trials.min:
         raise ConfigError(

@@ -1,6 +1,6 @@
 """Spending besides the stored answers of the current models, in words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from adaptive_eval.record.lines import safe_name
@@ -14,17 +14,10 @@ SUMMED_FIELDS = ("trials", "answers", "tokens", "usd", "gpu_seconds", "counted_g
 
 def summarize_other_costs(rows: Sequence[OtherCostRow]) -> tuple[OtherCostRow, ...]:
     """Rows for people: `what` is the purpose in words, and each of `SUMMED_KINDS` is summed into one row."""
-    return tuple(_sum_group(group) for group in _group_by_line(rows))
-
-
-def _group_by_line(rows: Sequence[OtherCostRow]) -> Iterator[list[OtherCostRow]]:
-    told = set()
-    for row in rows:
-        if row.what not in SUMMED_KINDS:
-            yield [row]
-        elif row.what not in told:
-            told.add(row.what)
-            yield [other for other in rows if other.what == row.what]
+    groups: dict[str | int, list[OtherCostRow]] = {}
+    for number, row in enumerate(rows):
+        groups.setdefault(row.what if row.what in SUMMED_KINDS else number, []).append(row)
+    return tuple(map(_sum_group, groups.values()))
 
 
 def _sum_group(group: Sequence[OtherCostRow]) -> OtherCostRow:

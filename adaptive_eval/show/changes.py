@@ -8,7 +8,7 @@ by the means and variances of their posteriors, and named if the change is signi
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,17 +97,16 @@ class RunSide:
     def of(cls, view: RunView, other: RunView) -> Self:
         """Describe one run in comparison with the other."""
         there = {one.id for one in other.questions}
-        used, times = [sum(one.trials for one in view.traffic)], []
+        used: list[Any] = [sum(one.trials for one in view.traffic)]
         if (results := view.results) is not None:
             cost, held = results.cost, COSTS[3:] if results.server_time_is_paid else ()
-            used = [cost.asked, int(cost.in_all("tokens"))]
-            times = [cost.in_all("gpu_seconds"), *(getattr(cost, name) for name in held)]
+            used = [cost.asked, int(cost.in_all("tokens")), cost.in_all("gpu_seconds")]
+            used += [getattr(cost, name) for name in held]
         return cls(
             view.name,
             tuple(one.id for one in view.questions if one.id not in there),
             tuple(name for name in view.models if name not in other.models),
             *used,
-            *times,
         )
 
 

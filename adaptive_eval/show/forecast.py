@@ -39,12 +39,8 @@ def replays_table(runs: Sequence[JudgedReplay]) -> str:
             lines.append(f"{title:<{width}}  {'  '.join(_summary_cells(values))}")
     wrong = sum(run.wrong > 0 for run in runs)
     ended = Counter(run.reason for run in runs)
-    return "\n".join([
-        *lines,
-        "",
-        f"{wrong} of {len(runs)} runs made a wrong call ({wrong / len(runs):.1%})",
-        f"ended: {', '.join(f'{reason} {times}' for reason, times in ended.most_common())}",
-    ])  # fmt: skip
+    lines += ["", f"{wrong} of {len(runs)} runs made a wrong call ({wrong / len(runs):.1%})"]
+    return "\n".join([*lines, f"ended: {', '.join(f'{reason} {times}' for reason, times in ended.most_common())}"])
 
 
 def _summary_cells(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Iterator[str]:
@@ -143,7 +139,8 @@ def _outlook_lines(title: str, outlook: Outlook, forecast: Forecast) -> Iterator
         found: Range | None = getattr(outlook.costs, name)
         if found is not None:
             interval = f"{written(found.low)} .. {written(found.high)}"
-            fixed = _fixed_text(forecast, name, written)
+            value = forecast.fixed.get(name)
+            fixed = "" if value is None else written(value)
             yield f"  {label:<{WIDEST}}  {written(found.median):>9}  {interval:^21}  {fixed}".rstrip()
     interval = f"{outlook.decided.low:.0f} .. {outlook.decided.high:.0f}"
     yield f"  {'decided':<{WIDEST}}  {_decided_text(outlook):>9}  {interval:^21}".rstrip()
@@ -177,21 +174,15 @@ def _part_costs(forecast: Forecast) -> Iterator[str]:
             yield f"  of this for {title}: {', '.join(told)}"
 
 
-def _fixed_text(forecast: Forecast, name: str, written: Formatter) -> str:
-    value = forecast.fixed.get(name)
-    return "" if value is None else written(value)
-
-
 def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
     found = forecast.as_many
     if found is None:
         return
-    result = f"  to resolve as many pairs ({found.called:.1f} on average, ties not counted)"
-    if found.number is None:
-        yield f"{result} the fixed design is too small; the run takes {found.cost:.2f} of its trials"
-    else:
-        yield f"{result} a fixed design would need {found.number:.0f} answers a question,"
-        yield f"  a number that is only known afterwards; the run takes {found.cost:.2f} of its trials"
+    needs = "the fixed design is too small"
+    if found.number is not None:
+        needs = f"a fixed design would need {found.number:.0f} answers a question,\n  a number that is only known afterwards"
+    yield f"  to resolve as many pairs ({found.called:.1f} on average, ties not counted) {needs};"
+    yield f"  the run takes {found.cost:.2f} of its trials"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:
@@ -208,9 +199,10 @@ def _time_line(forecast: Forecast) -> Iterator[str]:
 
 def _faster_settings(forecast: Forecast) -> Iterator[str]:
     """Settings that would take less time."""
+    trials = forecast.decisions.get("trials")
     if draws_questions(forecast.decisions):
         yield "larger blocks (trials.draw) take less, and more trials"
-    elif _pace(forecast) != "time":
+    elif isinstance(trials, Mapping) and trials.get("favour") != "time":
         yield "trials.favour: time keeps its servers full"
 
 
@@ -228,11 +220,6 @@ def _remaining_costs(forecast: Forecast) -> Iterator[str]:
             further = f"{more[0]} ({more[1]} .. {more[2]})"
             parts.append(further if name in ("usd", "seconds") else f"{further} {label}")
     yield f"  of this, the run has {count(spent.trials)} trials already; still to come: {', '.join(parts)}"
-
-
-def _pace(forecast: Forecast) -> object:
-    trials = forecast.decisions.get("trials")
-    return trials.get("favour") if isinstance(trials, Mapping) else None
 
 
 def _undecided_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:

@@ -15,13 +15,10 @@ from adaptive_eval.store import JudgeUse
 
 def _fixed_cost(cost: RunCost) -> Iterator[str]:
     yield f"{count(cost.fixed_trials)} trials"
-    if cost.fixed_tokens:
-        yield f"about {count(cost.fixed_tokens)} tokens"
-    if cost.fixed_usd:
-        yield f"about {amount(cost.fixed_usd, [cost.fixed_usd])} USD"
-    if cost.fixed_gpu_seconds:
-        hours = cost.fixed_gpu_seconds / SECONDS_AN_HOUR
-        yield f"about {amount(hours, [hours])} GPU hours of requests"
+    yield from [f"about {count(cost.fixed_tokens)} tokens"] if cost.fixed_tokens else []
+    hours = (cost.fixed_gpu_seconds or 0.0) / SECONDS_AN_HOUR
+    for used, unit in (cost.fixed_usd, "USD"), (hours, "GPU hours of requests"):
+        yield from [f"about {amount(used, [used])} {unit}"] if used else []
 
 
 def cost_section(view: RunView, results: Results) -> str:

@@ -53,12 +53,14 @@ def test_what_several_models_have_lost_is_one_line(tabs: Tabs) -> None:
     assert view.results is not None
     lost = [OtherCostRow("lost", name, 0, 500, 0.0, 0.0, 0.0, answers=12) for name in MODELS[:3]]
     verdicts = OtherCostRow("lost_verdicts", MODELS[1], 0, 64, 0.0, 0.0, 0.0)
-    cost = replace(view.results.cost, beside=(lost[0], verdicts, *lost[1:]))
+    left = OtherCostRow("left", "gone", 3, 90, 0.0, 0.0, 0.0, answers=2)
+    cost = replace(view.results.cost, beside=(lost[0], verdicts, *lost[1:], left))
     told = replace(view, results=replace(view.results, cost=cost), besides=summarize_other_costs(cost.beside))
     page = tabs.report(report_page(told))
     assert page.locator("[data-key=besides] li").all_inner_texts() == [
         "Besides, on answers of 3 models that never came: 36 answers and 1,500 tokens.",
         "Besides, on verdicts on answers of model-b that never came: 64 tokens.",
+        "Besides, on gone, which the run has no more: 3 trials, 2 lost answers and 90 tokens.",
     ]
 
 
