@@ -183,9 +183,9 @@ class Loop:
             self._set_aside(request.model, error)
 
     def _on_abandoned(self, request: Request, *, failed: bool) -> None:
-        """Tell the loss of a request that a server had, unless it refuses all or the next start counts it for caps.
+        """Tell the loss of a request that a server had, unless it refuses all or caps count it later.
 
-        A batch service itself says what it loses.
+        A batch service says what it loses.
         """
         self.requests.slots.release(request.model)
         if self.state.capped:
