@@ -180,7 +180,7 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
         return
     needs = "the fixed design is too small"
     if found.number is not None:
-        needs = f"a fixed design would need {found.number:.0f} answers a question,\n  a number that is only known afterwards"
+        needs = f"a fixed design would need {found.number:.0f} answers a question,\n  which is only known afterwards"
     yield f"  to resolve as many pairs ({found.called:.1f} on average, ties not counted) {needs};"
     yield f"  the run takes {found.cost:.2f} of its trials"
 
