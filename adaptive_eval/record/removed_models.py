@@ -21,6 +21,7 @@ from adaptive_eval.store import (
     Event,
     RunReader,
     ServerLaunched,
+    ServerLaunching,
     events_of_kind,
 )
 from adaptive_eval.store.records import NO_GRADING
@@ -70,7 +71,7 @@ def spent_on_removed_models(
     removed = [name for name in reader.ids("models", "name") if name not in models]
     if removed:
         sums, held = reader.sums(), reader.held_times()
-        launched = {event.model for event in events_of_kind(events, ServerLaunched)}
+        launched = {event.model for event in events if isinstance(event, ServerLaunching | ServerLaunched)}
         for name in removed:
             stored = [one for one in sums if one.model == name]
             cost = reduce(Cost.plus, _lost_costs(reader, events, name), total_cost(stored))

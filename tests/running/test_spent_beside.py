@@ -24,7 +24,15 @@ from adaptive_eval.running.rejudging_costs import VerdictLedger
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.show.summary import other_costs_in_short
-from adaptive_eval.store import AnswersLost, CommitBatch, HeldTime, Regrade, RunReader, Store
+from adaptive_eval.store import (
+    AnswersLost,
+    CommitBatch,
+    HeldTime,
+    Regrade,
+    RunReader,
+    ServerLaunching,
+    Store,
+)
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.roster import Names
 from adaptive_eval.store.spending import HeldServers, total_spent
@@ -93,6 +101,15 @@ def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path
     assert (row.what, row.tokens, row.usd) == ("regrade", 121, pytest.approx(0.121))
     store.commit(CommitBatch(events=[ledger.taken_back()]))
     assert total_spent(store.reader) == NO_COST and not removed(store).rows
+    store.close()
+
+
+def test_a_server_that_never_came_up_was_held_for_a_model_that_left(tmp_path: Path) -> None:
+    """Who takes the model out has paid for it nevertheless, also of a cap."""
+    store = Store.open(tmp_path, HEADER).store
+    store.commit(CommitBatch(events=[ServerLaunching("cyd")], held={"cyd": HeldTime(60.0, 120.0)}))
+    (row,) = spent_on_removed_models(store.reader, ("ada", "bob"), store.reader.events()).rows
+    assert (row.counted_gpu_seconds, row.server_seconds, row.server_gpu_seconds) == (120.0, 60.0, 120.0)
     store.close()
 
 
