@@ -139,7 +139,7 @@ def drill(run: Kept, flips: int, flip: Callable[[Path, random.Random], object], 
 def told(said: Said) -> bool:
     """Refused, or gone on with in what is said to be left."""
     refused = said.code == ExitCode.FAILED and "damaged" in said.notes
-    return refused or said.notes.startswith("note: ") and "passed over" in said.notes
+    return refused or said.notes.startswith("note: ") and "ignored" in said.notes
 
 
 def written_in(path: Path) -> list[int]:

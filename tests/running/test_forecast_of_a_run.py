@@ -29,7 +29,9 @@ def forecast_trials(site: Site, **changes: object) -> float:
     return float(json.loads(path.read_text())["need"]["costs"]["trials"]["median"])
 
 
-@pytest.mark.parametrize(("favour", "seconds"), [("answers", 0.004), pytest.param("time", 0.1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("favour", "seconds"), [("answers", 0.004), pytest.param("time", 0.1, marks=pytest.mark.release)]
+)
 def test_the_forecast_counts_every_answer_that_the_run_asks(
     favour: str, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
