@@ -343,11 +343,6 @@ class RunCost:
         """All answers that were asked for, whether they came or not."""
         return int(self.in_all("trials")) + sum(row.answers for row in self.beside)
 
-    @property
-    def asked_in_vain(self) -> int:
-        """Answers that were asked for and never came, of all models that the run had."""
-        return sum(row.answers for row in self.beside)
-
 
 @dataclass(frozen=True, slots=True)
 class ServerRow:

@@ -176,8 +176,8 @@ def cost_line(results: Results, elapsed: float | None) -> str:
 
 
 def lost_answers(rows: Sequence[OtherCostRow]) -> list[str]:
-    """Answers that were asked for and never came; nothing if all came."""
-    lost = sum(row.answers for row in rows if row.what == "lost")
+    """Answers that were asked for and never came, of all models that the run had; nothing if all came."""
+    lost = sum(row.answers for row in rows)
     return [several(lost, "lost answer")] if lost else []
 
 

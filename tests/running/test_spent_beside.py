@@ -23,7 +23,7 @@ from adaptive_eval.record.results_file import read_results
 from adaptive_eval.running.rejudging_costs import VerdictLedger
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
-from adaptive_eval.show.summary import other_costs_in_short
+from adaptive_eval.show.summary import lost_answers, other_costs_in_short
 from adaptive_eval.store import (
     AnswersLost,
     CommitBatch,
@@ -86,6 +86,12 @@ def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None
     assert asked == results.cost.asked and f"answers asked for {asked} → {asked}, tokens" in compared
     page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
     assert f'"beside":[{{"what":"left","model":"cyd","trials":{trials},"tokens":{tokens},' in page
+
+
+def test_lost_answers_are_those_of_all_models_that_the_run_had() -> None:
+    nothing = (0, 0.0, 0.0, 0.0)
+    rows = [OtherCostRow("lost", "ada", 0, *nothing, answers=12), OtherCostRow("left", "cyd", 3, *nothing, answers=2)]
+    assert lost_answers(rows) == ["14 lost answers"] and lost_answers([]) == []
 
 
 def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path) -> None:
