@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError, ExitCode
+from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.status import Cap, CurrentTraffic, ModelTraffic, Status
 from adaptive_eval.show.serve import metrics as metrics_module
 from adaptive_eval.show.serve.metrics import Address, Metrics, serve_metrics
@@ -99,6 +100,10 @@ STATUS = Status(
     new_tokens=900,
     elapsed=31.5,
     trials_to_go=None,
+    beside=(
+        OtherCostRow("lost", "a", 0, 70, 0.01, 2.0, 2.0, answers=3),
+        OtherCostRow("greedy", None, 8, 90, 0.02, 1.0, 1.0),
+    ),
 )
 
 
@@ -121,6 +126,9 @@ async def test_every_number_has_its_name_and_unit(port: int) -> None:
     assert of(sample, "budget_used_gpu_seconds") == 12.5 and of(sample, "budget_cap_gpu_seconds") == 3600.0
     assert of(sample, "looks_total") == 7 and of(sample, "active_seconds_total") == 31.5
     assert not any(name == "adaptive_eval_trials_to_go" for name, _ in sample)
+    lost, greedy = {"model": "a", "what": "lost"}, {"model": "", "what": "greedy"}
+    assert of(sample, "other_answers_total", **lost) == 3 and of(sample, "other_tokens_total", **lost) == 70
+    assert of(sample, "other_trials_total", **greedy) == 8 and of(sample, "other_usd_total", **greedy) == 0.02
 
 
 async def test_scraping_takes_nothing_from_the_run(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

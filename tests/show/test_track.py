@@ -5,15 +5,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from live_runs import Site, kill, wait_for_trials
+from live_runs import MODELS, Site, kill, wait_for_trials
 
 from adaptive_eval.errors import ConfigError, ExitCode
-from adaptive_eval.record.view import read_view
+from adaptive_eval.record.view import EventView, read_view
 from adaptive_eval.show.track.points import flatten, points, ranking, redact_password, series_names, settings
 from adaptive_eval.show.track.to_mlflow import _require_no_file_store
 
@@ -45,6 +46,12 @@ def test_every_look_is_a_point_with_what_was_used_by_then(site: Site) -> None:
     assert counted == len(view.results.pairs)
     assert [row[2] for row in ranking(view)] == [row.name for row in view.results.models]
     assert dict(flatten(settings(view)))["trials.max"] == "6"
+    body = {"model": MODELS[0], "answers": 3, "tokens": 50, "usd": 0.25, "gpu_seconds": 36.0}
+    lost = EventView(view.looks[-1].at, "answers_lost", body, None)
+    first, *_, end = points(replace(view, events=(*view.events, lost)))
+    assert (first.values["lost_answers"], end.values["lost_answers"]) == (0, 3)
+    assert end.values["spent/tokens"] == last["spent/tokens"] + 50
+    assert end.values["spent/gpu_hours"] == pytest.approx(last["spent/gpu_hours"] + 0.01)
 
 
 def test_an_address_is_told_without_its_password() -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from adaptive_eval import __version__
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.results import BatchRow
+from adaptive_eval.record.results import BatchRow, OtherCostRow
 from adaptive_eval.record.sites import SiteRow, SiteState
 from adaptive_eval.record.status import ModelTraffic, Status
 from adaptive_eval.running.watching import IdleWatcher
@@ -103,6 +103,7 @@ class Metrics(IdleWatcher, Collector):
         yield InfoMetricFamily("adaptive_eval_run", "The run that is at work.", labels)
         yield from _run_metrics(status)
         yield from _model_metrics(status.models)
+        yield from _other_costs(status.beside)
         yield from _batch_metrics(status.batches)
         if status.sites:
             yield from _site_metrics(status.sites)
@@ -155,6 +156,24 @@ def _model_metrics(models: Sequence[ModelTraffic]) -> Iterator[Metric]:
         for url, is_healthy in one.replicas.items():
             healthy.add_metric([one.model, url], is_healthy)
     yield from (errors, in_flight, healthy)
+
+
+OTHER_COUNTERS = {
+    "trials": "Stored answers that are none of the models': of models that left, and greedy ones.",
+    "answers": "Answers that were requested and lost, over all starts.",
+    "tokens": "Tokens besides those of committed trials of the models: of lost answers, greedy answers and others.",
+    "usd": "US dollars besides those of committed trials of the models.",
+    "gpu_seconds": "GPU seconds of requests besides those of committed trials of the models.",
+}
+"""Counters by field of `OtherCostRow`."""
+
+
+def _other_costs(rows: Sequence[OtherCostRow]) -> Iterator[Metric]:
+    for name, help_ in OTHER_COUNTERS.items():
+        counter = _counter(f"other_{name}", help_, "what")
+        for row in rows:
+            counter.add_metric([row.model or "", row.what], getattr(row, name))
+        yield counter
 
 
 def _batch_metrics(rows: Sequence[BatchRow]) -> Iterator[Metric]:

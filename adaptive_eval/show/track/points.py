@@ -6,7 +6,7 @@ Names of models may contain anything, but trackers make paths and files of the n
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import LookView, RunView
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.repeatable import repeatable
+from adaptive_eval.store import AnswersLost
 
 MAX_NAME = 80
 """Most characters of a name in a series, or of a key."""
@@ -68,10 +69,12 @@ def _values(view: RunView, look: LookView, series: Mapping[str, str]) -> Iterato
     for verdict in Verdict:
         yield f"comparisons/{verdict}", float(verdicts.count(str(verdict)))
     used = [one for one in view.spending if one.at <= look.at]
+    lost = [one.body for one in view.events if one.kind == AnswersLost.KIND and one.at <= look.at]
+    yield "lost_answers", _total(lost, "answers")
     if used:
-        yield "spent/tokens", float(used[-1].tokens)
-        yield "spent/usd", used[-1].usd
-        yield "spent/gpu_hours", used[-1].gpu_seconds / SECONDS_AN_HOUR
+        yield "spent/tokens", used[-1].tokens + _total(lost, "tokens")
+        yield "spent/usd", used[-1].usd + _total(lost, "usd")
+        yield "spent/gpu_hours", (used[-1].gpu_seconds + _total(lost, "gpu_seconds")) / SECONDS_AN_HOUR
     columns = zip(look.models, look.scores, look.sigmas, look.tiers, look.trials, strict=True)
     for model, score, sigma, tier, trials in columns:
         if model not in series:
@@ -83,6 +86,10 @@ def _values(view: RunView, look: LookView, series: Mapping[str, str]) -> Iterato
             yield f"score/{name}", score
             yield f"lo/{name}", score - TWO_SIDED_95 * sigma
             yield f"hi/{name}", score + TWO_SIDED_95 * sigma
+
+
+def _total(bodies: Iterable[Mapping[str, object]], field: str) -> float:
+    return float(sum(value for one in bodies if isinstance(value := one.get(field, 0), int | float)))
 
 
 def ranking(view: RunView) -> list[list[object]]:
