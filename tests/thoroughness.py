@@ -3,6 +3,7 @@ and others each time, as is done at night. Of a long simulation a part, and the 
 """
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -20,6 +21,12 @@ def examples(most: int) -> int:
 def sizes(few: int, many: int) -> list[Any]:
     """How large a simulation is among the long tests, and how large before a release."""
     return [pytest.param(few, marks=pytest.mark.slow), pytest.param(many, marks=pytest.mark.release)]
+
+
+def first_of(values: Iterable[Any], few: int) -> list[Any]:
+    """The first few of these values, and the others among the long tests."""
+    known = list(values)
+    return [*known[:few], *(pytest.param(one, marks=pytest.mark.slow) for one in known[few:])]
 
 
 def only_drawn(lives: int) -> settings:

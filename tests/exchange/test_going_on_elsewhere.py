@@ -13,6 +13,7 @@ import yaml
 from live_runs import ENDED, MODELS, Found, Site
 from logs import imported, lines, outcomes
 from pyarrow import parquet
+from thoroughness import first_of
 
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.exchange.export import ExportRequest, export
@@ -66,7 +67,7 @@ FORMS: dict[str, Callable[[Path, Path], Path]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", first_of(FORMS, 2))
 def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, whole: Whole, form: str) -> None:
     config, run = site.write(), site.directory()
     log = lines(site.folder / "log.jsonl", whole.interrupted)
