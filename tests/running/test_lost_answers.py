@@ -42,7 +42,6 @@ class Meter(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.begun, self.generated, self.waiting, self.held_after, self.resets = 0, 0, 0, HELD_AFTER, RESETS
-        self.refused = 0
         self.holds, self.go_on, self.fails = threading.Event(), threading.Event(), threading.Event()
         self.attempts: Counter[str] = Counter()
         self.lock = threading.Lock()
@@ -89,7 +88,6 @@ class _Handler(BaseHTTPRequestHandler):
         choice = {"message": {"content": f"It is {number}." + " so" * 80}, "finish_reason": "stop"}
         usage = {"prompt_tokens": PROMPT, "completion_tokens": COMPLETION}
         if self.server.fails.is_set():
-            self.server.refused += 1
             self._reply({"error": {"message": "overloaded"}}, 503)
         elif self.server.charge(asked):
             self._reply({"choices": [choice], "usage": usage})
@@ -208,19 +206,6 @@ def test_what_a_server_refused_is_not_lost(tmp_path: Path, meter: Meter) -> None
     meter.go_on.set()
     process.send_signal(signal.SIGINT)
     process.communicate()
-    tokens, lost, in_flight = stored(site.directory())
-    assert (lost, in_flight) == ([], 0) and tokens == meter.generated
-
-
-def test_what_no_server_had_when_an_end_came_is_not_lost(tmp_path: Path, meter: Meter) -> None:
-    site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
-    meter.resets = 0.0
-    config = site.write(trials={"min": 2, "max": 12}, stopping={"on_alarm": "never"})
-    _, process = all_slots_waiting(site, meter, config)
-    meter.fails.set()
-    meter.go_on.set()
-    wait_until(lambda: meter.refused > 3 * meter.waiting, process)
-    stop(process)
     tokens, lost, in_flight = stored(site.directory())
     assert (lost, in_flight) == ([], 0) and tokens == meter.generated
 
