@@ -43,7 +43,6 @@ from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
 from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, wasted_verdict
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, trial_place
-from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.scheduler.verdict_costs import VerdictCosts
 from adaptive_eval.store import (
     CellExtent,
@@ -188,7 +187,7 @@ async def _grade_all(
             judged.require_room(store.reader.trial_count())
         if pool.lasting:
             waiting = (one for one in store.reader.trials("ungraded") if one.awaits_verdict and one.model in prices)
-            costs = VerdictCosts(pool, questions, SpentByModel(0), capped=capped)
+            costs = VerdictCosts(pool, questions, capped=capped)
             store.commit(costs.lost_reserves(waiting, prices))
         await take_baseline(pool, store, lambda total: judged is None or judged.can_afford(total))
         while some := list(islice(records, AT_A_TIME)):

@@ -72,7 +72,8 @@ class Loop:
         self.supply = Supplies(state.lanes, hosts, say, self)
         self.meter = RunMeter(state.lanes, self.supply, store.reader, removed_gpu_seconds)
         self.journal = RunJournal(store, self.meter, observer, say)
-        committer, costs = self.journal.committer, VerdictCosts(grading, questions, state.spent, capped=state.capped)
+        committer = self.journal.committer
+        costs = VerdictCosts(grading, questions, state.spent.usages, capped=state.capped)
         guard = RepeatGuard(state, committer, say)
         self.grader = AnswerGrader(state.lanes, questions, grading, costs, guard, say)
         self.requests = Requests(state, self.supply, self.grader, self.journal, guard, say)

@@ -15,9 +15,9 @@ from adaptive_eval.errors import Unavailable
 from adaptive_eval.graders.asked import USED
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading
-from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, TrialRecord
 from adaptive_eval.store.spending import stored_cost
+from adaptive_eval.store.usage import TrialUsage
 
 BEYOND = (
     "a verdict has cost {} tokens, and at most {} were reserved for it: the server that gives verdicts does not "
@@ -61,12 +61,14 @@ def add_cost(record: TrialRecord, more: Cost) -> Regrade:
 class VerdictCosts:
     """Reserves for verdicts, and checks of their cost when they arrive."""
 
-    def __init__(self, grading: Grading, questions: Sequence[Question], spent: SpentByModel, *, capped: bool) -> None:
-        """`spent`: usage of the run so far; `capped`: a cap counts the cost of verdicts."""
+    def __init__(
+        self, grading: Grading, questions: Sequence[Question], usages: Sequence[TrialUsage] = (), *, capped: bool
+    ) -> None:
+        """`usages`: those of the run's models so far; `capped`: a cap counts the cost of verdicts."""
         self.is_counted = grading.lasting and capped
         """Whether anything is reserved."""
         self._grading, self._questions = grading, {question.id: question for question in questions}
-        self._spent = spent
+        self._usages = usages
         self.has_verdict = not grading.lasting
         """Whether a verdict has come, in this start or before; always true for a grader that makes no requests."""
         self._failed = 0
@@ -101,7 +103,7 @@ class VerdictCosts:
         self.has_verdict = self.has_verdict or bool(verdict.signals.get(USED[0]))
         if self._failed < FIRST_ANSWERS or self.has_verdict or finished:
             return  # at a cap, lost replies are not asked for again
-        self.has_verdict = any(usage.grading.cost.tokens for usage in self._spent.usages)
+        self.has_verdict = any(usage.grading.cost.tokens for usage in self._usages)
         if not self.has_verdict:
             raise Unavailable(MUTE.format(self._failed, verdict.grader_error))
 

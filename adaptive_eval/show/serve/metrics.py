@@ -5,14 +5,14 @@ down.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from adaptive_eval import __version__
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.results import BatchRow, OtherCostRow
+from adaptive_eval.record.results import BatchRow
 from adaptive_eval.record.sites import SiteRow, SiteState
 from adaptive_eval.record.status import ModelTraffic, Status
 from adaptive_eval.running.watching import IdleWatcher
@@ -103,7 +103,8 @@ class Metrics(IdleWatcher, Collector):
         yield InfoMetricFamily("adaptive_eval_run", "The run that is at work.", labels)
         yield from _run_metrics(status)
         yield from _model_metrics(status.models)
-        yield from _other_costs(status.beside)
+        others = [([row.model or "", row.what], row) for row in status.beside]
+        yield from _counters(OTHER_COUNTERS, others, "what", prefix="other_")
         yield from _batch_metrics(status.batches)
         if status.sites:
             yield from _site_metrics(status.sites)
@@ -140,12 +141,7 @@ MODEL_COUNTERS = {
 
 
 def _model_metrics(models: Sequence[ModelTraffic]) -> Iterator[Metric]:
-    for name, help_ in MODEL_COUNTERS.items():
-        counter = _counter(name, help_)
-        for one in models:
-            if (value := getattr(one, name)) is not None:
-                counter.add_metric([one.model], value)
-        yield counter
+    yield from _counters(MODEL_COUNTERS, [([one.model], one) for one in models])
     errors = _counter("errors", "Failed attempts since this start, by kind.", "kind")
     in_flight = _gauge("requests_in_flight", "Requests that the model's servers have now.")
     healthy = _gauge("replica_healthy", "Whether the replica is healthy: 1 or 0.", "replica")
@@ -166,14 +162,6 @@ OTHER_COUNTERS = {
     "gpu_seconds": "GPU seconds of requests besides those of committed trials of the models.",
 }
 """Counters by field of `OtherCostRow`."""
-
-
-def _other_costs(rows: Sequence[OtherCostRow]) -> Iterator[Metric]:
-    for name, help_ in OTHER_COUNTERS.items():
-        counter = _counter(f"other_{name}", help_, "what")
-        for row in rows:
-            counter.add_metric([row.model or "", row.what], getattr(row, name))
-        yield counter
 
 
 def _batch_metrics(rows: Sequence[BatchRow]) -> Iterator[Metric]:
@@ -206,6 +194,18 @@ def _site_metrics(rows: Sequence[SiteRow]) -> Iterator[Metric]:
         moves.add_metric(own, row.moves)
         losses.add_metric(own, row.losses)
     yield from (where, serving, since, gpus, placed, moves, losses)
+
+
+def _counters(
+    fields: Mapping[str, str], rows: Sequence[tuple[list[str], object]], *labels: str, prefix: str = ""
+) -> Iterator[Metric]:
+    """Counters with these fields of the rows, each with its help; `rows` have values of the labels."""
+    for name, help_ in fields.items():
+        counter = _counter(f"{prefix}{name}", help_, *labels)
+        for own, row in rows:
+            if (value := getattr(row, name)) is not None:
+                counter.add_metric(own, value)
+        yield counter
 
 
 def _counter(name: str, help_: str, *labels: str) -> CounterMetricFamily:
