@@ -243,7 +243,8 @@ class ModelEndpoint:
         """Ask a tiny request in place of others: after each failure, under caps when chance does not explain them."""
         traffic, url = self._sender.traffic, "" if request.replica is None else request.replica.url
         if request.again is None:
-            traffic.answered += await self._check.answers_now(url)
+            answers = await self._check.answers_now(url)
+            traffic.answered += answers  # after the wait, in which others may have been answered
         elif lone.is_beyond_chance and not lone.is_proven and self._silent.get(url) != traffic.answered:
             lone.is_proven = await self._answers(request)
             if not lone.is_proven:

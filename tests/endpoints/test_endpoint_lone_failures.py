@@ -62,6 +62,37 @@ async def test_where_nothing_else_is_asked_a_tiny_request_stands_for_others(
     assert answer.signals == {"unanswered"} and answer.attempts <= 12
 
 
+async def test_answers_that_come_while_a_tiny_request_is_asked_count(endpoint: Opener) -> None:
+    another = BAD + 1
+    failed, is_asked, may_end, is_over = {BAD: 0, another: 0}, asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def script(asked: Exchange) -> None:
+        seed = asked.body["seed"]
+        if asked.body["max_tokens"] != 500:
+            is_asked.set()
+            await may_end.wait()
+        if asked.body["max_tokens"] != 500 or seed not in failed:
+            await asked.answer("42")
+            return
+        failed[seed] += 1
+        if (seed, failed[seed]) == (another, 2):
+            may_end.set()
+        if failed[seed] == 3:
+            is_over.set() if seed == BAD else await is_over.wait()
+        await asked.reply(500, WORDS)
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, max_tokens=500, patience=300.0)
+        await model.sample(CHAT, range(1))
+        first = asyncio.create_task(model.sample(CHAT, range(BAD, BAD + 1)))
+        await is_asked.wait()
+        for seed in range(10, 13):
+            await model.sample(CHAT, range(seed, seed + 1))
+        second = asyncio.create_task(model.sample(CHAT, range(another, another + 1)))
+        answers = await asyncio.wait_for(asyncio.gather(first, second), HANGS)
+    assert [one.signals for (one,) in answers] == [{"unanswered"}] * 2
+
+
 async def test_under_caps_one_tiny_request_is_asked_and_counted(endpoint: Opener) -> None:
     counted: list[int] = []
 
