@@ -327,6 +327,7 @@ class HealthWatch:
             try:
                 trouble = await self._probe(replica.url)
             except Failure:  # its state is unknown now
+                suspicion.set()
                 await asyncio.sleep(PROBE_AGAIN)
                 continue
             replica.reached |= trouble is None or trouble.silent

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 from endpoint_opener import CLIENTS, Opener
+from patient_time import HANGS
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
+from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.open_files import is_out_of_files, is_spare, wanted_for
+from adaptive_eval.endpoints.replicas import HealthWatch, ProbeTrouble, ReplicaSet
 
 OUT = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many open files in system")]
 
@@ -104,6 +107,26 @@ async def test_a_dead_server_is_still_told_apart(endpoint: Opener, unused_tcp_po
     with pytest.raises(Exception, match="is lost"):
         await model.sample(CHAT, range(1))
     assert not model.stats.notices
+
+
+async def test_a_server_that_comes_back_while_files_run_out_is_found(endpoint: Opener) -> None:
+    """No probe can be sent at first, and no request is left that would suspect the server again."""
+    tries = 0
+
+    async def probe(url: str) -> ProbeTrouble | None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise Failure(FailureKind.OUT_OF_FILES, "no open file is left")
+        return None
+
+    replicas = ReplicaSet(("http://one",), 1, asyncio.get_running_loop().time)
+    (replica,) = replicas.replicas
+    watch = HealthWatch(replicas, probe, 60.0, asyncio.get_running_loop().time)
+    watch.mark_unreachable(replica)
+    watch.start()
+    assert await asyncio.wait_for(replicas.acquire(), HANGS) is replica and tries == 2
+    await watch.close()
 
 
 async def test_a_check_says_whose_trouble_it_is(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
