@@ -128,7 +128,8 @@ class Loop:
                 self._on_abandoned(request, failed=failed)
             case LossFound(loss, counted):
                 self.count_losses() if loss is None else self._count_loss(loss)
-                counted.set_result(None)
+                if not counted.done():  # else its request was given up meanwhile
+                    counted.set_result(None)
             case TaskEnded(error):
                 if error is not None:
                     raise error

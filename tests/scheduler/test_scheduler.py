@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import AnswersLost, AnswerUngraded, ModelSetAside, RunReader, events_of_kind
+from adaptive_eval.supply.happenings import Ticked
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +242,42 @@ async def test_an_end_loses_what_servers_have_and_nothing_that_was_to_be_repeate
             lost[event.model] += event.answers
         entered = dict(reader.in_flight())
     assert (lost, entered) == (({}, at_server) if capped else (at_server, {}))
+
+
+@dataclass
+class AskingAgainEndpoint(FakeEndpoint):
+    """Has lost every answer, and asks whether it may repeat its request when the end has come."""
+
+    end: asyncio.Event = field(default_factory=asyncio.Event)
+    at_the_end: Callable[[], None] = lambda: None
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        self.samples.append(("", seeds))
+        await self.end.wait()
+        self.at_the_end()
+        assert again is not None and await again()
+        return await super().sample(prompt, seeds, again)
+
+
+async def test_a_request_that_is_given_up_while_its_loss_is_counted_does_not_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler_module, "TICK_SECONDS", 1e9)
+    monkeypatch.setattr(troubles_module, "LOST_SECONDS", 0.0)
+    bed = Bed(tmp_path, plan(budget=Budget(tokens=10**6)))
+    away = bed.endpoints["cyd"] = AskingAgainEndpoint("cyd", SKILLS["cyd"])
+    away.health = lambda: (ReplicaStats("http://cyd/v1", False, 0, 8),)
+
+    async def stop_in_flight(scheduler: Scheduler) -> None:
+        away.at_the_end = lambda: scheduler._loop.happenings.put_nowait(Ticked())  # taken before the loss
+        await until(lambda: away.samples)
+        scheduler.stop()
+        away.end.set()
+
+    stopping: list[asyncio.Task[None]] = []
+    scheduler = await bed.start(lambda one: stopping.append(asyncio.create_task(stop_in_flight(one))))
+    await stopping[0]
+    assert scheduler.ending.halt is Halt.DRAINED and away.samples and not scheduler.under_way
 
 
 @dataclass
