@@ -44,7 +44,7 @@ class ServerCheck:
         self._prompt = prompt
         self._body = body
         self._sleep = sleep
-        self._asks = False
+        self._asked: set[str] = set()
 
     async def health(self, url: str) -> ReplicaHealth:
         """Ask a server once, or twice if it refuses or fails, since one such reply says little.
@@ -67,10 +67,10 @@ class ServerCheck:
             return ReplicaHealth(url, False, str(error), refuses=isinstance(error, Rejected))
 
     async def answers_now(self, url: str) -> bool:
-        """Whether a server answers a tiny request at once; False if one is already under way."""
-        if self._asks:
+        """Whether a server answers a tiny request at once; False if one is already under way there."""
+        if url in self._asked:
             return False
-        self._asks = True
+        self._asked.add(url)
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 await self._ask(url)
@@ -78,7 +78,7 @@ class ServerCheck:
         except (TimeoutError, Failure, EndpointError):
             return False
         finally:
-            self._asks = False
+            self._asked.discard(url)
 
     async def _ask(self, url: str) -> ReplicaHealth:
         server = await self._servers.identify(url)

@@ -178,6 +178,27 @@ async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_req
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
+async def test_under_caps_requests_that_fail_at_two_servers_go_by_a_tiny_one_at_each(endpoint: Opener) -> None:
+    tiny, both = [0], asyncio.Event()
+
+    async def script(asked: Exchange) -> None:
+        if asked.body["max_tokens"] != 500:
+            tiny[0] += 1
+            both.set() if tiny[0] == 2 else await both.wait()
+        await failing(BAD, BAD + 1)(asked)
+
+    async def again() -> bool:
+        return True
+
+    async with raw_server(script) as first, raw_server(script) as second:
+        model = endpoint(first.base_url, second.base_url, max_tokens=500)
+        await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1), again) for seed in range(2)))
+        tasks = [model.sample(CHAT, range(seed, seed + 1), again) for seed in (BAD, BAD + 1)]
+        answers = await asyncio.wait_for(asyncio.gather(*tasks), HANGS)
+    assert [one.signals for (one,) in answers] == [{"unanswered"}] * 2
+    assert model.stats.lost == 2
+
+
 async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opener) -> None:
     async def again() -> bool:
         return False
