@@ -108,6 +108,7 @@ class Workers:
     async def close(self) -> None:
         """End every worker; answers not graded yet are grader errors."""
         self._closed = True
+        await asyncio.sleep(0)  # a task that is cancelled before it begins tells nobody
         for task in self._at_work:
             task.cancel()
         await asyncio.gather(*self._at_work, return_exceptions=True)

@@ -359,6 +359,14 @@ async def test_closing_ends_a_worker_that_is_only_starting(starts: list[Worker],
     assert [worker._process.returncode is None for worker in starts] == [False]
 
 
+async def test_closing_fails_what_no_worker_has_begun_with() -> None:
+    async with pool(custom()) as grade:
+        waiting = asyncio.create_task(grade("yes"))
+        await asyncio.sleep(0)
+    with pytest.raises(GraderError, match="was closed"):
+        await asyncio.wait_for(waiting, HANGS)
+
+
 async def test_ending_a_worker_that_is_cancelled_has_ended_it(starts: list[Worker], tmp_path: Path) -> None:
     """It is one that would not end by itself."""
     opened, begun = GradingPool(custom(), BINARY, folder=HERE), tmp_path / "begun"
