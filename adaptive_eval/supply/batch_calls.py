@@ -223,7 +223,7 @@ class BatchCalls:
         settings = self.service.settings
         pause = settings.first_poll
         while state.stage is BatchStage.RUNNING:
-            await self.sleep(pause if batch is None else min(pause, self._patience_left(batch)))
+            await self.sleep(pause if batch is None else min(pause, self._patience_left(batch) or pause))
             pause = min(GROWTH * pause, settings.longest_poll)
             if batch is not None and not self._patience_left(batch):
                 await self.cancel(batch)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 
 import pytest
 from batch_bench import Desk, ServiceInMemory, question, truth
@@ -9,7 +10,7 @@ from thoroughness import first_of
 
 from adaptive_eval.endpoints.batches.types import came_by_batch
 from adaptive_eval.endpoints.batches.wire import MaybeCreated
-from adaptive_eval.endpoints.failures import Failure, FailureKind
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
@@ -241,6 +242,24 @@ async def test_where_patience_ends_the_batch_is_cancelled_and_the_rest_asked_dir
     assert sorted([*batched, *desk.direct.asked]) == list(range(40)), "nothing is asked both ways"
     assert BatchCancelled("ada", desk.journal.events[0].key) in desk.journal.events  # type: ignore[attr-defined]
     assert endpoint.stats.lost == 0 and desk.journal.pending == []
+
+
+async def test_a_batch_that_cannot_be_cancelled_now_is_polled_with_pauses() -> None:
+    desk = Desk("openai", ServiceInMemory(seconds=10 * HOUR), patience=5 * HOUR)
+    endpoint, clock, refused = desk.open(), asyncio.get_running_loop().time, [0]
+    begun, post = clock(), desk.wire.post
+
+    async def post_later(path: str, body: Mapping[str, object]) -> object:
+        if path.endswith("/cancel") and clock() < begun + 6 * HOUR:
+            refused[0] += 1
+            assert refused[0] < 1000
+            raise Refusal(409, "it is finalizing")
+        return await post(path, body)
+
+    desk.wire.post = post_later  # type: ignore[method-assign]
+    answers = await ask_all(endpoint, range(40))
+    assert [answer.text for answer in answers] == [truth(1, seed) for seed in range(40)]
+    assert 0 < refused[0] <= HOUR / desk.settings.first_poll + 1
 
 
 async def test_what_is_asked_directly_and_cut_off_is_lost() -> None:
