@@ -63,6 +63,8 @@ class BatchBook:
         if (result := batch.early.pop(asked.id, None)) is not None:
             self._deliver(batch, asked, result, some_good=True)
             self._end_if_stored(batch)
+        elif batch.error is not None:
+            asked.fail(batch.error)
         else:
             batch.waiting[asked.id] = asked
         return True

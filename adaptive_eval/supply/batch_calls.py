@@ -77,6 +77,14 @@ class CarriedBatch:
     collected: BatchEnded | None = None
     """The event to record when all its answers are stored."""
     handed_in: asyncio.Event = field(default_factory=asyncio.Event)
+    error: Exception | None = None
+    """Why nothing of it comes in this start."""
+
+    def fail(self, error: Exception) -> None:
+        """Have the requests that wait for it fail, and those that are still to come."""
+        self.error = error
+        for asked in self.waiting.values():
+            asked.fail(error)
 
 
 def trial_id(prompt: Prompt, seed: int) -> str:

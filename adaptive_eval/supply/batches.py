@@ -254,11 +254,9 @@ class BatchedEndpoint:
             if batch.record.batch is None:
                 self.book.forget(batch)
             shown = safe_excerpt(str(error), self._calls.service.wire.secrets)
-            for asked in batch.waiting.values():
-                asked.fail(Rejected(shown) if isinstance(error, Rejected) else Unavailable(shown))
+            batch.fail(Rejected(shown) if isinstance(error, Rejected) else Unavailable(shown))
         except Exception as error:
-            for asked in batch.waiting.values():
-                asked.fail(error)
+            batch.fail(error)
         finally:
             batch.handed_in.set()
 

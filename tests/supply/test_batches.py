@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 from batch_bench import Desk, ServiceInMemory, question, truth
+from patient_time import HANGS
 from thoroughness import first_of
 
 from adaptive_eval.endpoints.batches.types import came_by_batch
@@ -306,6 +307,29 @@ async def test_a_later_start_collects_what_an_earlier_one_has_handed_in(kind: st
     assert desk.service.counts["answered"] == 25 and creations(desk.service) == 2
     assert second.stats.notices == (), "what is stored was asked for"
     assert desk.journal.pending == []
+
+
+async def test_what_is_asked_of_a_batch_that_could_not_be_read_is_told_so() -> None:
+    """Although nobody had asked for it when that turned out: a slot may come later."""
+    desk = Desk("openai", ServiceInMemory(seconds=HOUR))
+    first = desk.open()
+    asking = [asyncio.create_task(ask(first, 1, seed)) for seed in range(20)]
+    await asyncio.sleep(60.0)
+    first.leave()
+    await asyncio.gather(*asking, return_exceptions=True)
+    await first.depart(True, False)
+    second = desk.open()
+
+    async def refuse(path: str) -> object:
+        raise Refusal(401, "the key was refused")
+
+    desk.wire.get = refuse  # type: ignore[assignment]
+    second.start()
+    await asyncio.sleep(60.0)
+    with pytest.raises(Rejected, match="the key was refused"):
+        await asyncio.wait_for(ask(second, 1, 7), HANGS)
+    assert len(desk.journal.pending) == 1, "the next start reads it"
+    await second.close()
 
 
 async def test_a_run_that_is_over_gives_up_what_nobody_wants() -> None:
