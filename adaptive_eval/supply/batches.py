@@ -173,9 +173,9 @@ class BatchedEndpoint:
 
         The requests of an abandoned batch count as paid.
         """
-        handing = [batch.handed_in.wait() for batch in self.book if batch.bodies]
-        if handing and not at_once:
-            await asyncio.wait([asyncio.ensure_future(one) for one in handing], timeout=DEPART_SECONDS)
+        handing = [asyncio.ensure_future(one.handed_in.wait()) for one in self.book if one.bodies and not at_once]
+        if handing:
+            await asyncio.wait(handing, timeout=DEPART_SECONDS)
         await self._cancel_tasks()
         if finished:
             for batch in self.book:

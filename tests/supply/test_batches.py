@@ -332,6 +332,22 @@ async def test_what_is_asked_of_a_batch_that_could_not_be_read_is_told_so() -> N
     await second.close()
 
 
+async def test_who_leaves_at_once_waits_for_no_batch_that_is_being_handed_in() -> None:
+    desk = Desk("openai")
+    endpoint, handing = desk.open(), asyncio.Event()
+
+    async def hang(*_: object) -> object:
+        handing.set()
+        return await asyncio.Event().wait()
+
+    desk.wire.upload = hang  # type: ignore[method-assign]
+    asking = asyncio.create_task(ask(endpoint, 1, 1))
+    await handing.wait()
+    await endpoint.depart(True, False)  # a coroutine that nobody awaits is a warning, and an error here
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+
+
 async def test_a_run_that_is_over_gives_up_what_nobody_wants() -> None:
     desk = Desk("openai", ServiceInMemory(seconds=HOUR))
     first = desk.open()
