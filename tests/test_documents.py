@@ -134,7 +134,7 @@ def test_python_is_typed(tmp_path: Path) -> None:
     paths = [str(write_module(block, tmp_path)) for block in blocks("python")]
     words = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml")]
     done = subprocess.run(
-        [*words, "--cache-dir", os.devnull, *paths],
+        [*words, "--cache-dir", str(ROOT / ".mypy_cache"), *paths],
         cwd=tmp_path,
         env=os.environ | {"MYPYPATH": f"{ROOT}:{ROOT / 'tests'}"},
         capture_output=True,
