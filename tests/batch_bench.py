@@ -22,11 +22,12 @@ from adaptive_eval.endpoints.types import (
     Prompt,
     Sampling,
 )
+from adaptive_eval.http_server import HttpRequest
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.batches import BatchHabits
 from adaptive_eval.simulate.faults import Faults
-from adaptive_eval.simulate.http1 import ApiReply, ApiRequest
+from adaptive_eval.simulate.replies import ApiReply
 from adaptive_eval.store import Event
 from adaptive_eval.store.pending import PendingBatch, pending_batches
 from adaptive_eval.supply.batches import BatchedEndpoint
@@ -104,7 +105,7 @@ class DirectWire:
         self._service.now = asyncio.get_running_loop().time()
         self._service.log.append((method, path))
         root = "/beta" if "/beta" in path else "/v1"
-        return self._service.api.handle(ApiRequest(method, (root + path).partition("?")[0], body))
+        return self._service.api.handle(HttpRequest(method, root + path, body=body))
 
     @staticmethod
     def _said(reply: ApiReply) -> bytes:
@@ -184,4 +185,4 @@ class BetaWire(DirectWire):
         await asyncio.sleep(0)
         self._service.now = asyncio.get_running_loop().time()
         self._service.log.append((method, path))
-        return self._service.api.handle(ApiRequest(method, ("/beta" + path).partition("?")[0], body))
+        return self._service.api.handle(HttpRequest(method, "/beta" + path, body=body))

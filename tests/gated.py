@@ -6,7 +6,8 @@ answer more can be over.
 
 import math
 
-from adaptive_eval.simulate.http1 import ApiReply, ApiRequest
+from adaptive_eval.http_server import HttpRequest
+from adaptive_eval.simulate.replies import ApiReply
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import World
 
@@ -21,7 +22,7 @@ class GatedServer(SimulatedServer):
         super().__init__(world, max_num_seqs=EVERYONE, **habits)  # type: ignore[arg-type]
         self._left: float = answers
 
-    def _handle(self, request: ApiRequest) -> ApiReply:
+    def _handle(self, request: HttpRequest) -> ApiReply:
         reply = super()._handle(request)
         if reply.sequences:
             self._left -= 1

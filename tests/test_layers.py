@@ -22,7 +22,7 @@ LAYERS: list[str] = [
     "adaptive_eval.errors",
     "adaptive_eval.files",
     "adaptive_eval.imports",
-    "adaptive_eval.listeners",
+    "adaptive_eval.http_server",
     "adaptive_eval.sections",
     "adaptive_eval.seeds",
     "adaptive_eval.core",

@@ -4,28 +4,29 @@ Batches in three formats are in `batches`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import orjson
 
+from adaptive_eval.http_server import HttpRequest, HttpResponse
 from adaptive_eval.simulate.answering import DrawnAnswer, Respondent
 from adaptive_eval.simulate.batches import BatchApi, BatchHabits
 from adaptive_eval.simulate.choices import SimulatedChoice, cut_short, draw_logprobs, draw_prompt_logprobs, split_tokens
 from adaptive_eval.simulate.faults import Fault, Faults, TimeWindow
-from adaptive_eval.simulate.http1 import (
+from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
+from adaptive_eval.simulate.replies import (
+    JSON,
     LAST_CHUNK,
     STREAM_HEAD,
     ApiReply,
-    ApiRequest,
     ServingSlots,
     chunk,
     in_few_writes,
-    whole_response,
+    whole_reply,
 )
-from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
 
 FIRST_TOKEN = 0.1
 """Part of an answer's time until its first token."""
@@ -166,9 +167,9 @@ class BadRequest(Exception):
         self.code = code
 
 
-def _error(status: int, message: str, code: str | None = None, headers: str = "") -> ApiReply:
+def _error(status: int, message: str, code: str | None = None, headers: Mapping[str, str] | None = None) -> ApiReply:
     body = orjson.dumps({"error": {"message": message, "type": "simulated", "param": None, "code": code}})
-    return ApiReply(((0.0, whole_response(status, body, headers)),))
+    return whole_reply(body, status, headers=headers)
 
 
 def _integer(body: dict[str, Any], name: str, low: int, high: int) -> int | None:
@@ -224,7 +225,7 @@ class Api:
         self.counts: Counter[str] = Counter()
         """Numbers of requests by outcome: `answered`, the name of a fault, or `rejected`."""
 
-    def handle(self, request: ApiRequest) -> ApiReply:
+    def handle(self, request: HttpRequest) -> ApiReply:
         """The reply to any request."""
         if request.path in (_CHAT, _TEXT):
             if request.method != "POST":
@@ -233,15 +234,15 @@ class Api:
         if (reply := self.batches.handle(request)) is not None:
             return reply
         if request.path == "/health":
-            return ApiReply(((0.0, whole_response(503 if self._is(self._faults.stuck) else 200, b"")),))
+            return whole_reply(b"", 503 if self._is(self._faults.stuck) else 200)
         if request.path == "/v1/models":
             owner = "llamacpp" if self._faults.count_one else "simulated"
             graders = ((JUDGE, self._judge), (VERIFIER, self._verifier))
             served = (*self._respondent.world.models, *(name for name, one in graders if one is not None))
             data = [{"id": model, "object": "model", "owned_by": owner} for model in served]
-            return ApiReply(((0.0, whole_response(200, orjson.dumps({"object": "list", "data": data}))),))
+            return whole_reply(orjson.dumps({"object": "list", "data": data}))
         if request.path == "/metrics":
-            return ApiReply(((0.0, whole_response(200, self._metrics(), kind="text/plain; version=0.0.4")),))
+            return whole_reply(self._metrics(), kind="text/plain; version=0.0.4")
         return _error(404, f"there is nothing at {request.path}")
 
     def _metrics(self) -> bytes:
@@ -276,7 +277,7 @@ class Api:
         sequences = tuple(choice.seconds * self._faults.slow for choice in choices)
         seconds = max(sequences)
         if fault is Fault.RATE_LIMITED:
-            wait = f"Retry-After: {self._faults.retry_after:g}\r\n"
+            wait = {"Retry-After": f"{self._faults.retry_after:g}"}
             return _error(429, "too many requests", "rate_limit_exceeded", wait)
         if fault is Fault.SERVER_ERROR:
             return _error(500, "the engine stumbled")
@@ -288,8 +289,8 @@ class Api:
             return replace(stream, sequences=sequences)
         if fault is Fault.HANG:
             return ApiReply((), ends=False)
-        whole = whole_response(200, orjson.dumps(shape.payload(next(self._serial), choices)))
-        return ApiReply(((seconds, whole),), sequences=sequences)
+        body = orjson.dumps(shape.payload(next(self._serial), choices))
+        return ApiReply(((seconds, HttpResponse(body=body, kind=JSON).encode()),), sequences=sequences)
 
     @property
     def _seconds(self) -> float:

@@ -7,16 +7,17 @@ A batch passes through its service's states within `seconds`, and then has the c
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
+from adaptive_eval.http_server import HttpRequest
 from adaptive_eval.simulate.answering import hashed_integers, unit_float
 from adaptive_eval.simulate.faults import parse_settings, require_shares
-from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, whole_response
+from adaptive_eval.simulate.replies import ApiReply, whole_reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class BatchApi:
         self._calls: Counter[tuple[str, str]] = Counter()
         self._counts: Counter[str] = Counter()
 
-    def handle(self, request: ApiRequest) -> ApiReply | None:
+    def handle(self, request: HttpRequest) -> ApiReply | None:
         """The reply to a request about batches; None for any other request."""
         match = _ROUTES.fullmatch(request.path)
         if match is None:
@@ -126,7 +127,7 @@ class BatchApi:
                 self._result_lines(batch, word)
         return self._counts
 
-    def _reply(self, request: ApiRequest, kind: str, what: str, name: str | None, part: str | None) -> ApiReply:
+    def _reply(self, request: HttpRequest, kind: str, what: str, name: str | None, part: str | None) -> ApiReply:
         if what == "files":
             return self._file(request, name)
         if name is None:
@@ -148,7 +149,7 @@ class BatchApi:
         self._seen["created"] += 1
         if self._habits.meets("refused", serial):
             self._counts["refused"] += 1
-            return _json(429, _error("too many batches", "rate_limit_error"), "Retry-After: 0.01\r\n")
+            return _json(429, _error("too many batches", "rate_limit_error"), {"Retry-After": "0.01"})
         body = orjson.loads(raw)
         batch = SimulatedBatch(f"batch_{serial}", kind, self._requests(kind, body), CHAT, self._now())
         batch.endpoint = str(body.get("endpoint", CHAT))
@@ -173,7 +174,7 @@ class BatchApi:
             raise ValueError("completion_window must be 24h")
         return [orjson.loads(line) for line in self._files[body["input_file_id"]].splitlines()]
 
-    def _file(self, request: ApiRequest, name: str | None) -> ApiReply:
+    def _file(self, request: HttpRequest, name: str | None) -> ApiReply:
         if request.method == "POST":
             boundary, _, rest = request.body.partition(b"\r\n")
             parts = (part.partition(b"\r\n\r\n") for part in (b"\r\n" + rest).split(b"\r\n" + boundary))
@@ -183,7 +184,7 @@ class BatchApi:
             return _json(200, {"id": name, "object": "file", "purpose": "batch"})
         if name is None or name not in self._files:
             return _json(404, _error("no such file", "not_found_error"))
-        return ApiReply(((0.0, whole_response(200, self._files[name], kind=_JSON_LINES)),))
+        return whole_reply(self._files[name], kind=_JSON_LINES)
 
     def _cancel(self, batch: SimulatedBatch) -> ApiReply:
         if batch.kind == "beta":
@@ -258,7 +259,7 @@ class BatchApi:
         if word not in ENDED:
             return _json(404, _error("the batch has not ended", "not_found_error"))
         body = b"".join(orjson.dumps(line) + b"\n" for line in self._result_lines(batch, word))
-        return ApiReply(((0.0, whole_response(200, body, kind=_JSON_LINES)),))
+        return whole_reply(body, kind=_JSON_LINES)
 
     def _result_lines(self, batch: SimulatedBatch, word: str) -> list[dict[str, Any]]:
         """The results in arbitrary order, made once."""
@@ -356,5 +357,5 @@ def _error(message: str, kind: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "code": kind}}
 
 
-def _json(status: int, body: dict[str, Any], headers: str = "") -> ApiReply:
-    return ApiReply(((0.0, whole_response(status, orjson.dumps(body), headers)),))
+def _json(status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> ApiReply:
+    return whole_reply(orjson.dumps(body), status, headers=headers)

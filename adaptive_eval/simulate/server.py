@@ -16,17 +16,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from adaptive_eval.listeners import close_listener
+from adaptive_eval.http_server import HttpRequest, HttpServer, Parts
 from adaptive_eval.simulate.answering import OwnQuestions, Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.batches import BatchHabits
 from adaptive_eval.simulate.faults import Faults
-from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, ServerProtocol, ServingSlots
 from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
+from adaptive_eval.simulate.replies import ApiReply, ServingSlots, send_reply
 from adaptive_eval.simulate.worlds import World
 
 HOST = "127.0.0.1"
-BACKLOG = 4096
 
 
 class SimulatedServer:
@@ -52,8 +51,7 @@ class SimulatedServer:
         self._faults = faults or Faults()
         self.places = None if max_num_seqs is None else ServingSlots(max_num_seqs)
         """Number of answers generated at a time, if limited."""
-        self._connections: set[ServerProtocol] = set()
-        self._listener: asyncio.Server | None = None
+        self._http: HttpServer | None = None
         self._planned: list[asyncio.Task[None]] = []
         self._started_at = 0.0
         self._port = port
@@ -90,29 +88,22 @@ class SimulatedServer:
 
     async def listen(self) -> None:
         """Accept connections; after `die`, on the same port."""
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: ServerProtocol(loop, self._handle, self._connections, self.places),
-            HOST,
-            self._port,
-            backlog=BACKLOG,
-        )
-        self._port = self._listener.sockets[0].getsockname()[1]
+        self._http = HttpServer(self._respond, strangers=False)
+        self._port = await self._http.listen(HOST, self._port)
 
     async def die(self) -> None:
         """Stop listening and break every connection."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            await close_listener(listener)
-        for connection in tuple(self._connections):
-            connection.abort()
-        # so that the connections are really gone when this returns
-        await asyncio.sleep(0)
+        http, self._http = self._http, None
+        if http is not None:
+            await http.close()
 
     def _now(self) -> float:
         return self._loop.time() - self._started_at
 
-    def _handle(self, request: ApiRequest) -> ApiReply:
+    def _respond(self, request: HttpRequest) -> Parts:
+        return send_reply(self._handle(request), self.places)
+
+    def _handle(self, request: HttpRequest) -> ApiReply:
         return self._api.handle(request)
 
     async def _outage(self, start: float, length: float) -> None:

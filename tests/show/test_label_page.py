@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.http_server import HttpRequest, HttpResponse
 from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.record.labels import read_labels
 from adaptive_eval.show.page.documents import label_assets, label_page
-from adaptive_eval.show.serve.http1 import PageRequest, PageResponse
 from adaptive_eval.show.serve.labelling import LabellingSite
 
 
@@ -43,14 +43,11 @@ def served(run: Path) -> Iterator[LabellingSite]:
 
 def asked(
     site: LabellingSite, path: str, method: str = "POST", secret: str | None = None, host: str = "127.0.0.1:80"
-) -> PageResponse:
-    parts = urlsplit(path)
-    query = dict(one.split("=", 1) for one in parts.query.split("&") if one)
-    request = PageRequest(method, (secret or site.secret, *parts.path.split("/")), query, {"host": host}, True)
-    return asyncio.run(site.answer(request))
+) -> HttpResponse:
+    return asyncio.run(site.answer(HttpRequest(method, f"/{secret or site.secret}/{path}", {"host": host})))
 
 
-def state(response: PageResponse) -> dict[str, Any]:
+def state(response: HttpResponse) -> dict[str, Any]:
     assert response.status == 200
     found: dict[str, Any] = json.loads(response.body)
     return found

@@ -2,11 +2,9 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from queue import Queue
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -27,8 +25,15 @@ MODELS = ("ann", "bo", "cy", "di")
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e\u0000 \\boxed{42}"
 
 
+PROGRESS: dict[str, Any] = {
+    "trials": 320, "per_second": 10.0, "elapsed": 90.0, "cells": [], "sites": [], "eta_seconds": 80,
+    "spending": {"trials": 320, "tokens": 64_000, "usd": 0.0, "gpu_seconds": 0.0},
+}  # fmt: skip
+"""Progress of a run that goes on."""
+
+
 class Server(ThreadingHTTPServer):
-    """Serves a page with what the test puts into it; `tell` sends an event to every page that listens."""
+    """Serves a page with what the test puts into it."""
 
     daemon_threads = True
 
@@ -38,26 +43,24 @@ class Server(ThreadingHTTPServer):
         self.trials: list[dict[str, Any]] = []
         self.runs: list[dict[str, Any]] = []
         self.asked: list[str] = []
-        self.listening: list[Queue[str | None]] = []
-        self.stopped = False
+        self.edition = 0
+        self.progress: dict[str, Any] = {"step": 1, **PROGRESS}
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/"
 
-    def tell(self, kind: str, body: object) -> None:
-        """Send an event to those who listen, once somebody does."""
-        while not self.listening:
-            time.sleep(0.01)
-        for queue in self.listening:
-            queue.put(f"event: {kind}\ndata: {json.dumps(body)}\n\n")
+    def change(self, view: RunView) -> None:
+        """Have another view, which a page then fetches."""
+        self.view, self.edition = view, self.edition + 1
+
+    def go_on(self, **progress: object) -> None:
+        """Have more progress, which a page then shows."""
+        self.progress = {**self.progress, **progress, "step": self.progress["step"] + 1}
 
     def stop(self) -> None:
         """Close every connection."""
-        self.stopped = True  # so does whoever begins to listen now
-        for queue in self.listening:
-            queue.put(None)
         self.shutdown()
         self.server_close()
 
@@ -74,6 +77,10 @@ class Server(ThreadingHTTPServer):
             return None
         if path == "api/run/page/view":
             return "application/json", orjson.dumps(self.view, default=as_json).decode()
+        if path.startswith("api/run/page/progress?"):
+            status = "running" if self.view.results is None else self.view.results.run.status
+            found = {**self.progress, "edition": f"{id(self)} {self.edition}", "status": status}
+            return "application/json", json.dumps(found)
         after = int(path.partition("after=")[2] or -1)
         later = [one for one in self.trials if one["trial"] > after]
         return "application/json", json.dumps({"trials": later[:2], "more": len(later) > 2})
@@ -86,27 +93,12 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.removeprefix("/")
-        if path == "api/run/page/live":
-            self.stream()
-            return
         found = self.server.found(path)
         self.send_response(200 if found else 503)
         self.send_header("Content-Type", found[0] if found else "text/plain")
         self.send_header("Content-Security-Policy", MONITOR_POLICY)
         self.end_headers()
         self.wfile.write(found[1].encode() if found else b"not now")
-
-    def stream(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.end_headers()
-        self.wfile.write(b"retry: 100\n\n")
-        queue: Queue[str | None] = Queue()
-        self.server.listening.append(queue)
-        if self.server.stopped:
-            queue.put(None)
-        while (told := queue.get()) is not None:
-            self.wfile.write(told.encode())
 
     def log_message(self, *_: object) -> None:
         """Quietly."""
@@ -165,8 +157,7 @@ def test_a_new_look_changes_the_page_in_place(tabs: Tabs, serve: Callable[..., S
     selected, top = page.evaluate(where)
     assert selected and page.evaluate("scrollY") > 500
     row = page.locator("#ranking tbody tr").first.element_handle()
-    server.view = simulated(world(MODELS))
-    server.tell("view", {"etag": "2"})
+    server.change(simulated(world(MODELS)))
     page.wait_for_selector(".status.finished")
     assert page.evaluate(where) == [selected, pytest.approx(top, abs=2)], "what is read stays where it is"
     assert page.evaluate("document.activeElement.dataset.open") == "1"
@@ -183,8 +174,7 @@ def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> Non
     server = serve(replace(view, results=replace(view.results, pairs=undecided)))
     page = opened(tabs, server)
     resolved = (replace(undecided[0], verdict="resolved"), *undecided[1:])
-    server.view = replace(view, results=replace(view.results, pairs=resolved))
-    server.tell("view", {"etag": "2"})
+    server.change(replace(view, results=replace(view.results, pairs=resolved)))
     said = page.locator("#page > [aria-live]")
     page.wait_for_selector("#page > [aria-live]:not(:empty)", state="attached")
     assert said.inner_text() == f"{undecided[0].better} over {undecided[0].worse}: resolved"
@@ -193,10 +183,9 @@ def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> Non
 def test_pulses_move_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> None:
     cell = {"model": 2, "question": 1, "posterior": {"counts": [70, 7], "mean": 0.1, "lo": 0.05, "hi": 0.2}}
     spent = {"trials": 321, "tokens": 65_000, "usd": 0.0, "gpu_seconds": 0.0}
-    pulse = {"trials": 321, "per_second": 12.0, "elapsed": 95.0, "spending": spent, "cells": [cell], "sites": []}
     server = serve(early())
     page = opened(tabs, server)
-    server.tell("pulse", {**pulse, "eta_seconds": 75})
+    server.go_on(trials=321, per_second=12.0, elapsed=95.0, spending=spent, cells=[cell], eta_seconds=75)
     page.wait_for_selector(".tile:has-text('321')")
     tiles = page.inner_text(".tiles")
     for text in ("1m 35s", "12/s", "1m 15s", "65,000"):
@@ -242,7 +231,6 @@ def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callabl
 def test_a_page_below_the_servers_root_finds_its_run(tabs: Tabs, serve: Callable[..., Server]) -> None:
     server = serve(early())
     opened(tabs, server, "run/page/")
-    server.tell("view", {})
     assert {"assets/app.js", "assets/style.css", "api/run/page/view"} <= set(server.asked)
 
 
@@ -255,9 +243,8 @@ def test_a_server_that_comes_back_is_found_again(
     server.stop()
     page.wait_for_selector(".waiting")
     assert page.locator("#ranking tbody tr").count() == len(MODELS)
-    again = serve(simulated(world(MODELS)), server.server_port)
+    serve(simulated(world(MODELS)), server.server_port)
     page.wait_for_selector(".waiting", state="detached")
-    again.tell("view", {})
     page.wait_for_selector(".status.finished")
     tabs.forgive()  # the browser tells of every request that failed
 

@@ -1,11 +1,10 @@
 """What the monitor serves: to whom, from where, how much at a time, and how it follows a live run."""
 
-import asyncio
 import json
+import math
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,12 +18,11 @@ from played import MODELS, Played
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ConfigError, ExitCode
+from adaptive_eval.http_server import page_server
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import drop_rows, read_view
-from adaptive_eval.show.serve import channel as channels
 from adaptive_eval.show.serve import page_state
 from adaptive_eval.show.serve import site as sites
-from adaptive_eval.show.serve.http1 import HttpServer
 from adaptive_eval.show.serve.page_state import to_json
 from adaptive_eval.show.serve.site import HEADERS, Site, is_loopback, serve
 from adaptive_eval.store import RunFinished, RunStopped, Store, TrialsRegraded
@@ -37,7 +35,7 @@ HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"
 async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a site about this run or folder."""
     site = Site(path, host)
-    server = HttpServer(site.answer, HEADERS)
+    server = page_server(site.answer, HEADERS)
     port = await server.listen("127.0.0.1", 0)
     own: dict[str, Any] = {"trust_env": False, "verify": False, "timeout": HANGS}
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", **own) as client:
@@ -48,29 +46,20 @@ async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx2.A
             site.close()
 
 
-class Listener:
-    """Reads server-sent events."""
+class Follower:
+    """Asks for the progress of a run, as a page does."""
 
-    def __init__(self, response: httpx2.Response) -> None:
-        self._lines = response.aiter_lines()
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        self._client = client
+        self._step = -1
 
-    async def next(self, *kinds: str) -> tuple[str, Any]:
-        """The next event of one of these kinds."""
-        event = ""
-        async with asyncio.timeout(HANGS):
-            async for line in self._lines:
-                if line.startswith("event: "):
-                    event = line.removeprefix("event: ")
-                elif line.startswith("data: ") and event in kinds:
-                    return event, json.loads(line.removeprefix("data: "))
-        raise EOFError
-
-
-@asynccontextmanager
-async def listening(client: httpx2.AsyncClient, name: str = "played") -> AsyncIterator[Listener]:
-    async with client.stream("GET", f"/api/run/{name}/live") as response:
-        assert response.headers["content-type"] == "text/event-stream"
-        yield Listener(response)
+    async def progress(self) -> dict[str, Any]:
+        """Progress since the last call."""
+        response = await self._client.get("/api/run/played/progress", params={"after": self._step})
+        assert response.status_code == 200 and response.headers["cache-control"] == "no-store"
+        found: dict[str, Any] = response.json()
+        self._step = found["step"]
+        return found
 
 
 # -- to whom, and from where -------------------------------------------------------------------------------------------
@@ -320,9 +309,8 @@ def test_json_holds_whatever_a_model_wrote(play: Play) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "PULSE_SECONDS", 0.02)
-    monkeypatch.setattr(channels, "SHARE_OF_TIME", 1.0)
-    monkeypatch.setattr(page_state, "VIEW_SECONDS", 0.0)
+    monkeypatch.setattr(page_state, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(page_state, "SHARE_OF_TIME", math.inf)
 
 
 def posteriors_of(view: dict[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
@@ -331,135 +319,106 @@ def posteriors_of(view: dict[str, Any]) -> dict[tuple[int, int], dict[str, Any]]
     return {(model, at): view["posteriors"][one] for model, row in places for at, one in enumerate(row)}
 
 
-async def test_a_listener_can_follow_a_run_to_its_end(play: Play, quick: None) -> None:
+async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> None:
     run = play()
     run.step(30)
     async with site_of(run.directory) as client:
+        follower = Follower(client)
+        first = await follower.progress()
+        assert (first["trials"], first["cells"], first["status"]) == (30, [], "running")
         view = (await client.get("/api/run/played/view")).json()
-        async with listening(client) as live:
-            assert (await live.next("view"))[0] == "view"
-            assert (await live.next("pulse"))[1]["trials"] == 30
-            trials, looks, known = view["trials"], 0, posteriors_of(view)
-            while run.controller.finished is None:
-                looks += len(run.step(17))
-                _, pulse = await live.next("pulse")
-                for cell in pulse["cells"]:
-                    trials[cell["model"]][cell["question"]] = sum(cell["posterior"]["counts"])
-                    known[cell["model"], cell["question"]] = cell["posterior"]
-                assert sum(map(sum, trials)) == pulse["trials"] == pulse["spending"]["trials"] == run.store_trials
-                assert pulse["spending"]["tokens"] == 30 * run.store_trials and pulse["per_second"] > 0.0
-            run.publish()
-            run.commit([], [], [RunFinished(Reason.SETTLED)])
-            run.close()
-            seen = {(await live.next("view", "end"))[0]}
-            while "end" not in seen:
-                seen.add((await live.next("view", "end"))[0])
+        trials, looks, known = view["trials"], 0, posteriors_of(view)
+        while run.controller.finished is None:
+            looks += len(run.step(17))
+            progress = await follower.progress()
+            for cell in progress["cells"]:
+                trials[cell["model"]][cell["question"]] = sum(cell["posterior"]["counts"])
+                known[cell["model"], cell["question"]] = cell["posterior"]
+            assert sum(map(sum, trials)) == progress["trials"] == progress["spending"]["trials"] == run.store_trials
+            assert progress["spending"]["tokens"] == 30 * run.store_trials and progress["per_second"] > 0.0
+            assert looks == 0 or progress["edition"] != first["edition"], "a look is in a new view"
+        run.publish()
+        run.commit([], [], [RunFinished(Reason.SETTLED)])
+        run.close()
+        end = await follower.progress()
+        assert end["status"] == "finished" and end["edition"] != progress["edition"] and end["eta_seconds"] is None
         last = (await client.get("/api/run/played/view")).json()
-        assert last["trials"] == trials, "the pulses alone have led to what is stored"
+        assert last["trials"] == trials, "the progress alone has led to what is stored"
         assert posteriors_of(last) == known
         assert last["results"]["run"]["status"] == "finished" and len(last["looks"]) == len(run.controller.looks)
 
 
-async def test_looks_are_told_of_and_no_more_often_than_a_page_can_bear(
-    play: Play, quick: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
-    monkeypatch.setattr(page_state, "VIEW_SECONDS", 3.0)
-    monkeypatch.setattr(page_state, "time", SimpleNamespace(monotonic=lambda: now, time_ns=time.time_ns))
-    run = play(trials={"min": 1, "max": 200})
-    while not run.step(18):  # the boundary is solved for at the first look
-        pass
-    async with site_of(run.directory) as client, listening(client) as live:
-        await live.next("pulse")
+async def test_each_page_gets_what_is_new_to_it(play: Play, quick: None) -> None:
+    run = play()
+    run.step(10)
+    async with site_of(run.directory) as client:
+        often, seldom = Follower(client), Follower(client)
+        await often.progress()
+        await seldom.progress()
+        cells: set[tuple[int, int]] = set()
         for _ in range(3):
-            before = len(run.controller.looks)
-            while len(run.controller.looks) < before + 3:
-                run.step(18)
-                while (told := await live.next("view", "pulse"))[1].get("trials") != run.store_trials:
-                    assert told[0] == "pulse", "no time has passed"
-            now += 3.0
-            await live.next("view")
+            run.step(10)
+            cells |= {(cell["model"], cell["question"]) for cell in (await often.progress())["cells"]}
+        assert (await often.progress())["cells"] == []
+        assert cells == {(cell["model"], cell["question"]) for cell in (await seldom.progress())["cells"]}
 
 
 async def test_a_run_that_goes_on_after_its_end_comes_back_to_life(play: Play, quick: None) -> None:
     run = play()
     run.step(60)
     run.stop()
-    async with site_of(run.directory) as client, listening(client) as live:
-        assert (await live.next("end"))[1] == {"status": "stopped"}
-        again = play()
-        assert (await live.next("view", "end"))[0] == "view"
-        again.step(10)
-        assert (await live.next("pulse"))[1]["trials"] == 70
-        again.stop()
-        assert (await live.next("end"))[1] == {"status": "stopped"}
-
-
-@pytest.mark.patient
-async def test_nothing_is_read_while_nobody_listens(play: Play, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = play()
     async with site_of(run.directory) as client:
-        async with listening(client) as live:
-            await live.next("pulse")
-        await asyncio.sleep(0.2)
-        monkeypatch.setattr(page_state.PageState, "changes", lambda self: pytest.fail("nobody listens"))
-        await asyncio.sleep(0.1)
-        monkeypatch.undo()
-        monkeypatch.setattr(channels, "PULSE_SECONDS", 0.02)
-        run.step(10)
-        async with listening(client) as live:
-            assert (await live.next("pulse"))[1]["trials"] == 10
+        follower = Follower(client)
+        ended = await follower.progress()
+        assert ended["status"] == "stopped"
+        again = play()
+        again.step(10)
+        living = await follower.progress()
+        assert living["status"] == "running" and living["trials"] == 70 and living["edition"] != ended["edition"]
+        again.stop()
+        assert (await follower.progress())["status"] == "stopped"
 
 
-async def test_silence_is_broken_so_that_a_client_that_has_gone_is_noticed(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(channels, "HEARTBEAT_SECONDS", 0.05)
+def test_a_busy_machine_reads_less_often(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, reading = 0.0, 0.5
+    polled: list[float] = []
+    monkeypatch.setattr(page_state, "time", SimpleNamespace(monotonic=lambda: now, time_ns=time.time_ns))
     run = play()
-    async with site_of(run.directory) as client, client.stream("GET", "/api/run/played/live") as response:
-        async with asyncio.timeout(HANGS):
-            async for line in response.aiter_lines():
-                if line.startswith(":"):
-                    return
-    pytest.fail("no heartbeat")
+    state = page_state.PageState(run.directory)
+    poll = state._feed.poll
+
+    def slow_poll() -> bool:
+        nonlocal now
+        polled.append(now)
+        now += reading
+        return poll()
+
+    monkeypatch.setattr(state._feed, "poll", slow_poll)
+    for _ in range(40):
+        state.progress(-1)
+        now += 1.0
+    assert polled == pytest.approx([0.0, 17.5, 35.0]), "0.5 s are 3% of 16.7 s"
 
 
-async def test_a_listener_that_does_not_listen_is_dropped(play: Play, quick: None) -> None:
-    run = play()
-    with ThreadPoolExecutor(1) as thread:
-        channel = channels.Channel(run.directory, thread)
-        slow = channel.listen()
-        while b"pulse" not in await anext(slow):
-            pass
-        for _ in range(channels.MAX_QUEUED + 1):
-            channel._broadcast(b"event: pulse\ndata: {}\n\n")
-        assert channel.idle
-        async with asyncio.timeout(HANGS):
-            assert [event async for event in slow] == []
-
-
-async def test_listeners_of_a_run_that_is_moved_are_let_go(play: Play, quick: None, tmp_path: Path) -> None:
+async def test_a_run_that_is_moved_is_there_no_more(play: Play, quick: None, tmp_path: Path) -> None:
     run = play()
     async with site_of(run.directory.parent) as client:
-        async with listening(client) as live:
-            await live.next("pulse")
-            run.close()
-            run.directory.rename(tmp_path / "away")
-            with pytest.raises(EOFError):
-                await live.next("nothing")
-        assert (await client.get("/api/run/played/live")).status_code == 404
+        await Follower(client).progress()
+        run.close()
+        run.directory.rename(tmp_path / "away")
+        assert (await client.get("/api/run/played/progress")).status_code == 404
 
 
 async def test_views_of_many_runs_are_not_all_kept(play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sites, "MAX_IDLE_CHANNELS", 2)
+    monkeypatch.setattr(sites, "MAX_KEPT", 3)
     run = play("run0")
     run.close()
     for number in range(1, 5):
         shutil.copytree(run.directory, tmp_path / "runs" / f"run{number}")
     site = Site(tmp_path / "runs", "127.0.0.1")
     for number in (0, 1, 2, 3, 4, 0):
-        assert await site._channel(f"run{number}") is not None
-        assert len(site._channels) <= 3
+        assert await site._state(f"run{number}") is not None
+        assert len(site._states) <= 3
     site.close()
 
 

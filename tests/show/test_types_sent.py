@@ -12,10 +12,10 @@ from adaptive_eval.record.question_rows import CountedRows, WrittenRows
 from adaptive_eval.record.transcripts import TranscriptEnd
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.serve.folder import RunBrief
-from adaptive_eval.show.serve.page_state import AnswersPage, ProgressMessage
+from adaptive_eval.show.serve.page_state import AnswersPage, RunProgress
 from adaptive_eval.store.events import CLASSES
 
-SENT = (RunView, ProgressMessage, RunBrief, AnswersPage, TranscriptEnd, Term)
+SENT = (RunView, RunProgress, RunBrief, AnswersPage, TranscriptEnd, Term)
 NO_ROWS = (CountedRows, WrittenRows, tuple[()])
 """Rows of questions, which no page is sent."""
 PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", object: "any", NoneType: "null"}

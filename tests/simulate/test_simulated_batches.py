@@ -7,11 +7,11 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.http_server import HttpRequest
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.batches import BatchHabits, parse_habits
 from adaptive_eval.simulate.faults import Faults
-from adaptive_eval.simulate.http1 import ApiRequest
 
 
 class Clocked:
@@ -23,7 +23,7 @@ class Clocked:
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, object]]:
         raw = body if isinstance(body, bytes) else orjson.dumps(body)
-        head, _, said = self.api.handle(ApiRequest(method, path, raw)).parts[0][1].partition(b"\r\n\r\n")
+        head, _, said = self.api.handle(HttpRequest(method, path, body=raw)).parts[0][1].partition(b"\r\n\r\n")
         return int(head.split()[1]), orjson.loads(said)
 
     def inline(self, number: int = 4) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.endpoints.load import ServerLoad, parse_load
-from adaptive_eval.simulate.http1 import ServingSlots
+from adaptive_eval.simulate.replies import ServingSlots
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary
 

@@ -212,7 +212,7 @@ async def test_chunked_bodies_are_read(pieces: int) -> None:
         (post(b"", "Content-Length: 99999999999"), 413),
         (post(b"xyz\r\n", "Transfer-Encoding: chunked"), 400),
         (post(b"fffffffff\r\n", "Transfer-Encoding: chunked"), 413),
-        (post(b"", "X: " + "x" * 70_000)[:-4], 400),
+        (post(b"", "X: " + "x" * 70_000)[:-4], 431),
     ],
 )
 async def test_what_is_no_request_is_refused_and_the_connection_closed(data: bytes, status: int) -> None:

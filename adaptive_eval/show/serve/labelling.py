@@ -12,9 +12,9 @@ from contextlib import closing
 from hmac import compare_digest
 
 from adaptive_eval.errors import AdaptiveEvalError
+from adaptive_eval.http_server import HttpRequest, HttpResponse, page_server
 from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.show.page.documents import label_assets, label_page
-from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse, requested_host
 from adaptive_eval.show.serve.page_state import to_json
 from adaptive_eval.show.serve.site import (
     HEADERS,
@@ -61,10 +61,10 @@ class LabellingSite:
         """Wait for the thread that reads and writes."""
         self._thread.shutdown()
 
-    async def answer(self, request: PageRequest) -> PageResponse:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         """Respond to a request."""
-        secret, *rest = request.path
-        if not is_ip_address(requested_host(request)):
+        secret, *rest = request.parts
+        if not is_ip_address(request.host):
             return problem(421, "this address is not served here; use the one that was printed")
         if not compare_digest(secret.encode(), self.secret.encode()):
             return problem(404, "there is nothing here")
@@ -73,29 +73,29 @@ class LabellingSite:
         except AdaptiveEvalError as error:
             return problem(503, str(error))
 
-    async def _route(self, request: PageRequest, rest: list[str]) -> PageResponse:
+    async def _route(self, request: HttpRequest, rest: list[str]) -> HttpResponse:
         match request.method, rest:
             case ("GET" | "HEAD", []):
-                return PageResponse(308, headers={"Location": f"/{self.secret}/"})
+                return HttpResponse(308, headers={"Location": f"/{self.secret}/"})
             case ("GET" | "HEAD", [""]):
-                return PageResponse(body=label_page().encode(), kind=HTML, headers=REVALIDATE)
+                return HttpResponse(body=label_page().encode(), kind=HTML, headers=REVALIDATE)
             case ("GET" | "HEAD", ["assets", name]) if name in self._assets:
                 kind, body = self._assets[name]
-                return PageResponse(body=body, kind=kind, headers=REVALIDATE)
+                return HttpResponse(body=body, kind=kind, headers=REVALIDATE)
             case ("GET" | "HEAD", ["now"]):
                 return await self._respond()
             case ("POST", ["end"]):
                 self._over()
-                return PageResponse(body=b"{}", kind=JSON, headers=PRIVATE)
+                return HttpResponse(body=b"{}", kind=JSON, headers=PRIVATE)
             case ("POST", ["label" | "skip" | "back" as what]):
                 return await self._respond(what, request.query.get("place", ""), request.query.get("label", ""))
         return problem(404, "there is nothing here")
 
-    async def _respond(self, what: str = "", place: str = "", label: str = "") -> PageResponse:
+    async def _respond(self, what: str = "", place: str = "", label: str = "") -> HttpResponse:
         """Carry out an action, and send the state."""
         loop = asyncio.get_running_loop()
         state = await loop.run_in_executor(self._thread, self._carry_out, what, place, label)
-        return PageResponse(body=to_json(state), kind=JSON, headers=PRIVATE)
+        return HttpResponse(body=to_json(state), kind=JSON, headers=PRIVATE)
 
     def _carry_out(self, what: str, place: str, label: str) -> dict[str, object]:
         """Act on the current answer; an action on another place, as from an outdated page, is ignored."""
@@ -121,7 +121,7 @@ async def serve_labelling(session: LabelSession, port: int, ready: Callable[[str
         loop.call_later(LAST_RESPONSE_SECONDS, over.set)
 
     site = LabellingSite(session, leave)
-    server = HttpServer(site.answer, HEADERS, methods=("GET", "HEAD", "POST"))
+    server = page_server(site.answer, HEADERS, methods=("GET", "HEAD", "POST"))
     with closing(site):
         async with listen_at(server, LOOPBACK, port) as bound:
             ready(f"http://{LOOPBACK}:{bound}/{site.secret}/")

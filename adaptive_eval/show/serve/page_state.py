@@ -1,21 +1,23 @@
-"""A run as its page sees it: the view as JSON, and messages about later changes.
+"""A run as its page sees it: the view as JSON, and the progress since.
 
-A view has the posterior of every model on every question; messages repeat it for those that have changed. They give
-totals, so duplicate or late messages do no harm. A view is made when it is fetched, so pages that nobody watches cost
-nothing. For use by one thread at a time.
+A view has the posterior of every model on every question; progress repeats it for those that have changed since a
+given step. Both are made when they are fetched, so pages that nobody watches cost nothing. Reading takes at most
+`SHARE_OF_TIME`: on a machine that is busy with the run itself it takes longer, and is done less often. For use by one
+thread at a time.
 """
 
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.endpoints.types import AnswerLogprobs
@@ -148,8 +150,9 @@ def _truncate(text: str) -> str:
     return text if missing <= 0 else f"{text[:MAX_CHARACTERS]}\n[{missing:,} more characters are stored]"
 
 
-VIEW_SECONDS = 3.0
-"""Shortest time between messages about looks: a browser takes a tenth of a second to fetch and draw a view."""
+STEP_SECONDS = 1.0
+"""Shortest time between two readings for progress."""
+SHARE_OF_TIME = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +174,14 @@ class SiteSpeed:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgressMessage:
-    """Changes since the previous message."""
+class RunProgress:
+    """Totals now, and changes since a step."""
 
+    step: int
+    """The step of reading, which the next request gives."""
+    edition: str
+    """Changes when the view should be fetched again."""
+    status: str
     trials: int
     per_second: float
     elapsed: float
@@ -191,18 +199,22 @@ class PublishedView(NamedTuple):
 
 
 class PageState:
-    """The latest view of one run, and messages for everyone who watches it."""
+    """The latest view of one run, and its progress."""
 
     def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self._feed = Feed(directory, rows=False)
         self._rates = Rates()
         self._site_rates: defaultdict[tuple[str, str], Rates] = defaultdict(Rates)
         self._begun = time.time_ns()
         self._published: PublishedView | None = None
-        self._told: Counts | None = None
-        self._told_trials = 0
-        self._announced = (0, "", 0.0)
-        """Edition, status and time of the latest message about a view."""
+        self._latest: RunProgress | None = None
+        """Progress at the latest step, without cells."""
+        self._counts: Counts
+        """Counts[model, question, category] at the latest step."""
+        self._changed_at: NDArray[np.int64]
+        """The step at which each counts[model, question] changed last."""
+        self._next_step = 0.0
 
     def view(self) -> PublishedView:
         """The current view."""
@@ -231,50 +243,44 @@ class PageState:
             record = next(reader.cell(*names, trial - 1), None)
         return record if record is not None and record.trial == trial and is_from_inspect(record) else None
 
-    def greeting(self, alone: bool) -> list[bytes]:
-        """First messages to a new listener; if it is `alone`, later changes are counted from now."""
-        self._feed.poll()
-        if alone:
-            self._told, self._told_trials = self._feed.sums.counts, self._feed.sums.spent().trials
-            self._announced = self._feed.edition, self._feed.status, time.monotonic()
-        messages = [sse_message("view", {"etag": self._etag()}), self._progress([])]
-        return messages if self._feed.running else [*messages, self._end()]
-
-    def changes(self) -> list[bytes]:
-        """Messages since the last call."""
-        self._feed.poll()
-        counts, trials = self._feed.sums.counts, self._feed.sums.spent().trials
-        messages = []
-        if trials != self._told_trials:
-            messages.append(self._progress(self._changed_cells(counts)))
-            self._told, self._told_trials = counts, trials
-        edition, status, at = self._announced
-        over = status != self._feed.status
-        if edition != self._feed.edition and (over or time.monotonic() - at >= VIEW_SECONDS):
-            messages.append(sse_message("view", {"etag": self._etag()}))
-            messages += [self._end()] if over and not self._feed.running else []
-            self._announced = self._feed.edition, self._feed.status, time.monotonic()
-        return messages
+    def progress(self, after: int) -> bytes:
+        """Progress after a step, as JSON."""
+        if self._latest is None or time.monotonic() >= self._next_step:
+            began = time.monotonic()
+            self._feed.poll()
+            self._latest = self._take_step(self._latest)
+            self._next_step = began + max(STEP_SECONDS, (time.monotonic() - began) / SHARE_OF_TIME)
+        return to_json(replace(self._latest, cells=self._changed_cells(after)))
 
     def _etag(self) -> str:
         return f'"{self._begun:x}-{self._feed.edition}-{self._feed.sums.spent().trials}"'
 
-    def _progress(self, cells: Sequence[CellUpdate]) -> bytes:
-        feed, elapsed = self._feed, self._feed.sums.elapsed
+    def _take_step(self, before: RunProgress | None) -> RunProgress:
+        feed, elapsed, counts = self._feed, self._feed.sums.elapsed, self._feed.sums.counts
         spent = feed.sums.spent(feed.models)
-        self._rates.add(elapsed, spent.trials, spent.tokens)
+        changed = None if before is None or counts.shape != self._counts.shape else counts != self._counts
+        step = 1
+        if before is not None:
+            step = before.step + bool(changed is None or changed.any() or spent != before.spending)
+        if before is None or spent != before.spending:
+            self._rates.add(elapsed, spent.trials, spent.tokens)
+        if changed is None:  # then the view is new, too
+            self._changed_at = np.zeros(counts.shape[:-1], dtype=np.int64)
+        else:
+            self._changed_at[changed.any(axis=-1)] = step
+        self._counts = counts
         to_go = None if feed.results is None else feed.results.trials_to_go
-        return sse_message(
-            "pulse",
-            ProgressMessage(
-                trials=spent.trials,
-                per_second=self._rates.trials,
-                elapsed=elapsed,
-                spending=spent,
-                cells=tuple(cells),
-                eta_seconds=self._rates.eta(to_go) if feed.running else None,
-                sites=self._site_speeds(elapsed),
-            ),
+        return RunProgress(
+            step=step,
+            edition=f"{self._begun:x}-{feed.edition}",
+            status=feed.status,
+            trials=spent.trials,
+            per_second=self._rates.trials,
+            elapsed=elapsed,
+            spending=spent,
+            cells=(),
+            eta_seconds=self._rates.eta(to_go) if feed.running else None,
+            sites=self._site_speeds(elapsed),
         )
 
     def _site_speeds(self, elapsed: float) -> tuple[SiteSpeed, ...]:
@@ -284,18 +290,9 @@ class PageState:
             self._site_rates[site].add(elapsed, answers[site], 0)
         return tuple(SiteSpeed(*site, self._site_rates[site].trials) for site in sites)
 
-    def _changed_cells(self, counts: Counts) -> list[CellUpdate]:
-        told = np.zeros_like(counts) if self._told is None or self._told.shape != counts.shape else self._told
-        cells = np.argwhere((counts != told).any(axis=-1))
+    def _changed_cells(self, after: int) -> tuple[CellUpdate, ...]:
+        cells = np.argwhere(self._changed_at > max(after, 0))
         weights = open_rubric(self._feed.stored.config.rubric).weights
-        known, (places,) = posterior_views(counts[*cells.T][None], weights)
+        known, (places,) = posterior_views(self._counts[*cells.T][None], weights)
         numbered = zip(cells.tolist(), places, strict=True)
-        return [CellUpdate(model, question, known[place]) for (model, question), place in numbered]
-
-    def _end(self) -> bytes:
-        return sse_message("end", {"status": self._feed.status})
-
-
-def sse_message(event: str, data: object) -> bytes:
-    """One server-sent event; JSON has no line breaks."""
-    return b"event: %b\ndata: %b\n\n" % (event.encode(), orjson.dumps(data))
+        return tuple(CellUpdate(model, question, known[place]) for (model, question), place in numbered)

@@ -1,4 +1,6 @@
-"""The monitor's site: pages with their assets, views, answers, and messages of live runs.
+"""The monitor's site: pages with their assets, views, answers, and progress of live runs.
+
+One thread reads all runs, which keeps the loop free and bounds the load of a monitor.
 
 A page on another site could let its name resolve to this machine, and then read data here as its own. So only requests
 to an IP address, to `localhost`, or to this machine's name are served. Runs are found only by name in the folder, and
@@ -9,9 +11,10 @@ import asyncio
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
 from hashlib import blake2b
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,11 +22,11 @@ from typing import TypeVar, cast
 from urllib.parse import quote
 
 from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.http_server import HttpRequest, HttpResponse, HttpServer, page_server
+from adaptive_eval.record.transcripts import transcript_ends
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
-from adaptive_eval.show.serve.channel import Channel
 from adaptive_eval.show.serve.folder import RunsFolder
-from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse, requested_host
-from adaptive_eval.show.serve.page_state import to_json
+from adaptive_eval.show.serve.page_state import PageState, to_json
 
 HEADERS = {
     "Content-Security-Policy": MONITOR_POLICY,
@@ -36,10 +39,10 @@ HEADERS = {
 REVALIDATE = {"Cache-Control": "no-cache"}
 """The browser asks again each time; with an ETag the response may be that nothing has changed."""
 PRIVATE = {"Cache-Control": "no-store"}
-MAX_IDLE_CHANNELS = 8
-"""Runs whose latest view is kept while nobody watches them."""
+MAX_KEPT = 8
+"""Runs whose latest view is kept: those that were asked for last."""
 
-HTML, JSON, EVENTS = "text/html; charset=utf-8", "application/json", "text/event-stream"
+HTML, JSON = "text/html; charset=utf-8", "application/json"
 
 T = TypeVar("T")
 
@@ -51,7 +54,8 @@ class Site:
         self._folder = RunsFolder(path)
         self._names = {"localhost", socket.gethostname().lower(), host.lower()}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="run-reader")
-        self._channels: dict[str, Channel] = {}
+        self._states: dict[str, PageState] = {}
+        self._one_log = asyncio.Lock()
         self._assets = {name: (kind, text.encode()) for name, (kind, text) in assets().items()}
 
     def close(self) -> None:
@@ -61,12 +65,12 @@ class Site:
     async def warm_up(self) -> None:
         """Read a run before the first request, since a large one takes half a second."""
         with suppress(StoreError):
-            if self._folder.is_run and (channel := await self._channel(self._folder.path.name)) is not None:
-                await channel.view()
+            if self._folder.is_run and (state := await self._state(self._folder.path.name)) is not None:
+                await self._read(state.view)
 
-    async def answer(self, request: PageRequest) -> PageResponse:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         """Respond to a request."""
-        host = requested_host(request)
+        host = request.host
         if host not in self._names and not is_ip_address(host):
             return problem(421, "this address is not served here; use the one that the monitor has printed")
         try:
@@ -74,69 +78,72 @@ class Site:
         except StoreError as error:
             return problem(503, str(error))
 
-    async def _route(self, request: PageRequest) -> PageResponse:
-        match request.path:
+    async def _route(self, request: HttpRequest) -> HttpResponse:
+        match request.parts:
             case ("",):
                 return _page(monitor_page(self._folder.path.name) if self._folder.is_run else runs_page())
             case ("assets", name) if name in self._assets:
                 kind, body = self._assets[name]
                 return _conditional(request, body, kind, f'"{blake2b(body, digest_size=12).hexdigest()}"')
             case ("api", "runs"):
-                return PageResponse(body=to_json(await self._read(self._folder.briefs)), kind=JSON, headers=PRIVATE)
-            case ("run", name, *rest) if rest in ([], [""]) and await self._channel(name) is not None:
-                moved = PageResponse(308, headers={"Location": f"{quote(name, safe='')}/"})
+                return HttpResponse(body=to_json(await self._read(self._folder.briefs)), kind=JSON, headers=PRIVATE)
+            case ("run", name, *rest) if rest in ([], [""]) and await self._state(name) is not None:
+                moved = HttpResponse(308, headers={"Location": f"{quote(name, safe='')}/"})
                 return _page(monitor_page(name, "../../")) if rest else moved
-            case ("api", "run", name, *what) if (channel := await self._channel(name)) is not None:
-                return await _answer_about_run(channel, what, request)
+            case ("api", "run", name, *what) if (state := await self._state(name)) is not None:
+                return await self._answer_about_run(state, what, request)
         return problem(404, "there is nothing here")
 
-    async def _channel(self, name: str) -> Channel | None:
-        """Channel of the run with this name; None if there is no such run."""
+    async def _state(self, name: str) -> PageState | None:
+        """State of the run with this name; None if there is no such run."""
         path = (await self._read(self._folder.runs)).get(name)
+        state = self._states.pop(name, None)
         if path is None:
-            self._channels.pop(name, None)
             return None
-        if name not in self._channels:
-            idle = [known for known, channel in self._channels.items() if channel.idle]
-            for known in idle[: len(idle) - MAX_IDLE_CHANNELS + 1]:
-                del self._channels[known]
-            self._channels[name] = Channel(path, self._thread)
-        return self._channels[name]
+        for oldest in list(self._states)[: len(self._states) - MAX_KEPT + 1]:
+            del self._states[oldest]
+        self._states[name] = state or PageState(path)
+        return self._states[name]
+
+    async def _answer_about_run(self, state: PageState, what: list[str], request: HttpRequest) -> HttpResponse:
+        found: bytes | None = None
+        match what:
+            case ["view"]:
+                view = await self._read(state.view)
+                return _conditional(request, view.body, JSON, view.etag)
+            case ["progress"] if (numbers := _integers(request, "after")) is not None:
+                found = await self._read(partial(state.progress, *numbers))
+            case ["question", index] if (numbers := _integers(request, "model", "after", question=index)) is not None:
+                found = await self._read(partial(state.answers, *numbers))
+            case ["transcript", index] if (numbers := _integers(request, "model", "trial", question=index)) is not None:
+                found = await self._transcript(state, *numbers)
+        if found is not None:
+            return HttpResponse(body=found, kind=JSON, headers=PRIVATE)
+        return problem(404, "there is nothing here")
+
+    async def _transcript(self, state: PageState, question: int, model: int, trial: int) -> bytes | None:
+        """The last message of a trial that Inspect ran, as JSON; None if there is no such trial. One log at a time."""
+        record = await self._read(lambda: state.record(question, model, trial))
+        if record is None:
+            return None
+        async with self._one_log:
+            (end,) = await asyncio.to_thread(transcript_ends, state.directory, [record])
+        return to_json(end)
 
     async def _read(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-async def _answer_about_run(channel: Channel, what: list[str], request: PageRequest) -> PageResponse:
-    match what:
-        case ["view"]:
-            view = await channel.view()
-            return _conditional(request, view.body, JSON, view.etag)
-        case ["live"]:
-            return PageResponse(kind=EVENTS, headers=PRIVATE, events=channel.listen())
-        case ["question", index]:
-            found = await _read_by_numbers(channel.answers, index, request, "after")
-        case ["transcript", index]:
-            found = await _read_by_numbers(channel.transcript, index, request, "trial")
-        case _:
-            found = None
-    if found is not None:
-        return PageResponse(body=found, kind=JSON, headers=PRIVATE)
-    return problem(404, "there is nothing here")
+def _integers(request: HttpRequest, *names: str, question: str | None = None) -> list[int] | None:
+    """Parse numbers of the query, and of a question; None unless each has up to nine digits, or is -1.
 
-
-async def _read_by_numbers(
-    read: Callable[[int, int, int], Awaitable[bytes | None]], question: str, request: PageRequest, trial: str
-) -> bytes | None:
-    """Call `read` with question, model and trial; None unless all are numbers."""
-    texts = (question, request.query.get("model"), request.query.get(trial, "-1"))
-    numbers = [_parse_integer(text) for text in texts]
-    return None if None in numbers else await read(*cast(list[int], numbers))
-
-
-def _parse_integer(text: str | None) -> int | None:
-    """Parse an integer of up to nine digits or -1; None if the text is not one."""
-    return int(text) if text is not None and re.fullmatch(r"-1|[0-9]{1,9}", text) else None
+    The last one may be missing.
+    """
+    texts = [*(() if question is None else (question,)), *(request.query.get(name) for name in names[:-1])]
+    texts.append(request.query.get(names[-1], "-1"))
+    if all(text is not None and re.fullmatch(r"-1|[0-9]{1,9}", text) for text in texts):
+        return [int(cast(str, text)) for text in texts]
+    return None
 
 
 def is_ip_address(host: str) -> bool:
@@ -148,21 +155,21 @@ def is_ip_address(host: str) -> bool:
     return True
 
 
-def _conditional(request: PageRequest, body: bytes, kind: str, etag: str) -> PageResponse:
+def _conditional(request: HttpRequest, body: bytes, kind: str, etag: str) -> HttpResponse:
     """Send the body, or status 304 if the client has it."""
     headers = {**REVALIDATE, "ETag": etag}
     if request.headers.get("if-none-match") == etag:
-        return PageResponse(304, headers=headers)
-    return PageResponse(body=body, kind=kind, headers=headers)
+        return HttpResponse(304, headers=headers)
+    return HttpResponse(body=body, kind=kind, headers=headers)
 
 
-def _page(html: str) -> PageResponse:
-    return PageResponse(body=html.encode(), kind=HTML, headers=REVALIDATE)
+def _page(html: str) -> HttpResponse:
+    return HttpResponse(body=html.encode(), kind=HTML, headers=REVALIDATE)
 
 
-def problem(status: int, what: str) -> PageResponse:
+def problem(status: int, what: str) -> HttpResponse:
     """Build a response that says what is wrong."""
-    return PageResponse(status, f"{what}\n".encode(), headers=PRIVATE)
+    return HttpResponse(status, f"{what}\n".encode(), headers=PRIVATE)
 
 
 LOOPBACK = "127.0.0.1"
@@ -175,7 +182,7 @@ async def serve(path: Path, host: str, port: int, ready: Callable[[str], None]) 
     """
     site = Site(path, host)
     with closing(site):
-        async with listen_at(HttpServer(site.answer, HEADERS), host, port) as bound:
+        async with listen_at(page_server(site.answer, HEADERS), host, port) as bound:
             ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}/")
             await asyncio.gather(site.warm_up(), wait_for_signal())
 

@@ -29,7 +29,7 @@ import { trajectories } from "./trajectories.js";
 import { trouble } from "./trouble.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { CellUpdate, ProgressMessage, RunView } from "./sent.js" */
+/** @import { CellUpdate, RunProgress, RunView } from "./sent.js" */
 
 /**
  * `fold` is null where a section is always shown; `watchRows` is to be called when it has been drawn.
@@ -157,7 +157,7 @@ function openPage(page, view, api) {
       all();
       dialog.redraw();
     },
-    pulse(/** @type {ProgressMessage} */ pulse) {
+    pulse(/** @type {RunProgress} */ pulse) {
       state.pulse = pulse;
       for (const cell of pulse.cells) learn(state.view, cell);
       drawTop();

@@ -5,7 +5,7 @@ import { isWhole, partOf } from "./rows.js";
 import { count, plural } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
-/** @import { ProgressMessage, RunView } from "./sent.js" */
+/** @import { RunProgress, RunView } from "./sent.js" */
 
 /** @typedef {{by: string, down: boolean}} Sort */
 
@@ -27,7 +27,7 @@ import { count, plural } from "./text.js";
  * @property {RunView} view
  * @property {Facts} facts
  * @property {Ui} ui
- * @property {ProgressMessage | null} pulse
+ * @property {RunProgress | null} pulse
  * @property {boolean} live
  * @property {boolean} waiting
  * @property {boolean} printing

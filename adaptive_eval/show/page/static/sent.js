@@ -490,7 +490,10 @@
  */
 
 /**
- * @typedef {object} ProgressMessage
+ * @typedef {object} RunProgress
+ * @property {number} step
+ * @property {string} edition
+ * @property {string} status
  * @property {number} trials
  * @property {number} per_second
  * @property {number} elapsed
@@ -637,6 +640,11 @@ export function readView(api) {
   return json(`${api}view`);
 }
 
+/** Totals of the run behind `api`, and what has changed since a step. @param {string} api @param {number} after @returns {Promise<RunProgress>} */
+export function readProgress(api, after) {
+  return json(`${api}progress?after=${after}`);
+}
+
 /** The runs of the folder whose pages begin at `root`. @param {string} root @returns {Promise<RunBrief[]>} */
 export function readRuns(root) {
   return json(`${root}api/runs`);
@@ -662,11 +670,6 @@ export function readTranscript(api, question, model, trial) {
 
 /** Where Inspect's logs lie in the directory of a run. */
 export const INSPECT_LOGS = "logs/inspect";
-
-/** A message about what has changed. @param {MessageEvent<string>} event @returns {ProgressMessage} */
-export function pulseOf(event) {
-  return JSON.parse(event.data);
-}
 
 /** The server did not answer, or not with what was asked for. */
 export class Unreachable extends Error {}

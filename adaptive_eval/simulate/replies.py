@@ -1,0 +1,141 @@
+"""Replies of simulated servers, in timed parts, and the slots in which a server computes them."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from adaptive_eval.http_server import HttpResponse, Parts
+
+JSON = "application/json"
+
+
+class SlotTicket:
+    """The numbers of a request's waiting and running sequences."""
+
+    __slots__ = ("running", "started", "waiting")
+
+    def __init__(self, waiting: int, started: Callable[[], None]) -> None:
+        self.waiting = waiting
+        self.running: dict[int, asyncio.TimerHandle] = {}
+        self.started = started
+
+
+class ServingSlots:
+    """Slots served first come, first served; a sequence keeps its slot until its answer is complete."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._line: deque[tuple[SlotTicket, float]] = deque()
+        self.running = 0
+
+    @property
+    def waiting(self) -> int:
+        """Number of queued sequences."""
+        return len(self._line)
+
+    def resize(self, number: int) -> None:
+        """Change the number of slots; sequences already running continue."""
+        self._number = number
+        self._fill()
+
+    def enter(self, sequences: Sequence[float], started: Callable[[], None]) -> SlotTicket:
+        """Queue a request's sequences, given by their seconds; `started` is called when the last of them begins."""
+        ticket = SlotTicket(len(sequences), started)
+        self._line.extend((ticket, seconds) for seconds in sequences)
+        self._fill()
+        return ticket
+
+    def leave(self, ticket: SlotTicket) -> None:
+        """Release what is left of a request's slots and of its turn."""
+        if not (ticket.waiting or ticket.running):
+            return
+        self._line = deque(entry for entry in self._line if entry[0] is not ticket)
+        self.running -= len(ticket.running)
+        for timer in ticket.running.values():
+            timer.cancel()
+        ticket.running.clear()
+        self._fill()
+
+    def _fill(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._line and self.running < self._number:
+            ticket, seconds = self._line.popleft()
+            self.running += 1
+            ticket.waiting -= 1
+            ticket.running[ticket.waiting] = loop.call_later(seconds, self._end, ticket, ticket.waiting)
+            if not ticket.waiting:
+                ticket.started()
+
+    def _end(self, ticket: SlotTicket, sequence: int) -> None:
+        del ticket.running[sequence]
+        self.running -= 1
+        self._fill()
+
+
+@dataclass(frozen=True, slots=True)
+class ApiReply:
+    """The parts of a reply, each with the seconds after which it is sent; without `ends` the rest never comes.
+
+    A reply made of `sequences` (the seconds that each takes) begins once there are places for them all.
+    """
+
+    parts: tuple[tuple[float, bytes], ...]
+    ends: bool = True
+    reset_after: float | None = None
+    """Seconds after which to break the connection instead."""
+    sequences: tuple[float, ...] = ()
+
+
+def whole_reply(body: bytes, status: int = 200, kind: str = JSON, headers: Mapping[str, str] | None = None) -> ApiReply:
+    """A complete response that is sent at once."""
+    return ApiReply(((0.0, HttpResponse(status, body, kind, headers or {}).encode()),))
+
+
+async def send_reply(reply: ApiReply, slots: ServingSlots | None) -> Parts:
+    """Yield the parts of a reply when they are due; a client that has gone leaves its slots."""
+    loop = asyncio.get_running_loop()
+    started = asyncio.Event()
+    ticket = None if slots is None else slots.enter(reply.sequences, started.set)
+    try:
+        if reply.sequences and ticket is not None:
+            await started.wait()
+        begun = loop.time()
+        if reply.reset_after is not None:
+            await asyncio.sleep(reply.reset_after)
+            raise ConnectionResetError
+        for seconds, data in reply.parts:
+            if seconds > 0.0:
+                await asyncio.sleep(begun + seconds - loop.time())
+            yield data
+        if not reply.ends:
+            await asyncio.Event().wait()
+    finally:
+        if slots is not None and ticket is not None:
+            slots.leave(ticket)
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk of a chunked body."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+ONE_WRITE_SECONDS = 0.01
+"""Parts this close in time are sent together, as by a busy server."""
+
+
+def in_few_writes(parts: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
+    """The parts merged into fewer, none sent early: parts within one write's time are sent with the last of them."""
+    since = at = 0.0
+    held: list[bytes] = []
+    for due, data in parts:
+        if held and due - since >= ONE_WRITE_SECONDS:
+            yield at, b"".join(held)
+            held = []
+        if not held:
+            since = due
+        at = due
+        held.append(data)
+    yield at, b"".join(held)
