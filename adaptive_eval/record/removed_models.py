@@ -24,7 +24,6 @@ from adaptive_eval.store import (
     ServerLaunching,
     events_of_kind,
 )
-from adaptive_eval.store.records import NO_GRADING
 from adaptive_eval.store.roster import Names
 from adaptive_eval.store.spending import (
     HeldServers,
@@ -130,7 +129,5 @@ def _lost_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
             if one.name == model and core_caps(setup.config.budget).bought:
                 return lost_costs(reader, {model: lost_cost(one, stored_worst_costs(setup, events)[number])})[model]
             if one.name == model:
-                rows, uses = reader.sums(), reader.grading_uses()
-                known = [row for row in rows if row.model == model] or rows
-                return mean_cost(known, [uses.get(name, NO_GRADING) for name in {row.model for row in known}])
+                return mean_cost(model, [(row.model, row) for row in reader.sums()], reader.grading_uses())
     return NO_COST

@@ -59,7 +59,7 @@ class Session:
         self._serving = serving
         self._watcher = watcher
         self._removed = removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
-        self._controller = Controller(prepared.plan, outside_plan=removed.in_all)
+        controller = Controller(prepared.plan, outside_plan=removed.in_all)
         self._publisher = Publisher(store.directory, self._take_state)
         endpoints, secrets = serving.endpoints, serving.secrets
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
@@ -68,20 +68,19 @@ class Session:
         section = prepared.config.rubric
         goes_by_opening = bool(open_rubric(section).lacks)
         fit = OpeningFit(section, prepared.rubric, prepared.roster, opening) if goes_by_opening else None
-        self._alarms = Alarms(prepared.models, prepared.questions, opening, drawn, stop_on)
         state = RunState(
-            self._controller,
+            controller,
             prepared.roster,
             lanes,
             reserve=verdict_reserve(grading, capped=prepared.plan.budget.bought),
-            alarms=self._alarms,
+            alarms=Alarms(prepared.models, prepared.questions, opening, drawn, stop_on),
             fit=fit,
         )
         loop = Loop(state, prepared.questions, grading, store, self, serving.hosts, removed.gpu_seconds)
         self._scheduler = Scheduler(loop)
         self._subject = run_subject(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(
-            self._subject, self._controller, self._scheduler, serving.endpoints, self._other_costs, lambda: self._events
+            self._subject, controller, self._scheduler, serving.endpoints, self._other_costs, lambda: self._events
         )
         self._events = store.reader.events()
         self._failed = False
@@ -104,8 +103,8 @@ class Session:
                     if event is not None:
                         self._watcher.happened(event)
                 await self._scheduler.run()
-            if self._alarms.stopped is not None:
-                raise Alarmed(self._alarms.stopped)
+            if (stopped := self._scheduler.state.stopped_by_alarms) is not None:
+                raise Alarmed(stopped)
             return await self._end()
         except AdaptiveEvalError:
             self._failed = True
@@ -144,10 +143,11 @@ class Session:
     # ---------------------------------------------------------------------------------------------------------------
 
     async def _end(self) -> Ended:
-        reason, self._over = self._controller.finished, True
+        controller, self._over = self._scheduler.state.controller, True
+        reason = controller.finished
         self._scheduler.meter.stop()
         names = self._waited_for()
-        self._controller.count_overrun(map(self._subject.models.index, names))
+        controller.count_overrun(map(self._subject.models.index, names))
         results = await self._publisher.publish()
         event = RunStopped(waited_for=names or None) if reason is None else RunFinished(reason, names or None)
         self._store.commit(CommitBatch(events=[event], elapsed=self._scheduler.meter.elapsed()))
@@ -162,13 +162,13 @@ class Session:
 
     def _waited_for(self) -> tuple[str, ...]:
         """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""
-        models, has_all = self._subject.models, self._scheduler.state.trials.has_all
-        here = enumerate(models) if self._controller.plan.pace.held else ()
-        return tuple(name for at, name in here if has_all(at) and was_waited_for(self._events, name))
+        state = self._scheduler.state
+        here = enumerate(self._subject.models) if state.controller.plan.pace.held else ()
+        return tuple(name for at, name in here if state.trials.has_all(at) and was_waited_for(self._events, name))
 
     def _take_state(self) -> Snapshot | Unjudged | None:
         """State of the run; None if nothing has come yet, and the run goes on."""
-        subject, controller = self._subject, self._controller
+        subject, controller = self._subject, self._scheduler.state.controller
         elapsed, now = self._scheduler.meter.elapsed(), time.time()
         stopped = self._scheduler.ending.halt is not None or self._failed
         judged = take_snapshot(

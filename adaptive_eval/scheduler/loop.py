@@ -221,7 +221,7 @@ class Loop:
         if decision.verdicts:
             self.journal.committer.add(verdicts=decision.verdicts)
         self.requests.waiting.core_was_told()
-        if self.state.alarms is not None and self.state.alarms.stopped is not None and self.ending.halt is None:
+        if self.state.stopped_by_alarms is not None and self.ending.halt is None:
             self.stop()  # what is in flight comes back
         return decision.looks
 

@@ -75,7 +75,7 @@ class Mending:
             return
         self._meter.start()
         self._lose_reserved()
-        self._costs.has_verdict |= any(use.cost.tokens for use in self._store.reader.grading_uses().values())
+        self._costs.find_verdict(self._store.reader.grading_uses().values())
         total = sum(1 for _ in self._ungraded())
         graded, failed = 0, 0
         while some := list(islice(self._ungraded(), failed, failed + AT_A_TIME)):

@@ -31,8 +31,7 @@ class SpentByModel:
         the model's answers, or of all if it has none."""
         if worst is not None:
             return trial_reserve(worst, self._largest[model])
-        known = [self.usages[model]] if self.usages[model].trials else self.usages
-        return mean_cost(known, (usage.grading for usage in known))
+        return mean_cost(model, list(enumerate(self.usages)), {at: one.grading for at, one in enumerate(self.usages)})
 
     def count_grading(self, model: int, use: GradingUse) -> None:
         """Count what grades have used."""

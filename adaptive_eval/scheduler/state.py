@@ -95,6 +95,11 @@ class RunState:
         self._news = News()
 
     @property
+    def stopped_by_alarms(self) -> str | None:
+        """Why alarms end the run; None if it goes on."""
+        return None if self.alarms is None else self.alarms.stopped
+
+    @property
     def is_judged(self) -> bool:
         """Whether answers are judged by requests."""
         return self.reserve is not None

@@ -16,6 +16,7 @@ from adaptive_eval.graders.asked import USED
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, TrialRecord
+from adaptive_eval.store.records import GradingUse
 from adaptive_eval.store.spending import stored_cost
 from adaptive_eval.store.usage import TrialUsage
 
@@ -69,7 +70,7 @@ class VerdictCosts:
         """Whether anything is reserved."""
         self._grading, self._questions = grading, {question.id: question for question in questions}
         self._usages = usages
-        self.has_verdict = not grading.lasting
+        self._has_verdict = not grading.lasting
         """Whether a verdict has come, in this start or before; always true for a grader that makes no requests."""
         self._failed = 0
 
@@ -96,15 +97,19 @@ class VerdictCosts:
                 rest.append(add_cost(one, more.times(-1)))
         return CommitBatch(events=list(lost.values()), verdicts=rest)
 
+    def find_verdict(self, uses: Iterable[GradingUse]) -> None:
+        """Note whether a verdict is among those that were paid for so far."""
+        self._has_verdict = self._has_verdict or any(use.cost.tokens for use in uses)
+
     def require_kept(self, verdict: Regrade, reserved: Cost, *, finished: bool) -> None:
         """Raise `Unavailable` if a new verdict shows that the caps cannot hold, or that the grader always fails."""
         require_kept(verdict, reserved, self._grading.lost_vote(reserved))
         self._failed += verdict.failed
-        self.has_verdict = self.has_verdict or bool(verdict.signals.get(USED[0]))
-        if self._failed < FIRST_ANSWERS or self.has_verdict or finished:
+        self._has_verdict = self._has_verdict or bool(verdict.signals.get(USED[0]))
+        if self._failed < FIRST_ANSWERS or self._has_verdict or finished:
             return  # at a cap, lost replies are not asked for again
-        self.has_verdict = any(usage.grading.cost.tokens for usage in self._usages)
-        if not self.has_verdict:
+        self.find_verdict(usage.grading for usage in self._usages)
+        if not self._has_verdict:
             raise Unavailable(MUTE.format(self._failed, verdict.grader_error))
 
     def loss(self, record: TrialRecord) -> AnswersLost | None:

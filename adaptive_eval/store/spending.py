@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.types import NO_COST, Cost
@@ -14,6 +14,8 @@ from adaptive_eval.store.events.grading import BaselineAsked, VerdictsAsked
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import GradingUse, HeldTime
 from adaptive_eval.store.roster import Names
+
+K = TypeVar("K", int, str)
 
 
 class HasCost(Protocol):
@@ -69,10 +71,17 @@ def lost_costs(reader: RunReader, worst: Mapping[str, Cost]) -> Mapping[str, Cos
     return {model: trial_reserve(cost, largest.get(model, NO_COST)) for model, cost in worst.items()}
 
 
-def mean_cost(sums: Sequence[HasSums], grading: Iterable[GradingUse]) -> Cost:
-    """The mean cost of an answer, without that of its grade; `grading` is included in the sums."""
-    trials = sum(one.trials for one in sums) or 1
-    total = reduce(lambda cost, use: cost.plus(use.cost.plus(use.in_vain).times(-1)), grading, total_cost(sums))
+def mean_cost(model: K, sums: Sequence[tuple[K, HasSums]], grading: Mapping[K, GradingUse]) -> Cost:
+    """The mean cost of a model's answers, without that of their grades, or of all models' answers if it has none.
+
+    `sums` and `grading` are by model; the sums include the grading.
+    """
+    known = [(name, one) for name, one in sums if name == model and one.trials] or sums
+    trials = sum(one.trials for _, one in known) or 1
+    uses = [grading[name] for name in {name for name, _ in known} if name in grading]
+    total = reduce(
+        lambda cost, use: cost.plus(use.cost.plus(use.in_vain).times(-1)), uses, total_cost(one for _, one in known)
+    )
     # a difference of 0 has a rounding error
     return Cost(round(total.tokens / trials), round(total.usd / trials, 12), round(total.gpu_seconds / trials, 12))
 

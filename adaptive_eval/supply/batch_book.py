@@ -129,9 +129,9 @@ class BatchBook:
     async def abandon(self, batch: CarriedBatch) -> None:
         """Cancel a batch of a finished run, and count its unused answers as lost."""
         if batch.record.batch is not None and batch.collected is None and not batch.record.cancelled:
-            with suppress(EndpointError, Failure, TimeoutError):  # else it ends by itself
+            with suppress(TimeoutError):  # then it ends by itself
                 async with asyncio.timeout(CANCEL_SECONDS):
-                    await self._calls.service.format.cancel(batch.record.batch)
+                    await self._calls.request_cancel(batch)
         unused = len(batch.ids) + len(batch.early)
         self._traffic.lost += unused
         before = batch.collected or BatchEnded(self._calls.name, batch.record.key, "abandoned")

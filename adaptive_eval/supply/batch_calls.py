@@ -140,14 +140,19 @@ class BatchCalls:
         return state if isinstance(state, NoBatchAnswer) else await self._polled(state, batch)
 
     async def cancel(self, batch: CarriedBatch) -> None:
-        """Ask the service to cancel the batch."""
+        """Cancel the batch; one that has just ended is not cancelled, nor one whose service does not say that it is."""
+        if await self.request_cancel(batch):
+            batch.record = replace(batch.record, cancelled=True)
+            self.note(BatchCancelled(self.name, batch.record.key))
+
+    async def request_cancel(self, batch: CarriedBatch) -> bool:
+        """Ask the service to cancel the batch; returns whether it will."""
         assert batch.record.batch is not None
         try:
             await self.service.format.cancel(batch.record.batch)
-        except (Rejected, Unavailable, Failure):
-            return  # it has just ended, or is asked for again with the next poll
-        batch.record = replace(batch.record, cancelled=True)
-        self.note(BatchCancelled(self.name, batch.record.key))
+        except (EndpointError, Failure):
+            return False
+        return True
 
     # -- the beginning of a batch ----------------------------------------------------------------------------------
 

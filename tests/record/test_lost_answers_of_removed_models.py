@@ -46,6 +46,8 @@ def test_under_caps_it_counts_at_its_worst(tmp_path: Path) -> None:
 
 
 def test_the_mean_is_that_of_answers_without_their_grades() -> None:
-    sums = [TrialUsage(trials=3, tokens=31), TrialUsage(trials=1, tokens=90)]
-    assert [mean_cost(some, []).tokens for some in (sums[:1], sums[1:], sums, [TrialUsage()])] == [10, 90, 30, 0]
-    assert mean_cost(sums, [GradingUse(2, Cost(40), Cost(1))]).tokens == 20
+    sums = [("ada", TrialUsage(trials=3, tokens=31)), ("bob", TrialUsage(trials=1, tokens=90)), ("cyd", TrialUsage())]
+    grading = {"ada": GradingUse(2, Cost(12), Cost(1))}
+    assert [mean_cost(name, sums, {}).tokens for name in ("ada", "bob", "cyd")] == [10, 90, 30], "cyd as all others"
+    assert [mean_cost(name, sums, grading).tokens for name in ("ada", "bob", "cyd")] == [6, 90, 27]
+    assert mean_cost("cyd", sums[2:], {}).tokens == 0
