@@ -46,15 +46,15 @@ class Rates:
 
     def eta(self, trials_to_go: float | None) -> float | None:
         """Seconds until the trials still needed are done; None while that is unknown."""
-        if trials_to_go is None or self.trials <= 0.0:
+        if trials_to_go is None or (speed := self.trials) <= 0.0:
             return None
-        return trials_to_go / self.trials
+        return trials_to_go / speed
 
     def _slope(self, column: int) -> float:
-        if len(self._seen) < 2 or self._seen[-1][0] <= self._seen[0][0]:
+        seen = list(self._seen)  # as it is now: the loop adds while another thread draws
+        if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
             return 0.0
-        first, last = self._seen[0], self._seen[-1]
-        return (last[column] - first[column]) / (last[0] - first[0])
+        return (seen[-1][column] - seen[0][column]) / (seen[-1][0] - seen[0][0])
 
 
 def stopping_line(under_way: int, again: str = "interrupt again to stop at once") -> str:

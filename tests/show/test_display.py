@@ -35,7 +35,7 @@ from adaptive_eval.show.live import LiveDisplay, ranking
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
 from adaptive_eval.show.ranking import abbreviate, ranking_text
 from adaptive_eval.show.summary import findings, last_screen
-from adaptive_eval.show.text import count, fit_columns, wrap_lines
+from adaptive_eval.show.text import Rates, count, fit_columns, wrap_lines
 from adaptive_eval.store import (
     BaselineAsked,
     Change,
@@ -550,6 +550,20 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
 )
 def test_events_are_told_in_words(event: Event, told: str) -> None:
     assert event_sentence(event) == told
+
+
+def test_a_rate_is_told_while_others_are_added() -> None:
+    """As by the thread that draws, while the loop adds: here where it looks at the latest time."""
+    rates = Rates()
+
+    class Latest(float):
+        def __le__(self, other: float) -> bool:
+            rates.add(1000.0, 70, 0)
+            return float(self) <= other
+
+    rates.add(0.0, 0, 0)
+    rates._seen.append((Latest(10.0), 50, 0))
+    assert rates.eta(50.0) == 10.0 and len(rates._seen) == 1
 
 
 def test_numbers_are_short() -> None:
