@@ -138,16 +138,16 @@ class SiteWorker:
     # ----------------------------------------------------------------------------------------------------------------
 
     def _apply_order(self, order: SiteOrder) -> None:
-        """Apply cancellations and permits, and start requests."""
-        for number in order.dropped:
-            if (task := self._tasks.get(number)) is not None:
-                task.cancel()
+        """Start requests, and apply permits and cancellations, which may be of requests of the same order."""
         for number, allowed in order.allowed:
             if (permit := self._permits.pop(number, None)) is not None and not permit.done():
                 permit.set_result(allowed)
         for request in map(SiteRequest._make, order.requests):
             task = self._tasks[request.number] = asyncio.create_task(self._answer(request))
             task.add_done_callback(partial(self._on_end, request))
+        for number in order.dropped:
+            if (dropped := self._tasks.get(number)) is not None:
+                dropped.cancel()
 
     def _require_current_head(self, head: str) -> SiteSetup:
         """The current setup; raises `SiteGone` for any other start of the run than the last that began."""

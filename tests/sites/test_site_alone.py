@@ -9,7 +9,7 @@ import pytest
 from patient_time import HANGS
 
 from adaptive_eval.endpoints.types import EndpointStats
-from adaptive_eval.sites.messages import SiteOrder, SiteReply
+from adaptive_eval.sites.messages import SiteOrder, SiteReply, SiteRequest
 from adaptive_eval.sites.worker import SiteWorker
 from adaptive_eval.store import ServerLaunched
 
@@ -60,3 +60,20 @@ async def test_a_call_that_waits_gives_way_to_the_next_one(monkeypatch: pytest.M
     assert (await waits).replies == () and not last.done()
     worker._reply(SiteReply(7, ()))
     assert (await last).replies == (SiteReply(7, ()),)
+
+
+async def test_a_request_that_is_dropped_with_the_same_message_is_not_asked() -> None:
+    asked: list[range] = []
+
+    async def sample(prompt: object, seeds: range, again: object) -> list[object]:
+        asked.append(seeds)
+        return []
+
+    worker: Any = SiteWorker()
+    worker._server = SimpleNamespace()
+    worker._setup = SimpleNamespace(head="head")
+    worker._material = SimpleNamespace(prompts=[None], questions=[None])
+    worker._endpoint = SimpleNamespace(sample=sample, stats=EndpointStats())
+    requests = tuple(SiteRequest(number, 0, number, number, 1, False) for number in range(2))
+    assert (await worker.sync("head", SiteOrder(requests, dropped=(1,)))).replies == (SiteReply(0, ()),)
+    assert asked == [range(1)]
