@@ -1,4 +1,4 @@
-"""The suites that ship start another process for each part; short tests try the same in their own, which is quicker."""
+"""The suites that ship start another process for each part; tests of what else they find try that in their own, too."""
 
 import pickle
 
@@ -15,10 +15,10 @@ def _asked_here(sent: bytes, seed: str) -> str:
 
 @pytest.fixture
 def another_process() -> None:
-    """For a short test that is about the other process."""
+    """For a test that is about the other process."""
 
 
 @pytest.fixture(autouse=True)
 def one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.get_closest_marker("slow") is None and "another_process" not in request.fixturenames:
+    if "another_process" not in request.fixturenames:
         monkeypatch.setattr(elsewhere, "_probe_elsewhere", _asked_here)

@@ -709,20 +709,18 @@ def test_what_cannot_be_sent_to_another_process_is_not_tried() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("another_process")
 def test_every_built_in_is_the_same_in_another_process() -> None:
-    rules = {name: (rule_suite._boundaries, (make(RULES[name].make, {}, KNOWN),)) for name in RULES}
-    policies = {name: (policy_suite._allocations, (make(POLICIES[name].make, {}, KNOWN),)) for name in POLICIES}
-    objectives, graders = {}, {}
+    asked: dict[str, tuple[Callable[..., str], tuple[Any, ...]]] = {}
+    for name, rule in RULES.items():
+        asked[f"rule {name}"] = (rule_suite._boundaries, (make(rule.make, {}, KNOWN),))
+    for name, policy in POLICIES.items():
+        asked[f"policy {name}"] = (policy_suite._allocations, (make(policy.make, {}, KNOWN),))
     for name, objective in OBJECTIVES.items():
         made = make(objective.make, {option.name: option.example for option in objective.options}, KNOWN)
-        objectives[name] = (objective_suite._comparisons, (made, 4))
+        asked[f"objective {name}"] = (objective_suite._comparisons, (made, 4))
     for name, case in CASES.items():
-        given = (
-            GRADERS[name].model_validate(case.options),
-            case.question,
-            [case.right, case.wrong, grader_suite.WORDS],
-        )
-        graders[name] = (grader_suite._marks_of_all, given)
-    for kind, asked in {"rule": rules, "policy": policies, "objective": objectives, "grader": graders}.items():
-        assert pickle.dumps(asked), "all of them can be sent there"
-        check_elsewhere(told_by_each, (asked,), f"a {kind}")
+        grader, texts = GRADERS[name].model_validate(case.options), [case.right, case.wrong, grader_suite.WORDS]
+        asked[f"grader {name}"] = (grader_suite._marks_of_all, (grader, case.question, texts))
+    assert pickle.dumps(asked), "all of them can be sent there"
+    check_elsewhere(told_by_each, (asked,), "a built-in")
