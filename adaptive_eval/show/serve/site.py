@@ -100,8 +100,8 @@ class Site:
         state = self._states.pop(name, None)
         if path is None:
             return None
-        for oldest in list(self._states)[: len(self._states) - MAX_KEPT + 1]:
-            del self._states[oldest]
+        while len(self._states) >= MAX_KEPT:
+            del self._states[next(iter(self._states))]
         self._states[name] = state or PageState(path)
         return self._states[name]
 
