@@ -120,7 +120,8 @@ def calls_on_the_mean(plan: Plan, counts: IntArray) -> Iterator[tuple[int, int]]
     known = update(Estimates.nothing(bench), np.arange(MODELS), counts, bench, plan.prior, plan.trials.max)
     trials = counts.sum(axis=(1, 2))
     nobody, nothing = np.zeros(MODELS, dtype=bool), np.zeros(MODELS, dtype=np.int64)
-    available = AvailableTrials(trials, np.maximum(80 * bench.questions - trials, 0), np.inf, nobody, nothing, nobody)
+    left = np.maximum(80 * bench.questions - trials, 0)
+    available = AvailableTrials(trials, left, np.inf, nobody, nothing, nobody, nothing)
     pairs = LatchedVerdicts.blank(MODELS * (MODELS - 1) // 2)
     look = judge_look(known, pairs, plan.objective, plan.deciding_rule, plan.judging, available)
     resolved = look.verdicts == 4

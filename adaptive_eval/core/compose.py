@@ -205,7 +205,9 @@ def _round_sizes(
     if now.pace.in_step:
         sizes = np.asarray(np.rint(least * cheap).astype(np.int64))
     elif now.pace.held:
-        sizes = np.where(flight.sizes <= now.pace.lookahead * questions, questions, 0)
+        round_of_all = questions * int(now.in_play[np.unique(members)].sum())
+        ahead = now.pace.rounds_ahead(flight.account.affordable() + int(flight.sizes.sum()), round_of_all)
+        sizes = np.where(flight.sizes <= ahead * questions, questions, 0)
     else:
         wanted = np.maximum(np.rint(needed), questions * (1 + now.pace.lookahead)) * cheap
         short = np.where(flight.sizes <= (REFILL if now.pace.lookahead else 0.0) * wanted, wanted - flight.sizes, 0.0)

@@ -318,10 +318,12 @@ class Controller:
         """Trials still available."""
         trials = self.trials
         bench = self.plan.bench
-        left = self._horizon.trials.max * bench.questions - trials - self.ungraded.sum(axis=1)
+        committed = trials + self.ungraded.sum(axis=1)
+        left = self._horizon.trials.max * bench.questions - committed
         left[~bench.asked] = 0
         affordable, before = self._flight.account.affordable(), self._tally.known_before
-        return AvailableTrials(trials, left, affordable, ~self._in_play(), before, ~bench.asked)
+        reserved = self._flight.issued.sum(axis=1) - committed
+        return AvailableTrials(trials, left, affordable, ~self._in_play(), before, ~bench.asked, reserved)
 
     def still_wanted(self) -> NDArray[np.bool_]:
         """(L,): models of which further trials may still be wanted. The servers of all others can be released."""
@@ -545,7 +547,9 @@ class Controller:
             flight.open_in_parts()
             flight.release_more()
         self._opening = Opening(flight.batches(), horizon.trials.max)
-        for _ in range(horizon.pace.lookahead if there is None else 0):
+        round_of_all = self.plan.bench.questions * int(self.plan.bench.asked.sum())
+        ahead = horizon.pace.rounds_ahead(flight.account.affordable(), round_of_all)
+        for _ in range(ahead if there is None else 0):
             further = self.plan.another_round(flight.issued)
             if int(flight.issued[:, -1].max()) == horizon.trials.max or not flight.account.fits(further.sum(axis=1)):
                 break

@@ -48,6 +48,8 @@ class AvailableTrials:
     """(L,): outcomes of each model known beforehand (R0)."""
     recorded: NDArray[np.bool_]
     """(L,): models that are never asked."""
+    reserved: NDArray[np.int64]
+    """(L,): trials of each model in rounds that no look has seen; the budget pays for them already."""
 
     def known_outcomes(self) -> NDArray[np.int64]:
         """(L + 1,): outcomes of each model that is asked, including those known beforehand; 0 for all others."""
@@ -212,9 +214,10 @@ def _ahead_first(evidence: Evidence, pairs: IndexArray) -> IndexArray:
 
 def _reachable_information(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) -> FloatArray:
     """The information that each pair could reach with all trials left; 1 is the horizon."""
-    held = available.known_outcomes()[evidence.first] + available.known_outcomes()[evidence.second]
+    of_models = (available.known_outcomes(), np.append(available.reserved, 0))
+    held, reserved = (one[evidence.first] + one[evidence.second] for one in of_models)
     with np.errstate(divide="ignore", invalid="ignore"):
-        growth = information_from(np.where(held > 0, 1.0 + available.affordable / held, np.inf), fixed)
+        growth = information_from(np.where(held > 0, 1.0 + (available.affordable + reserved) / held, np.inf), fixed)
         reach = np.where(evidence.information > 0.0, evidence.information * growth, 1.0)
     return np.clip(reach, np.minimum(evidence.information, 1.0), 1.0)
 

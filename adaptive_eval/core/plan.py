@@ -35,13 +35,13 @@ NOTHING_SPENT = SpentBefore()
 def affordable_opening(
     bench: Bench, trials: Trials, pace: Pace, budget: Budget, spent: SpentBefore, capped: bool | None
 ) -> int:
-    """Trials a question of the first round: the pace's opening if caps allow it, else `trials.min`. `capped` is the
-    answer recorded when the run took its first look."""
+    """Trials a question of the first round: the pace's opening if the caps pay for it twice, else `trials.min`.
+    `capped` is the answer recorded when the run took its first look."""
     size = pace.first_round(trials.min, trials.max)
     if capped is None:
         account = BudgetAccount(budget, bench.worst_cost)
         account.spend_outside_plan(*spent)
-        capped = not account.fits(np.where(bench.asked, size * bench.questions, 0))
+        capped = not account.fits(np.where(bench.asked, 2 * size * bench.questions, 0))
     return trials.min if capped else size
 
 

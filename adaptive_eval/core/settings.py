@@ -25,6 +25,10 @@ CELLS_AT_ONCE = 1 << 18
 MOST_PER_ROUND = 4.0
 """A cheap model gets at most this many times the trials of the most expensive one in a round."""
 
+AHEAD_OF_CAPS = 0.25
+"""Where servers are held, the share of what the caps still pay for that may be asked ahead of looks: a parked round
+stays reserved, and is not there for the comparisons that a look leaves open."""
+
 LEAST_DRAWN = 50
 """Least questions of a block: means of fewer are not close enough to normal if few of them differ."""
 
@@ -86,6 +90,10 @@ class Pace:
     def first_round(self, least: int, most: int) -> int:
         """Trials a question before the first look, within these bounds."""
         return max(least, min(self.opening, most))
+
+    def rounds_ahead(self, payable: float, trials: int) -> int:
+        """Rounds in flight beside that of the next look: a round has `trials`, and caps still pay for `payable`."""
+        return int(min(self.lookahead, AHEAD_OF_CAPS * payable / max(trials, 1))) if self.held else self.lookahead
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,12 +129,14 @@ class RunStack:
 
     def _available(self) -> AvailableTrials:
         """Trials left for every run and each of its pairs."""
-        models, questions = self._shape
-        trials = self._there.sum(axis=2, dtype=np.int64).ravel()
-        nobody, nothing = np.zeros(len(trials), dtype=bool), np.zeros(len(trials), dtype=np.int64)
-        affordable = np.maximum(self._cap - self._issued.sum(axis=(1, 2)), 0.0)
+        questions = self._shape[1]
+        trials, issued = (of.sum(axis=2, dtype=np.int64) for of in (self._there, self._issued))
+        affordable = np.maximum(self._cap - issued.sum(axis=1), 0.0)
         of_pairs = np.repeat(affordable, len(self._memory.call) // len(self._runs))
-        return AvailableTrials(trials, self._plan.trials.max * questions - trials, of_pairs, nobody, nothing, nobody)
+        reserved, trials = (issued - trials).ravel(), trials.ravel()
+        nobody, nothing = np.zeros(len(trials), dtype=bool), np.zeros_like(trials)
+        left = self._plan.trials.max * questions - trials
+        return AvailableTrials(trials, left, of_pairs, nobody, nothing, nobody, reserved)
 
     def _look(self, available: AvailableTrials) -> JudgedLook:
         """A look at every pair whose verdict may change."""
@@ -311,7 +313,7 @@ def available_to(available: AvailableTrials, number: int, benches: int) -> Avail
     models, affordable = len(available.trials) // benches, np.asarray(available.affordable)
     own = slice(number * models, (number + 1) * models)
     left = float(affordable[number * (len(affordable) // benches)])
-    arrays = (getattr(available, name)[own] for name in ("set_aside", "before", "recorded"))
+    arrays = (getattr(available, name)[own] for name in ("set_aside", "before", "recorded", "reserved"))
     return AvailableTrials(available.trials[own], available.left[own], left, *arrays)
 
 

@@ -53,7 +53,8 @@ class Looker:
         trials = tally.sum(axis=(1, 2), dtype=np.int64)
         aside = np.isin(np.arange(models), list(set_aside))
         before, recorded = np.zeros_like(trials), np.zeros(len(trials), dtype=bool)
-        available = AvailableTrials(trials, self.horizon * questions - trials, affordable, aside, before, recorded)
+        left = self.horizon * questions - trials
+        available = AvailableTrials(trials, left, affordable, aside, before, recorded, np.zeros_like(trials))
         standing = judge_look(estimates, self.memory, self.objective, rule, self.judging, available)
         self.memory = standing.memory
         found = {(pair.better, pair.worse): pair for pair in pair_verdicts(standing, available, questions)}

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, Trials
+from adaptive_eval.core.settings import AHEAD_OF_CAPS
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Ask, Look, Verdict
+from adaptive_eval.study.drive import drive
 
 SKILLS, QUESTIONS = (0.95, 0.6, 0.55, 0.05), 8
 DRAWN = np.random.default_rng(3).random((len(SKILLS), QUESTIONS, 90))
@@ -68,11 +71,35 @@ def test_under_a_cap_on_trials_models_are_parked_as_without_one_and_the_cap_hold
     """What is parked stays reserved: how much of it was sent has no say."""
     free, enough = controller(), controller(budget=Budget(trials=len(SKILLS) * QUESTIONS * 60))
     assert played(enough, 40) == played(free, 40) and enough.parked.sum() == free.parked.sum() > 0
-    few = int(free.counts.sum()) - 3 * QUESTIONS
+    few = 2 * int(free.counts.sum())
     ended = [controller(budget=Budget(trials=few)) for _ in range(2)]
     looks = [played(one, slots, seed=slots) for one, slots in zip(ended, (2, 40), strict=True)]
     assert looks[0] == looks[1] and ended[0].finished is ended[1].finished
-    assert all(one.parked.sum() > 0 and one.arrived.sum() <= few for one in ended)
+    assert ended[1].parked.sum() > ended[0].parked.sum() > 0 and all(one.arrived.sum() <= few for one in ended)
+
+
+def test_a_cap_on_trials_is_left_to_the_comparisons_that_looks_leave_open() -> None:
+    """Asked ahead without limit, all of the cap was reserved before the first look, and every comparison out of reach:
+    half as many were called."""
+    trials, answers, held = Trials(4, 80), Pace(), Pace(lookahead=12, opening=12, held=True)
+    called, unspent = {answers: 0, held: 0}, list[float]()
+    for seed in range(6):
+        rng, budget = np.random.default_rng(seed), Budget(trials=1000)
+        right = np.clip(np.linspace(0.3, 0.7, 4)[:, None] + rng.normal(0.0, 0.1, 12), 0.02, 0.98)
+        chances, bench = np.stack([1.0 - right, right], axis=-1), Bench(4, 12, np.array([0.0, 1.0]))
+        for pace in called:
+            tape = Tape.from_chances(chances, bench.weights, np.random.default_rng(seed))
+            one = drive(Controller(Plan(bench, pace=pace, trials=trials, budget=budget)), tape)
+            called[pace] += one.looks[-1].count(Verdict.RESOLVED)
+            assert one.looks[0].trials == (4 * 12,) * 4, "twice its opening is not paid for"
+        unspent.append(float(one.available.reserved.sum()))
+    assert called[held] >= 0.9 * called[answers] > 9 and max(unspent) <= AHEAD_OF_CAPS * 1000
+
+
+@pytest.mark.parametrize(("ahead", "payable"), [(12, math.inf), (12, 48 * 30), (5, 20 * 30), (0, 3 * 30), (0, 0)])
+def test_a_quarter_of_what_caps_pay_for_is_asked_ahead(ahead: int, payable: float) -> None:
+    assert Pace(lookahead=12, held=True).rounds_ahead(payable, 30) == ahead
+    assert Pace(lookahead=12).rounds_ahead(payable, 30) == 12, "a lookahead that was chosen"
 
 
 def test_under_a_cap_on_what_answers_use_nothing_is_parked() -> None:

@@ -150,7 +150,7 @@ def test_a_run_that_goes_on_is_simulated_under_the_horizons_that_it_had() -> Non
     assert made.rule.start == 4 / 12 and made.capped_opening  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("trials", "size"), [(12, 12), (6, 2)])
+@pytest.mark.parametrize(("trials", "size"), [(24, 12), (23, 2), (6, 2)])
 def test_calls_begin_with_the_first_round_that_the_cap_allows(trials: int, size: int) -> None:
     one = scenario(decisions=Decisions.model_validate({"trials": {"min": 2, "max": 80, "favour": "time"}}))
     cap = Budget(trials=2 * QUESTIONS * trials)
