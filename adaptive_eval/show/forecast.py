@@ -72,7 +72,7 @@ FORMATS: Mapping[str, tuple[str, Formatter]] = {
     "trials": ("trials", count),
     "tokens": ("tokens", count),
     "usd": ("USD", dollars),
-    "gpu_hours": ("GPU hours of requests", _gpu_hours),
+    "gpu_hours": ("GPU hours", _gpu_hours),
     "seconds": ("time", duration),
 }
 WIDEST = max(len(label) for label, _ in FORMATS.values())
@@ -189,7 +189,8 @@ def _time_line(forecast: Forecast) -> Iterator[str]:
     """Meaning of these figures, and the time relative to a fixed design."""
     yield "  these are expected costs; the worst case, which caps on tokens and USD reserve, is that of `run --dry-run`"
     if forecast.need.costs.gpu_hours is not None:
-        yield "  servers are held for longer than their requests take; gpu_hours counts that where the run starts them"
+        yield "  GPU hours as budget.gpu_hours counts them: of servers that the run starts while they are held,"
+        yield "  starts included; of others, which are held for longer, while they answer"
     if forecast.times_as_long is not None:
         told = [f"  it is expected to take {forecast.times_as_long:.1f} times as long as the fixed design"]
         if forecast.times_as_long > MUCH_LONGER:

@@ -39,16 +39,27 @@ def fixed_seconds(scenario: Scenario, counts: FloatArray) -> float | None:
     served = scenario.served
     if not served.usage.knows_seconds or served.recorded is not None:
         return None
-    rng = np.random.default_rng([scenario.seed, 2])
-    alone = [_model_seconds(scenario, model, own, rng) if own.any() else 0.0 for model, own in enumerate(counts)]
+    alone = _seconds_alone(scenario, counts)
     turned = {model for group in served.in_turn for model in group.models}
     own = [seconds for model, seconds in enumerate(alone) if model not in turned]
-    shared = (
-        sum(alone[model] + served.swap_seconds for model in group.models) / len(group.places)
-        for group in served.in_turn
-    )
+    shared = (sum(alone[model] for model in group.models) / len(group.places) for group in served.in_turn)
     answers = float(counts.sum())
     return served.verdicts.last_verdict(max([*own, *shared]), float(np.min(served.usage.seconds)), answers)
+
+
+def fixed_held(scenario: Scenario, counts: FloatArray) -> float:
+    """GPU seconds for which the run's servers are held for `counts` (L, K); 0 if times are unknown."""
+    launched, known = scenario.served.launched, scenario.served.usage.knows_seconds
+    alone = _seconds_alone(scenario, counts) if launched and known else ()
+    return float(sum(gpus * alone[model] for model, gpus in launched.items() if alone))
+
+
+def _seconds_alone(scenario: Scenario, counts: FloatArray) -> list[float]:
+    """Seconds that a server of each model would take, with its start if the run starts it."""
+    served, rng = scenario.served, np.random.default_rng([scenario.seed, 2])
+    alone = [_model_seconds(scenario, model, own, rng) if own.any() else 0.0 for model, own in enumerate(counts)]
+    started = {*served.launched, *(model for group in served.in_turn for model in group.models)}
+    return [s + served.swap_seconds * (model in started and s > 0.0) for model, s in enumerate(alone)]
 
 
 def _model_seconds(scenario: Scenario, model: int, counts: FloatArray, rng: np.random.Generator) -> float:

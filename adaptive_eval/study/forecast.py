@@ -38,7 +38,7 @@ from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chan
 from scorio.moments import FloatArray
 
 GUESSED_SWAP = 120.0
-"""Seconds from a model's last answer until the next model's server is ready."""
+"""Seconds until a model's server is ready, or the next model's at a place that models share."""
 GUESSED_WAKING = 5.0
 """The same if the next model sleeps at that place."""
 
@@ -62,7 +62,8 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     begun = pilot if goes_on else None
     usage, guesses = _usage(prepared, pilot)
     grade = expected_grade(prepared, usage, None if pilot is None else pilot.grading)
-    scenario = _make_scenario(prepared, usage, begun, request.seed, grade)
+    measured = None if pilot is None else pilot.start_seconds
+    scenario = _make_scenario(prepared, usage, begun, request.seed, grade, measured or GUESSED_SWAP)
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, request, pilot))
     scenario = replace(scenario, before=greedy_answers(beginning, scenario, worlds))
@@ -73,7 +74,7 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
         *guesses,
         *grade.told,
         *describe_greedy_answers(scenario.before),
-        *_swaps(prepared, scenario),
+        *_server_starts(prepared, scenario, measured=measured is not None),
         *(_asked_ahead(scenario, measured=pilot is not None) if prepared.plan.pace.held else ()),
         *left_out,
     )
@@ -105,11 +106,13 @@ def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPo
     return beginning
 
 
-NO_GRADE = ExpectedGrade()
-
-
 def _make_scenario(
-    prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed: int, grade: ExpectedGrade = NO_GRADE
+    prepared: PreparedRun,
+    usage: AnswerUsage,
+    begun: Pilot | None,
+    seed: int,
+    grade: ExpectedGrade,
+    start_seconds: float,
 ) -> Scenario:
     models = prepared.config.models
     launches = prepared.config.launched.values()
@@ -123,13 +126,16 @@ def _make_scenario(
             slots=[request_slots(model, prepared.plan.bench.questions * prepared.plan.trials.max) for model in models],
             recorded=None if begun is None else begun.outcomes,
             in_turn=[group for group in prepared.config.serving_groups if group.in_turn],
-            swap_seconds=GUESSED_SWAP if usage.knows_seconds else 0.0,
+            swap_seconds=start_seconds if usage.knows_seconds else 0.0,
             wake_seconds=GUESSED_WAKING if usage.knows_seconds and all(one.sleep for one in launches) else None,
             overlap=all(one.overlap for one in launches),
             verdicts=grade.times if usage.knows_seconds else NO_VERDICTS,
+            launched={number: models[number].gpus or 0.0 for number in prepared.config.launched},
+            grade_gpu_seconds=grade.cost.gpu_seconds,
         ),
         seed=seed,
         elapsed=0.0 if begun is None else begun.elapsed,
+        held_before=0.0 if begun is None else begun.held_gpu_seconds,
         facts=RunFacts(
             first=prepared.plan.first,
             horizons=[EarlierHorizon(one.trials.max, one.looks) for one in prepared.plan.earlier],
@@ -188,10 +194,12 @@ def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.
         yield f"times of {np.sum(~seconds)} of {len(seconds)} models are those of the pilot's other models"
 
 
-def _swaps(prepared: PreparedRun, scenario: Scenario) -> Iterator[str]:
-    if scenario.served.in_turn and scenario.served.usage.knows_seconds:
-        woken = "" if scenario.served.wake_seconds is None else f", and woken in {scenario.served.wake_seconds:g} s"
-        yield f"a model that takes its turn on a server is guessed to be loaded in {GUESSED_SWAP:g} s{woken}"
+def _server_starts(prepared: PreparedRun, scenario: Scenario, *, measured: bool) -> Iterator[str]:
+    served = scenario.served
+    if served.launched and served.usage.knows_seconds:
+        takes, said = ("takes", ", as in the pilot") if measured else ("is guessed to take", "")
+        woken = "" if served.wake_seconds is None else f", and {served.wake_seconds:g} s to wake: a guess"
+        yield f"a server that the run starts {takes} {served.swap_seconds:.3g} s{said}{woken}"
     if any(len(group.places) > 1 and not group.in_turn for group in prepared.config.serving_groups):
         yield "a pool with a place for each model is counted with one server a model: the run may be done sooner"
 
@@ -213,6 +221,8 @@ def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
 
 def _budget_to_simulate(budget: Budget, usage: AnswerUsage) -> tuple[Budget, list[str]]:
     """The budget without caps on unknown quantities."""
-    if budget.wall_seconds is None or usage.knows_seconds:
+    timed = {"wall_time": budget.wall_seconds, "gpu_hours": budget.gpu_seconds}
+    if usage.knows_seconds:
         return budget, []
-    return replace(budget, wall_seconds=None), ["budget.wall_time is ignored: the time of answers is unknown"]
+    left = replace(budget, wall_seconds=None, gpu_seconds=None, held_gpu_seconds=None)
+    return left, [f"budget.{key} is ignored: the time of answers is unknown" for key, cap in timed.items() if cap]

@@ -7,9 +7,8 @@ import numpy as np
 
 from adaptive_eval.record.lines import duration
 from adaptive_eval.record.starting_point import StartingPoint
-from adaptive_eval.study.fixed import fixed_seconds
+from adaptive_eval.study.fixed import fixed_held, fixed_seconds
 from adaptive_eval.study.scenario import NOTHING_BEFORE, AnswersBefore, Scenario
-from adaptive_eval.study.simulated import price_counts
 from scorio.moments import FloatArray
 
 
@@ -22,13 +21,13 @@ def greedy_answers(beginning: StartingPoint, scenario: Scenario, worlds: Sequenc
     kept = set() if beginning.kept is None else set(beginning.kept.outcomes)
     lacking = scenario.bench.asked & np.array([name not in kept for name in scenario.names])
     counts = np.mean([world.sum(axis=1) for world in worlds], axis=0) * lacking[:, None]
-    tokens, usd, gpu_seconds = price_counts(counts, scenario.served.costs)
+    tokens, usd, gpu_seconds = scenario.served.price(counts)
     afresh = replace(scenario, served=scenario.served._replace(recorded=None))
     return AnswersBefore(
         trials + int(lacking.sum()) * scenario.bench.questions,
         cost.tokens + tokens,
         cost.usd + usd,
-        cost.gpu_seconds + gpu_seconds,
+        cost.gpu_seconds + gpu_seconds + fixed_held(scenario, counts),
         fixed_seconds(afresh, counts) or 0.0,
         there=there,
     )

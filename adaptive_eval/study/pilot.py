@@ -28,6 +28,7 @@ from adaptive_eval.store import (
     Roster,
     RunHeader,
     RunReader,
+    ServerLaunched,
     TrialFacts,
     differences,
 )
@@ -213,12 +214,16 @@ class Pilot:
     """Seconds that its batches took, by model."""
     grading: JudgeUse | None = None
     """Usage of its grades, if models were asked for them."""
+    start_seconds: float | None = None
+    """The median over models of the longest start of a server; None if it started none."""
+    held_gpu_seconds: float = 0.0
+    """For which it held the servers that the planned run starts itself."""
 
 
 def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     """Read the trials of a run directory, matching models by name and questions by id; raises `ConfigError`."""
     with RunReader.intact(directory) as reader:
-        header, elapsed, events = reader.header(), reader.elapsed, reader.events()
+        header, elapsed, events, held = reader.header(), reader.elapsed, reader.events(), reader.held_times()
         graded = list(reader.trial_facts())
         grading = reader.judge_use()
     _require_same_rubric(directory, header, prepared)
@@ -243,7 +248,14 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         remarks=(*_missing_in_pilot(counts, models, questions), *_differences_from_pilot(header, prepared.header)),
         batches=measured_batch_seconds(events),
         grading=grading,
+        start_seconds=_start_seconds(events),
+        held_gpu_seconds=sum(held[models[one]].gpu_seconds for one in prepared.config.launched if models[one] in held),
     )
+
+
+def _start_seconds(events: Sequence[Event]) -> float | None:
+    longest = dict(sorted((event.model, event.seconds) for event in events if isinstance(event, ServerLaunched)))
+    return float(np.median(list(longest.values()))) if longest else None
 
 
 def _require_same_rubric(directory: Path, header: RunHeader, prepared: PreparedRun) -> None:

@@ -1,6 +1,7 @@
 """Scenario of simulated runs: models, servers, and plans with and without caps."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -13,8 +14,9 @@ from adaptive_eval.core import Bench, Budget, Plan
 from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
 from adaptive_eval.core.types import Cost
 from adaptive_eval.study.pilot import AnswerUsage
+from adaptive_eval.study.timed import Timeline
 from adaptive_eval.study.verdict_times import NO_VERDICTS, VerdictTimes
-from scorio.moments import IntArray
+from scorio.moments import FloatArray, IntArray
 
 BOUNDLESS = 10**9
 """A factor that disables any cap."""
@@ -25,6 +27,9 @@ CAPS = tuple(field.name for field in fields(Budget))
 def uncapped(budget: Budget) -> Budget:
     """The budget with caps that no run reaches: without them trials would have another price unit."""
     return replace(budget, **{name: cap * BOUNDLESS for name in CAPS if (cap := getattr(budget, name)) is not None})
+
+
+NO_SERVERS: Mapping[int, float] = {}
 
 
 class ServiceCosts(NamedTuple):
@@ -40,13 +45,31 @@ class ServiceCosts(NamedTuple):
     in_turn: Sequence[ServingGroup] = ()
     """Models that share places, each serving one at a time."""
     swap_seconds: float = 0.0
-    """Seconds to load another model of a group."""
+    """Seconds to start a server, or to load another model of a group."""
     wake_seconds: float | None = None
     """Seconds to wake a model that sleeps at its place; None: it does not sleep."""
     overlap: bool = False
     """Whether places have memory for another model while the last answers of one arrive."""
     verdicts: VerdictTimes = NO_VERDICTS
     """Times of the verdicts of a judge or a verifier."""
+    launched: Mapping[int, float] = NO_SERVERS
+    """GPUs of models whose servers the run starts: caps count them while they are held, others while they answer."""
+    grade_gpu_seconds: float = 0.0
+    """The part of each of the `costs` that a grade takes."""
+
+    def price(self, counts: IntArray | FloatArray) -> tuple[float, float, float]:
+        """Tokens, USD and GPU seconds of counts (L, K), without those of servers that are held."""
+        costs = np.array(self.costs, dtype=float)
+        costs[list(self.launched), :, -1] = self.grade_gpu_seconds
+        tokens, usd, gpu_seconds = np.einsum("lk,lkc->c", counts, costs).tolist()
+        return tokens, usd, gpu_seconds
+
+    def held_gpu_seconds(self, timeline: Timeline | None, until: float = math.inf) -> float:
+        """GPU seconds until then for which the run's servers are held; nan if the run was not timed."""
+        if not self.launched or timeline is None:
+            return math.nan if self.launched else 0.0
+        held = timeline.held_seconds(self.swap_seconds, until)
+        return float(sum(gpus * held[model] for model, gpus in self.launched.items()))
 
 
 class AnswersBefore(NamedTuple):
@@ -76,27 +99,31 @@ class Scenario:
     seed: int
     elapsed: float = 0.0
     """Seconds that the continued run has been active."""
+    held_before: float = 0.0
+    """GPU seconds for which the continued run has held its servers."""
     facts: RunFacts = NO_FACTS
     """Facts about the run for its plan, except the budget."""
     before: AnswersBefore = NOTHING_BEFORE
     """Answers before the first round, which count against the caps."""
 
     def remaining(self, budget: Budget) -> Budget:
-        """The caps minus the cost of the answers before the first round."""
+        """The caps minus the cost of the answers before the first round, and the time that has passed."""
         first = self.before
         return replace(
             budget,
             trials=None if budget.trials is None else max(budget.trials - first.trials, 1),
             tokens=None if budget.tokens is None else max(budget.tokens - round(first.tokens), 1),
-            usd=None if budget.usd is None else max(budget.usd - first.usd, TINY),
-            gpu_seconds=None if budget.gpu_seconds is None else max(budget.gpu_seconds - first.gpu_seconds, TINY),
-            wall_seconds=None if budget.wall_seconds is None else max(budget.wall_seconds - first.to_come, TINY),
+            usd=_left(budget.usd, first.usd),
+            gpu_seconds=_left(budget.gpu_seconds, first.gpu_seconds),
+            wall_seconds=_left(budget.wall_seconds, first.to_come + self.elapsed),
+            held_gpu_seconds=_left(budget.held_gpu_seconds, first.gpu_seconds + self.held_before),
         )
 
     def plan(self, budget: Budget) -> Plan:
-        """The run's plan with this budget, minus the time that has passed."""
-        budget = self.remaining(budget)
-        plan = plan_on(self.bench, self.decisions, self.names, self.facts._replace(budget=budget))
-        cap = budget.wall_seconds
-        left = None if cap is None else max(cap - self.elapsed, TINY)
-        return replace(plan, budget=replace(budget, wall_seconds=left))
+        """The run's plan with what remains of this budget."""
+        facts = self.facts._replace(budget=self.remaining(budget))
+        return plan_on(self.bench, self.decisions, self.names, facts)
+
+
+def _left(cap: float | None, spent: float) -> float | None:
+    return None if cap is None else max(cap - spent, TINY)

@@ -60,6 +60,8 @@ class Swap(NamedTuple):
     model: int
     at: float
     seconds: float
+    place: tuple[int, int] = (0, 0)
+    """The first model of the host, and the number of the place there."""
 
 
 class Engine:
@@ -194,7 +196,7 @@ class _SimulatedPlace:
 
 
 class SimulatedHost:
-    """Places that serve one of several models at a time; a single model is there from the start."""
+    """Places that serve one of several models at a time, or a single model."""
 
     def __init__(
         self,
@@ -207,7 +209,8 @@ class SimulatedHost:
         overlap: bool = False,
         wake_seconds: float | None = None,
     ) -> None:
-        """`wake_seconds` replaces the swap of a model that sleeps where it was served before."""
+        """`wake_seconds` replaces the swap of a model that sleeps where it was served before. A single model is there
+        after `swap_seconds`."""
         self.models = tuple(models)
         self.swaps: list[Swap] = []
         self.loads: list[TrialLoad] = []
@@ -221,7 +224,7 @@ class SimulatedHost:
         """Engines of the models being served."""
         if len(self.models) == 1:
             self._places[0].model = self.models[0]
-            self._engines[self.models[0]] = Engine(slots, gain)
+            self._engines[self.models[0]] = Engine(slots, gain, swap_seconds)
         self._issued = 0.0
         self._waiting: dict[int, deque[TrialLoad]] = {}
         """Loads to be served in each model's next turn."""
@@ -281,7 +284,7 @@ class SimulatedHost:
         self._leave(place, at)
         seconds = self._wake_seconds if model in place.had else self._swap_seconds
         place.model, place.ready, place.had = model, at + seconds, place.had | {model}
-        self.swaps.append(Swap(model, at, seconds))
+        self.swaps.append(Swap(model, at, seconds, (self.models[0], self._places.index(place))))
         if model in self._engines:
             place.joins = True
             return

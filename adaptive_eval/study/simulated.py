@@ -1,6 +1,8 @@
 """One simulated run: a run's controller, on answers drawn from a world."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import nan
 from typing import NamedTuple
 
@@ -9,16 +11,18 @@ import numpy as np
 from adaptive_eval.core import Controller, Plan, Reason
 from adaptive_eval.core.stack import RunStack, SummedTapes
 from adaptive_eval.core.tape import Layers, Tape, TrialArrays
-from adaptive_eval.core.types import Cost, PairVerdict, Verdict
+from adaptive_eval.core.types import PairVerdict, Verdict
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.pilot import guessed_lengths
-from adaptive_eval.study.scenario import AnswersBefore, ServiceCosts
+from adaptive_eval.study.scenario import TINY, AnswersBefore, ServiceCosts
 from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.timed import Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
+STEPS = 1000
+"""Moments of a run among which the one is found where a cap on GPU time ends it."""
 
 
 class EndedComparison(NamedTuple):
@@ -40,6 +44,7 @@ class SimulatedRun(NamedTuple):
     tokens: float
     usd: float
     gpu_seconds: float
+    """As caps count them; nan if servers are held and it was not timed."""
     seconds: float
     """nan if it was not timed."""
     comparisons: tuple[EndedComparison, ...]
@@ -73,10 +78,11 @@ def simulate_run(
     Its time is only computed if `timed`, or if a cap on time may end the run.
     """
     controller, tape = Controller(plan, keep_looks=False), tape_of_world(plan, chances, served, seed)
-    timeline = _drive(controller, tape, served, seed, timed or plan.budget.wall_seconds is not None)
+    wall, held = plan.budget.wall_seconds, plan.budget.held_gpu_seconds
+    timeline = _drive(controller, tape, served, seed, timed or wall is not None or held is not None)
     assert controller.finished is not None
     look = controller.latest_look()
-    return _make_run(
+    run = _make_run(
         plan,
         chances,
         served,
@@ -85,6 +91,17 @@ def simulate_run(
         compared=() if look is None else look.comparisons,
         timeline=timeline,
     )
+    if timeline is None or held is None or run.gpu_seconds < held:
+        return run
+    of_requests = run.gpu_seconds - served.held_gpu_seconds(timeline)
+
+    def used(share: float) -> float:
+        return served.held_gpu_seconds(timeline, share * timeline.seconds) + share * of_requests
+
+    share = bisect_left(range(STEPS), held, key=lambda step: used(step / STEPS)) / STEPS
+    ends = replace(plan.budget, wall_seconds=share * timeline.seconds + TINY, held_gpu_seconds=None)
+    run = simulate_run(replace(plan, budget=ends), chances, served, seed)
+    return run._replace(reason=str(Reason.GPU_TIME), gpu_seconds=held)
 
 
 def simulate_side_by_side(
@@ -126,7 +143,7 @@ def _make_run(
     timeline: Timeline | None,
 ) -> SimulatedRun:
     """A finished run; `paid` (L, K) are its trials."""
-    tokens, usd, gpu_seconds = price_counts(paid, served.costs)
+    tokens, usd, gpu_seconds = served.price(paid)
     means = chances @ plan.bench.weights
     truth = compared_scores(plan, plan.bench.mean(means), means)
     return SimulatedRun(
@@ -134,7 +151,7 @@ def _make_run(
         trials=int(paid.sum()),
         tokens=tokens,
         usd=usd,
-        gpu_seconds=gpu_seconds,
+        gpu_seconds=gpu_seconds + served.held_gpu_seconds(timeline),
         seconds=nan if timeline is None else timeline.seconds,
         comparisons=tuple(_comparisons(plan, compared, truth)),
     )
@@ -160,14 +177,11 @@ def _drive(
         )
         for group in served.in_turn
     ]
+    if served.recorded is None:
+        alone = [model for model in served.launched if not any(model in group.models for group in served.in_turn)]
+        shared += [SimulatedHost((model,), served.slots[model], served.swap_seconds) for model in alone]
     costs, verdicts, recorded = served.costs, served.verdicts, served.recorded
     return drive_in_time(controller, tape, times, served.slots, shared, costs, verdicts=verdicts, recorded=recorded)
-
-
-def price_counts(counts: IntArray, costs: Sequence[Sequence[Cost]]) -> tuple[float, float, float]:
-    """Tokens, USD and GPU seconds of counts (L, K)."""
-    tokens, usd, gpu_seconds = np.einsum("lk,lkc->c", counts, np.array(costs, dtype=float)).tolist()
-    return tokens, usd, gpu_seconds
 
 
 def count_recorded(recorded: IntArray, categories: int) -> IntArray:

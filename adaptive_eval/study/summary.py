@@ -15,11 +15,11 @@ from adaptive_eval.core.judge import first_call
 from adaptive_eval.core.rules import Correctable, Rule, tie_boundary
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
-from adaptive_eval.study.fixed import fixed_seconds, times_as_long
+from adaptive_eval.study.fixed import fixed_held, fixed_seconds, times_as_long
 from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.scenario import NOTHING_BEFORE, Scenario
-from adaptive_eval.study.simulated import DECIDED, EndedComparison, SimulatedRun, count_recorded, price_counts
+from adaptive_eval.study.simulated import DECIDED, EndedComparison, SimulatedRun, count_recorded
 from adaptive_eval.study.simulations import Simulations
 from adaptive_eval.study.types import (
     FORMAT,
@@ -221,7 +221,7 @@ def _costs(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedR
         trials=median_range([run.trials for run in runs]),
         tokens=over("tokens", lambda run: run.tokens),
         usd=over("usd", lambda run: run.usd),
-        gpu_hours=over("gpu_hours", lambda run: run.gpu_seconds / HOUR),
+        gpu_hours=over("gpu_hours", lambda run: (scenario.held_before + run.gpu_seconds) / HOUR),
         seconds=over("seconds", lambda run: scenario.elapsed + run.seconds),
     )
 
@@ -230,10 +230,11 @@ def _spent(scenario: Scenario, prepared: PreparedRun) -> PartCosts | None:
     recorded, first = scenario.served.recorded, scenario.before.there
     if recorded is None:
         return None
-    used = price_counts(count_recorded(recorded, scenario.bench.categories), scenario.served.costs)
+    used = scenario.served.price(count_recorded(recorded, scenario.bench.categories))
     tokens, usd, gpu_seconds = map(sum, zip(used, first.cost, strict=True))
     trials = int((recorded >= 0).sum()) + first.trials
-    return _part_costs(_known_costs(scenario, prepared), trials, tokens, usd, gpu_seconds, scenario.elapsed)
+    known, gpu_seconds = _known_costs(scenario, prepared), gpu_seconds + scenario.held_before
+    return _part_costs(known, trials, tokens, usd, gpu_seconds, scenario.elapsed)
 
 
 def _greedy_costs(scenario: Scenario, prepared: PreparedRun) -> PartCosts | None:
@@ -265,12 +266,12 @@ def _fixed(scenario: Scenario, worlds: Sequence[FloatArray], prepared: PreparedR
     """The maximum of trials for every model, averaged over the worlds."""
     each, known = prepared.plan.trials.max, _known_costs(scenario, prepared)
     counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0) * scenario.bench.asked[:, None]
-    tokens, usd, gpu_seconds = price_counts(counts, scenario.served.costs)
+    tokens, usd, gpu_seconds = scenario.served.price(counts)
     return {
         "trials": float(each * scenario.bench.asked.sum() * scenario.bench.questions),
         "tokens": tokens if known["tokens"] else None,
         "usd": usd if known["usd"] else None,
-        "gpu_hours": gpu_seconds / HOUR if known["gpu_hours"] else None,
+        "gpu_hours": (gpu_seconds + fixed_held(scenario, counts)) / HOUR if known["gpu_hours"] else None,
         "seconds": fixed_seconds(scenario, counts),
     }
 

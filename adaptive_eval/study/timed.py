@@ -22,6 +22,7 @@ from adaptive_eval.core.types import NO_COST, Look, Outcome
 from adaptive_eval.study.drive import CostTable, DrawnRound
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
 from adaptive_eval.study.verdict_times import NO_VERDICTS, JudgeQueue, VerdictTimes
+from adaptive_eval.supply.idle_servers import LEAST_SECONDS
 from scorio.moments import FloatArray, IntArray
 
 END = attrgetter("end")
@@ -41,6 +42,18 @@ class ServedSpans(NamedTuple):
         there = np.isfinite(begun)
         return cls(begun[there], ended[there])
 
+    def held_seconds(self, start: float, until: float) -> float:
+        """Seconds until then for which a server of its own is held: it takes `start` to come up, each time, and is
+        stopped where it would idle for longer than the run lets it (`supply.idle_servers`)."""
+        asked = (self.start < until) & (self.end > self.start)  # recorded answers take no time
+        if not asked.any():
+            return 0.0
+        order = np.argsort(self.start[asked])
+        since, ends = self.start[asked][order], np.maximum.accumulate(self.end[asked][order]).clip(max=until)
+        patience = max(start, LEAST_SECONDS)
+        beyond = np.maximum(since[1:] - ends[:-1] - patience, 0.0)
+        return float(ends[-1] - since[0] - beyond.sum() + start * (1 + np.count_nonzero(beyond)))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
@@ -53,6 +66,17 @@ class Timeline:
     """(L, K): trials that servers were asked for, seen by a look or not."""
     swaps: tuple[Swap, ...]
     """Swaps of models that take turns, host by host."""
+
+    def held_seconds(self, start: float, until: float) -> FloatArray:
+        """(L,): seconds until then for which each model's servers are held; a place serves a model until its next."""
+        held = np.array([own.held_seconds(start, until) for own in self.served])
+        held[[swap.model for swap in self.swaps]] = 0.0
+        ends: dict[tuple[int, int], float] = {}
+        for swap in sorted(self.swaps, key=attrgetter("at"), reverse=True):
+            end = ends.get(swap.place, self.seconds)
+            held[swap.model] += max(min(end, until) - swap.at, 0.0)
+            ends[swap.place] = swap.at
+        return held
 
 
 class ServiceTimes(Protocol):

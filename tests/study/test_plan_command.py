@@ -27,6 +27,7 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.store import CommitBatch, HeldTime, ServerLaunched, Store
 from adaptive_eval.study.types import FORMAT
 
 
@@ -72,8 +73,8 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     chance = f"{found['need']['reached']:.0%}"
     assert "times as long as the fixed design" in found["shown"] and "the worst case" in found["shown"]
     assert "\nwithout a cap " in found["shown"] and f"decided with a chance of {chance}" in found["shown"]
-    assert "\n  GPU hours of requests  " in found["shown"], "servers are held for longer"
-    assert "servers are held for longer than their requests take" in found["shown"]
+    assert "\n  GPU hours  " in found["shown"]
+    assert "of others, which are held for longer, while they answer" in found["shown"]
     first, *_, last = found["shown"].splitlines()
     share = f"{costs['usd']['median'] / fixed['usd']:.0%}"
     assert first.startswith("Expected: $") and f", {share} of what {HORIZON} answers of every model to every" in first
@@ -295,6 +296,27 @@ def batch_models(changes: dict[str, object]) -> list[dict[str, object]]:
     return [{"name": one, **shared, **changes} for one in ("ada", "bob", "cyd")]
 
 
+def test_the_time_of_servers_that_the_run_starts_is_what_a_cap_on_gpu_hours_counts() -> None:
+    """Without a pilot a start is a guess; with the run itself as one, what it has held counts from there on."""
+    launched = [{"name": one, "gpus": 2, "launch": {"command": "serve --port {port}"}} for one in MODELS]
+    path, models = write_config(Path()), f"models={json.dumps(launched)}"
+    guessed = forecast(str(path), "--set", models)
+    starts = 3 * 2 * 120.0 / 3600.0
+    assert "a server that the run starts is guessed to take 120 s" in guessed["basis"]
+    assert starts < guessed["need"]["costs"]["gpu_hours"]["low"] < guessed["fixed"]["gpu_hours"]
+    prepared = prepared_from(path, models)
+    store_run(prepared, Path("runs/small"), rounds=2)
+    store = Store.open(Path("runs/small"), prepared.header).store
+    events = [ServerLaunched(one, seconds=seconds) for one in MODELS for seconds in (80.0, 20.0)]
+    store.commit(CommitBatch(events=events, held={MODELS[0]: HeldTime(1800.0, 3600.0)}))
+    store.close()
+    found = forecast(str(path), "--set", models, "--pilot", "runs/small", "--set", "budget.gpu_hours=1.2")
+    assert "a server that the run starts takes 80 s, as in the pilot" in found["basis"]
+    assert found["spent"]["gpu_hours"] == 1.0
+    within, need = found["capped"]["costs"]["gpu_hours"], found["need"]["costs"]["gpu_hours"]
+    assert 1.0 <= within["low"] <= within["high"] <= 1.2 < need["high"]
+
+
 @pytest.mark.slow
 def test_models_that_share_a_pool_take_the_turns_of_a_run() -> None:
     path = write_config(Path())
@@ -314,8 +336,8 @@ def test_models_that_share_a_pool_take_the_turns_of_a_run() -> None:
     assert seconds(two) < seconds(one) and seconds(asleep) < seconds(one)
     overlapping = seconds(planned_on(1, overlap=True)) / seconds(one)
     assert overlapping != 1.0 and 0.7 < overlapping < 1.2, "models are exchanged sooner, and more often"
-    told = "a model that takes its turn on a server is guessed to be loaded in 120 s"
-    assert told in one["basis"] and f"{told}, and woken in 5 s" in asleep["basis"]
+    told = "a server that the run starts is guessed to take 120 s"
+    assert told in one["basis"] and f"{told}, and 5 s to wake: a guess" in asleep["basis"]
     assert (
         "a pool with a place for each model is counted with one server a model: the run may be done sooner"
         in (planned_on(3)["basis"])

@@ -19,6 +19,7 @@ from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts, uncapped
 from adaptive_eval.study.simulated import simulate_run, simulate_side_by_side
 from adaptive_eval.study.summary import smallest_certified_delta, smallest_differences, smallest_gap
+from adaptive_eval.study.timed import ServedSpans
 from adaptive_eval.study.types import median_range
 
 QUESTIONS = 30
@@ -106,6 +107,42 @@ def test_models_that_take_turns_wait_for_each_other_and_for_the_swap() -> None:
     alone, in_turn = simulate_run(plan(), apart, served(2), (0,)), simulate_run(plan(), apart, turned, (0,))
     assert in_turn.seconds == pytest.approx(2 * alone.seconds + 2 * 60.0)
     assert in_turn.comparisons == alone.comparisons
+
+
+def test_servers_of_the_run_are_paid_for_while_they_are_held_and_start() -> None:
+    """400 s of answers each. At one place, model 0 is there until model 1 is loaded, so that both are there as long."""
+    apart, launched = level(0.95, 0.05), served(2)._replace(launched={0: 2.0, 1: 1.0}, swap_seconds=60.0)
+    run = simulate_run(plan(), apart, launched, (0,))
+    assert run.seconds == pytest.approx(460.0) and run.gpu_seconds == pytest.approx((2.0 + 1.0) * 460.0)
+    turned = launched._replace(in_turn=[ServingGroup((0, 1), ("gpu0",))])
+    assert simulate_run(plan(), apart, turned, (0,)).gpu_seconds == pytest.approx((2.0 + 1.0) * 460.0)
+    one = simulate_run(plan(), apart, launched._replace(launched={0: 2.0}), (0,))
+    of_requests = QUESTIONS * 4 * served(2).costs[1][0].gpu_seconds
+    assert one.gpu_seconds == pytest.approx(2.0 * 460.0 + of_requests, rel=0.03), (
+        "the other one's are right now and then"
+    )
+    assert np.isnan(simulate_run(plan(), apart, launched, (0,), timed=False).gpu_seconds)
+
+
+def test_an_idle_server_is_stopped_and_started_again() -> None:
+    """It is held for its start, 25 s, as long again as a start, another start and 10 s."""
+    spans = ServedSpans(np.array([400.0, 60.0, 75.0, 0.0]), np.array([410.0, 70.0, 85.0, 0.0]))
+    assert spans.held_seconds(60.0, np.inf) == 60.0 + 25.0 + 60.0 + 60.0 + 10.0
+    assert spans.held_seconds(60.0, 80.0) == 60.0 + 20.0 and spans.held_seconds(60.0, 10.0) == 0.0
+    assert spans.held_seconds(0.0, np.inf) == 25.0 + 30.0 + 10.0, "half a minute at least"
+
+
+def test_a_cap_on_the_time_of_servers_ends_a_run_when_they_were_held_for_so_long() -> None:
+    launched = served(2)._replace(launched={0: 2.0, 1: 1.0}, swap_seconds=60.0)
+    for budget in (Budget(held_gpu_seconds=3.0 * 605.0), Budget(held_gpu_seconds=3.0 * 605.0, wall_seconds=10_000.0)):
+        capped = plan(budget=budget, rule=ZScore(50.0), judging=Judging(futility=None))
+        run = simulate_run(capped, level(0.5, 0.5), launched, (0,))
+        assert run.reason == "gpu_time" and run.gpu_seconds == 3.0 * 605.0
+        assert run.seconds == pytest.approx(605.0, rel=0.02)
+    soon = plan(budget=Budget(held_gpu_seconds=3.0 * 605.0, wall_seconds=100.0))
+    assert simulate_run(soon, level(0.5, 0.5), launched, (0,)).reason == "wall_time"
+    enough = plan(budget=Budget(held_gpu_seconds=3.0 * 605.0))
+    assert simulate_run(enough, level(0.95, 0.05), launched, (0,)).reached
 
 
 @pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=3, held=True)])
