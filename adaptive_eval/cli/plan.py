@@ -61,7 +61,7 @@ def plan(
             write_whole(json, written, "Mend that, or give another --json")
     settings, rule = prepared.config, prepared.config.stopping
     typer.echo(f"{answer_line(forecast)}\n")
-    known = run_in_words(settings, len(prepared.questions))
+    known = run_in_words(settings, prepared.plan)
     typer.echo(f"{safe_line(settings.name)}: {known}, {rule.rule} at {rule.confidence:g}")
     typer.echo(f"pace      {safe_line(pace_in_words(settings), 400)}")
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):

@@ -28,10 +28,11 @@ def validate(config: Config, overrides: Overrides = None) -> None:
         prepared = prepare(load_config(config, overrides or ()))
         keys = asyncio.run(check_keys(prepared))
     most = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
+    most = min(most, prepared.config.budget.trials or most)
     first_round = list(first_round_problems(prepared))
     in_vain = any(problem.startswith((NOTHING, TOO_FEW)) for problem in first_round)
     said = f"{config} is valid{', but a run of it would request no answers' if in_vain else ''}"
-    typer.echo(f"{said}: {run_in_words(prepared.config, len(prepared.questions))}, {most:,} trials at most")
+    typer.echo(f"{said}: {run_in_words(prepared.config, prepared.plan)}, {most:,} trials at most")
     typer.echo(f"pace: {safe_line(pace_in_words(prepared.config), LONGEST_LINE)}")
     if (promised := promise_in_short(prepared.config.stated())) is not None:
         typer.echo(f"promise: {promised}")

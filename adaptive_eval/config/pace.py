@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from adaptive_eval.config.decisions import TrialsConfig
-from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.settings import Pace
 
 Favour = Literal["answers", "time"]
@@ -72,16 +72,6 @@ def is_own_server(model: ModelConfig) -> bool:
 def opening_trials(trials: TrialsConfig, *, batched: bool = False) -> int:
     """Trials a question before the first look."""
     return make_pace(trials, questions=1, batched=batched).first_round(trials.min, trials.max)
-
-
-def trials_in_words(config: RunConfig) -> str:
-    """A description of the trials a question, for a configuration whose pace is chosen."""
-    trials = config.trials
-    if trials.draw is not None:
-        return f"one trial of each in blocks of {trials.draw}"
-    opening = opening_trials(trials, batched=config.batched)
-    more = f" (the first round has {opening} at this pace, more than trials.min)" if opening > trials.min else ""
-    return f"{opening} to {trials.max} trials a question{more}"
 
 
 def make_pace(trials: TrialsConfig, questions: int, *, batched: bool = False) -> Pace:

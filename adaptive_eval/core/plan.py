@@ -202,7 +202,7 @@ class Plan:
         or the first block of drawn questions."""
         if self.drawn:
             return self.another_round(np.zeros((self.bench.models, self.bench.questions), dtype=np.int32))
-        least = np.full((self.bench.models, self.bench.questions), self._opening_size, dtype=np.int32)
+        least = np.full((self.bench.models, self.bench.questions), self.opening_size, dtype=np.int32)
         first = least if self.first is None else np.maximum(least, self.first.astype(np.int32))
         first[~self.bench.asked] = 0
         return first
@@ -211,10 +211,11 @@ class Plan:
     def has_capped_opening(self) -> bool:
         """Whether caps made the first round smaller than the pace's opening."""
         trials, pace = self._beginning
-        return self._opening_size < pace.first_round(trials.min, trials.max)
+        return self.opening_size < pace.first_round(trials.min, trials.max)
 
     @property
-    def _opening_size(self) -> int:
+    def opening_size(self) -> int:
+        """Trials a question of the first round, if there is none yet and questions are not drawn."""
         return affordable_opening(self.bench, *self._beginning, self.budget, self.spent_first, self.capped_opening)
 
     @property

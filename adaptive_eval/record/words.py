@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 from unicodedata import category
 
-from adaptive_eval.config.pace import choose_favour, opening_trials, trials_in_words
+from adaptive_eval.config.pace import choose_favour, opening_trials
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.optimal import AT_ANY_LOOKS, OPTIMAL
+from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RETIRED, RULES
 from adaptive_eval.core.rules import RuleEntry
@@ -289,13 +290,15 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     )
 
 
-def run_in_words(config: RunConfig, questions: int) -> str:
-    """Models, questions, objective and trials of a run whose pace is chosen, in one line."""
-    recorded = len(config.recorded)
+def run_in_words(config: RunConfig, plan: Plan) -> str:
+    """Models, questions, objective and trials of a planned run, in one line."""
+    recorded, trials, opening = len(config.recorded), config.trials, plan.opening_size
     beside = f" and {recorded} recorded" if recorded else ""
+    more = f" (the first round has {opening} at this pace, more than trials.min)" if opening > trials.min else ""
+    asked = f"{opening} to {trials.max} trials a question{more}"
     return (
-        f"{several(len(config.asked), 'model')}{beside}, {several(questions, 'question')}, "
-        f"objective {config.objective.kind}, {trials_in_words(config)}"
+        f"{several(len(config.asked), 'model')}{beside}, {several(plan.bench.questions, 'question')}, objective "
+        f"{config.objective.kind}, {f'one trial of each in blocks of {trials.draw}' if trials.draw else asked}"
     )
 
 

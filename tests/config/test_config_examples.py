@@ -249,6 +249,12 @@ class TestCommands:
         assert (code, err) == (0, "")
         assert "6 models, 30 questions, objective ranking, 4 to 10 trials a question, 1,800 trials at most" in out
 
+    def test_validate_tells_the_first_round_that_a_cap_leaves(self) -> None:
+        """Without one it has 12 trials at this pace, which 4,000 trials do not pay for twice."""
+        file = str(ROOT / "configs" / "quickstart.yaml")
+        code, out, _ = self.run("validate", file, "--set", "trials.favour=time", "--set", "budget.trials=4000")
+        assert code == 0 and "4 to 80 trials a question, 4,000 trials at most" in out
+
     def test_validate_tells_what_is_wrong(self) -> None:
         code, out, err = self.run("validate", str(ROOT / "configs" / "quickstart.yaml"), "--set", "trials.mx=10")
         assert (code, out) == (2, "")

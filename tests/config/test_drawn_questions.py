@@ -8,12 +8,11 @@ import yaml
 
 from adaptive_eval.config.drawn import may_draw
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.pace import trials_in_words
 from adaptive_eval.config.planning import RunFacts, make_plan
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.words import decisions_in_words
+from adaptive_eval.record.words import decisions_in_words, run_in_words
 
 BASELINE: dict[str, object] = {"objective": {"kind": "baseline", "baseline": "model-01"}}
 SETTINGS: dict[str, object] = {
@@ -97,7 +96,7 @@ def test_trials_that_are_there_are_refused(tmp_path: Path) -> None:
 
 def test_words_are_those_of_blocks(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
-    assert trials_in_words(config) == "one trial of each in blocks of 100"
+    assert run_in_words(config, prepare(config).plan).endswith("one trial of each in blocks of 100")
     words = decisions_in_words(config, {}, began_at=1, imported=False)
     assert "to take a comparison to one trial of every question" in words.rule
 
