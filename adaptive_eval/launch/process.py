@@ -114,6 +114,7 @@ class ServerProcess:
             await self._keeper.wait()
         except asyncio.CancelledError:
             self.kill()
+            await self._keeper.wait()
             raise
 
     def kill(self) -> None:

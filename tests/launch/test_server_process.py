@@ -64,6 +64,21 @@ async def test_at_once_means_no_grace(tmp_path: Path, port: int, monkeypatch: py
     assert not running(str(port))
 
 
+async def test_cancelled_while_it_is_stopped_it_is_gone_too(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its keeper, which nobody else may know of: as where it did not start, and the run ends meanwhile."""
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 3600.0)
+    process = await server(tmp_path, port, "stubborn", "child")
+    wait_for(tmp_path / "log", "child")
+    stopping = asyncio.create_task(process.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    await asyncio.wait([stopping], timeout=HANGS)
+    assert stopping.cancelled() and process._keeper.returncode is not None
+    assert not running(str(port))
+
+
 @pytest.mark.parametrize(
     ("end", "told"),
     [
