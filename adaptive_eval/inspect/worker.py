@@ -223,7 +223,7 @@ class RequestedSamples(SampleSource):
         self.tell(ended="its task ended" if error is None else error_text(error))
 
     def _wake(self) -> None:
-        if self._idle is not None:
+        if self._idle is not None and not self._idle.done():  # else its task has failed
             self._idle.set_result(None)
             self._idle = None
 

@@ -1,5 +1,6 @@
 """Whole runs of tasks of Inspect: every kind of task, faults, kills, caps, and what is left of a run to be read."""
 
+import asyncio
 import json
 import os
 import random
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -280,6 +281,23 @@ async def test_a_process_that_has_ended_is_sent_no_signal(tmp_path: Path, monkey
     process = InspectProcess({}, [], tmp_path, {}, tmp_path, errors, None)
     monkeypatch.setattr(Process, "terminate", lambda _: pytest.fail("it was sent one"))
     await process._read(await create_subprocess_exec("true", stdout=PIPE))
+
+
+async def test_a_request_to_a_task_that_has_just_failed_does_not_end_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was on its way when the task said so."""
+    from adaptive_eval.inspect import worker
+
+    told: list[Mapping[str, object]] = []
+    monkeypatch.setattr(worker, "send_line", told.append)
+    source = worker.RequestedSamples(("", 0), "m", {"s": worker.Sample(input="?")})  # type: ignore[arg-type]
+    waiting = asyncio.create_task(source.next_samples())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    source.ask({"benchmark": "", "model": 0, "sample": "s", "prompt": [], "id": "s#0", "seed": 1})
+    assert told == [{"benchmark": "", "model": 0, "ended": "its task ended"}]
 
 
 @pytest.mark.slow
