@@ -152,8 +152,8 @@ class RayCluster:
 
     def send_heartbeat(self) -> None:
         """Send a heartbeat to the keeper, if there is one."""
-        if (keeper := self._actor(self._run)) is not None:
-            with suppress(self.ray.exceptions.RayError):
+        with suppress(self.ray.exceptions.RayError):
+            if (keeper := self._actor(self._run)) is not None:
                 keeper.heartbeat.remote(self._keep)
 
     def give_back(self, name: str, actor: Any) -> None:

@@ -51,3 +51,14 @@ async def test_a_place_that_is_wanted_no_more_while_it_is_asked_for_is_given_bac
     with pytest.raises(asyncio.CancelledError):
         await placing
     assert keeper.asked[-1] == ("give_back", "site")
+
+
+def test_a_cluster_that_does_not_answer_for_a_moment_does_not_end_the_heartbeats() -> None:
+    """Their thread would end, and every site with it when `keep` is over."""
+    cluster = fake_cluster(FakeKeeper())
+
+    def get_actor(name: str, namespace: str) -> FakeKeeper:
+        raise RuntimeError("the head node does not answer")
+
+    cluster.ray.get_actor = get_actor
+    cluster.send_heartbeat()
