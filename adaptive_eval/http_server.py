@@ -285,7 +285,7 @@ async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 def _send_reset(writer: asyncio.StreamWriter) -> None:
-    """With no time to linger, the kernel sends a reset instead of a proper end."""
+    """Have the kernel end the connection with a reset, by leaving it no time to linger."""
     if not writer.is_closing():
         linger = struct.pack("ii", 1, 0)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)

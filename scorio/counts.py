@@ -152,7 +152,7 @@ class Counts:
 
     @classmethod
     def from_outcomes(cls, R: Any, w: Any = None, R0: Any = None) -> Self:
-        """From an (M, N) matrix of categories, or a vector for one question; without `w`, 0 is wrong and 1 is right.
+        """Build from an (M, N) matrix of categories, or a vector for one question; by default, 1 is right.
 
         A data frame of questions by trials will do, NaN where there is no such trial.
 
@@ -176,7 +176,7 @@ class Counts:
 
     @classmethod
     def from_tensor(cls, R: Any, w: Any = None, R0: Any = None) -> Self:
-        """From an (L, M, N) tensor of L models; R0 is (M, D), shared, or (L, M, D).
+        """Build from an (L, M, N) tensor of L models; R0 is (M, D), shared, or (L, M, D).
 
         Args:
             R: An (L, M, N) tensor of categories.
@@ -196,7 +196,7 @@ class Counts:
 
     @classmethod
     def from_ragged(cls, R: Any, w: Any = None, R0: Any = None) -> Self:
-        """From a vector, matrix or tensor in which -1 means that there is no such trial.
+        """Build from a vector, matrix or tensor in which -1 means that there is no such trial.
 
         Args:
             R: A vector, an (M, N) matrix or an (L, M, N) tensor of categories, -1 for no trial.

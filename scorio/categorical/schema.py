@@ -67,7 +67,7 @@ class Schema:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each category 0..C stands for."""
+        """The meaning of each category 0..C."""
         return ("invalid", *(category.label for category in self.categories))
 
     @property
@@ -140,14 +140,14 @@ class _Trials:
     thresholds: Thresholds
 
     def any_of(self, rule: Iterable[tuple[str, ...]], among: Mask) -> Mask:
-        """Where one of the alternatives holds, among the trials given."""
+        """Mask of the given trials for which one of the alternatives holds."""
         found = np.zeros_like(among)
         for way in rule:
             found |= self.all_of(way, among)
         return found
 
     def all_of(self, variables: tuple[str, ...], among: Mask) -> Mask:
-        """Where all variables hold. A threshold is not asked for when no trial is left that depends on it."""
+        """Mask of the given trials for which all variables hold; thresholds that none depends on are not read."""
         held = among.copy()
         for comparison in (c for variable in variables for c in VARIABLES[variable]):
             if held.any():

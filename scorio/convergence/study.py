@@ -120,7 +120,7 @@ class Study:
 
     @classmethod
     def of(cls, R: Any, w: Any = None, R0: Any = None, metric: Metric = BAYES, gold: Any = None) -> Self:
-        """From an (L, M, N) tensor; without `gold`, the ranking by Bayes@N or avg@N of all trials (paper, 2.7).
+        """Build from an (L, M, N) tensor; without `gold`, the ranking by Bayes@N or avg@N of all trials (paper, 2.7).
 
         Args:
             R: The tensor, at least 2 models and 2 trials.

@@ -100,6 +100,6 @@ def corrected(
 
 
 def _weights(where: FloatArray | np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> FloatArray:
-    """Of each labelled trial: labelled questions weigh alike, and so do the trials of one."""
+    """Weight of each labelled trial: labelled questions weigh alike, and so do the trials of one."""
     found, at, count = np.unique(where, return_inverse=True, return_counts=True)
     return np.asarray(1.0 / (found.size * count[at]))

@@ -58,16 +58,16 @@ class Distinct(NamedTuple):
     most: int
 
     def spread(self, values: FloatArray) -> FloatArray:
-        """From values of the pairs, on the last axis, to values of the questions."""
+        """Convert values of the pairs, on the last axis, to values of the questions."""
         return values.take(self.where, axis=-1)
 
     def mean(self, values: FloatArray) -> FloatArray:
-        """From values of the pairs, on the last axis, to their mean over a model's questions."""
+        """The mean over a model's questions of values of the pairs, on the last axis."""
         total: FloatArray = self.spread(values).sum(axis=-1)
         return total / int(self.where.shape[-1])
 
     def var_of_mean(self, var: FloatArray) -> FloatArray:
-        """From variances of the pairs to the variance of the mean over a model's independent questions."""
+        """The variance of the mean over a model's independent questions, from variances of the pairs."""
         return self.mean(var / self.where.shape[-1])
 
 

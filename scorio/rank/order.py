@@ -152,7 +152,7 @@ def rank_scores(scores: ArrayLike, method: str = "competition") -> IntArray | Fl
     if np.isnan(values).any():
         raise ValueError("scores must not be NaN: a model without a score cannot be ranked, leave it out")
     order = np.argsort(-values, axis=-1, kind="stable")
-    first = _first_of_its_score(np.take_along_axis(values, order, axis=-1))
+    first = _score_starts(np.take_along_axis(values, order, axis=-1))
     ranks: IntArray | FloatArray = np.empty_like(order, dtype=float if method == "fractional" else np.int64)
     np.put_along_axis(ranks, order, _ranks_in_order(first, method), axis=-1)
     return ranks
@@ -171,7 +171,7 @@ def rounding_error(scores: FloatArray) -> FloatArray:
     return ROUNDING * largest
 
 
-def _first_of_its_score(ordered: FloatArray) -> NDArray[np.bool_]:
+def _score_starts(ordered: FloatArray) -> NDArray[np.bool_]:
     """Mark where a new score begins, in scores ordered from high to low; infinities are equal to themselves."""
     higher, lower = ordered[..., :-1], ordered[..., 1:]
     with np.errstate(invalid="ignore"):  # inf - inf, decided by the equality

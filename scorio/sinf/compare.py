@@ -198,7 +198,7 @@ class StandardisedDifference(NamedTuple):
 def standardised(
     mean_a: FloatArray | float, var_a: FloatArray | float, mean_b: FloatArray | float, var_b: FloatArray | float
 ) -> StandardisedDifference:
-    """What `compare` finds, for whoever has no use for the confidence: of many pairs that takes most of the time."""
+    """`compare` without the confidence, which takes most of its time for many pairs."""
     difference = np.asarray(np.subtract(mean_a, mean_b), dtype=float)
     sigma = np.sqrt(np.add(var_a, var_b))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -69,7 +69,7 @@ def _crossing(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sides: 
 def unseen_crossing(
     c: FloatArray, w: tuple[FloatArray, FloatArray], t: tuple[FloatArray, FloatArray], kappa: float
 ) -> FloatArray:
-    """At least as likely as this: between two looks, t[0] < t[1], W met c s**(1/2 - kappa), and it was below at both.
+    """Lower bound of the chance that W met c s**(1/2 - kappa) between two looks t[0] < t[1], and was below at both.
 
     exp(-2 (L(t0) - w0)(L(t1) - w1)/(t1 - t0)) with L the tangent of the boundary in the middle; 0 where no information
     came in between.

@@ -44,11 +44,11 @@ class Exchange:
     ahead: FloatArray
 
     def old_height(self, new: FloatArray) -> FloatArray:
-        """What a height under the new horizon counts under the old one."""
+        """The height under the old horizon that a height under the new one counts as."""
         return _read(_read(new, self.new, self.ahead), self.left, self.old)
 
     def new_height(self, old: FloatArray) -> FloatArray:
-        """What a height must be under the new horizon, to count as this one; infinite where nothing is left for it."""
+        """The height under the new horizon that counts as this one under the old; infinite where nothing is left."""
         depth = _read(old, self.old, self.left)
         return np.where(depth < DEEPEST, _read(depth, self.ahead, self.new), np.inf)
 

@@ -45,7 +45,7 @@ class FallingCurve:
         return height
 
     def place(self, value: float) -> float:
-        """Where the curve has a value that lies between those of its ends, by halving."""
+        """The place at which the curve has a value between those of its ends, found by halving."""
         left = int(np.clip(np.searchsorted(-self.values, -value) - 1, 0, len(self.points) - 2))
         low, high = float(self.points[left]), float(self.points[left + 1])
         while high - low > PRECISION:

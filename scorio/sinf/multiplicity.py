@@ -34,7 +34,7 @@ def holm_adjusted(p: FloatArray) -> FloatArray:
 
 
 def holm(p: FloatArray, level: float) -> NDArray[np.bool_]:
-    """Which hypotheses Holm rejects: P(any true one among them) <= level, whatever their dependence.
+    """The hypotheses that Holm rejects: P(any true one among them) <= level, whatever their dependence.
 
     Args:
         p: The p-value of each hypothesis, a vector.
@@ -54,9 +54,9 @@ def holm(p: FloatArray, level: float) -> NDArray[np.bool_]:
 
 
 def ebh(e: FloatArray, alpha: float) -> NDArray[np.bool_]:
-    """Which hypotheses e-BH rejects: the k largest e-values, k the last with k e_(k) >= m/alpha (Wang and Ramdas 2022).
+    """The hypotheses that e-BH rejects: the k largest e-values, k the last with k e_(k) >= m/alpha.
 
-    The expected share of false rejections is at most alpha, whatever the dependence.
+    The expected share of false rejections is at most alpha, whatever the dependence (Wang and Ramdas 2022).
 
     Args:
         e: The e-value of each hypothesis, a vector.

@@ -57,7 +57,7 @@ class Stopping:
     """(times, cells): the chance of a call under an exact tie and the worst schedule, from each place of the grid."""
 
     def boundary(self, t: FloatArray) -> FloatArray:
-        """What |z| must reach at information t; infinite before the first time, the last value beyond the horizon."""
+        """The boundary on |z| at information t; infinite before the first time, the last value beyond the horizon."""
         return np.where(t < self.times[0] * (1.0 - ROUNDING), np.inf, np.interp(t, self.times, self.call))
 
     def gives_up(self, z: FloatArray, t: FloatArray) -> NDArray[np.bool_]:

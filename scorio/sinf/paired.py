@@ -31,7 +31,7 @@ DIGITS = 12
 
 
 class DifferenceValues(NamedTuple):
-    """What the values of two trials can differ by.
+    """The possible differences between the values of two trials.
 
     Attributes:
         values: The different differences, rising: (D,).
