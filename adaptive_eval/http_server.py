@@ -151,7 +151,8 @@ class HttpServer:
         await asyncio.sleep(0)  # so that the connections are really gone when this returns
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(self._connected(reader, writer))
+        is_full = self._strangers and len(self._tasks) >= MAX_CONNECTIONS and not self._drop_silent()
+        task = asyncio.get_running_loop().create_task(self._run_connection(reader, writer, is_full))
 
         def end(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
@@ -159,38 +160,38 @@ class HttpServer:
             writer.transport.abort()  # complete responses are with the system, and the rest is of no use
 
         self._tasks.add(task)
+        self._silent[task] = None
         task.add_done_callback(end)
         return task
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        try:
-            if self._strangers and len(self._tasks) > MAX_CONNECTIONS and not self._drop_silent():
-                await self._refuse(writer, 503, f"more than {MAX_CONNECTIONS} connections")
-            else:
-                await self._serve_connection(reader, writer, task)
-        except ConnectionResetError:
-            _send_reset(writer)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass
 
     def _drop_silent(self) -> bool:
         """Close the connection with the longest silence, so that nobody can shut others out by opening many."""
         if (oldest := next(iter(self._silent), None)) is None:
             return False
         del self._silent[oldest]
+        self._tasks.discard(oldest)
         oldest.cancel()
         return True
 
-    async def _serve_connection(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]
-    ) -> None:
+    async def _run_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_full: bool) -> None:
+        try:
+            if is_full:
+                await self._refuse(writer, 503, f"more than {MAX_CONNECTIONS} connections")
+            else:
+                await self._serve_connection(reader, writer)
+        except ConnectionResetError:
+            _send_reset(writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request after the other."""
+        task = asyncio.current_task()
+        assert task is not None
         writer.transport.set_write_buffer_limits(high=0)  # `drain` then waits until nothing is left here
         keeps = True
         while keeps:
-            self._silent[task] = None
+            self._silent.setdefault(task)
             try:
                 async with asyncio.timeout(HEAD_SECONDS if self._strangers else None):
                     request = parse_head(await _read_head(reader))

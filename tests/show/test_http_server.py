@@ -1,6 +1,7 @@
 """The HTTP server of pages: what it understands, what it refuses, and what a hostile client can make it hold."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -151,6 +152,20 @@ async def test_connections_that_say_nothing_shut_nobody_out(monkeypatch: pytest.
         await until(lambda: len(server._tasks) <= 3)
         for _, writer in silent:
             writer.close()
+
+
+async def test_a_burst_of_silent_connections_shuts_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 3)
+    async with serving() as (server, port):
+        # blocking, so that the server accepts all of them in one turn of the loop
+        burst = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
+        burst[-1].sendall(HEAD)
+        reader, writer = await asyncio.open_connection(sock=burst[-1])
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+        await until(lambda: len(server._tasks) <= 3)
+        writer.close()
+        for one in burst[:-1]:
+            one.close()
 
 
 @pytest.mark.parametrize(
