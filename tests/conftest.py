@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import warm_inspect
 from browsing import Tabs, chromium
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
@@ -136,6 +137,12 @@ def site(tmp_path: Path, base_url: str) -> Iterator[Site]:
 @pytest.fixture(scope="session")
 def ended_runs(tmp_path_factory: pytest.TempPathFactory) -> EndedRuns:
     return EndedRuns(tmp_path_factory.mktemp("ended"))
+
+
+@pytest.fixture(scope="session")
+def inspect_address() -> Iterator[str]:
+    with warm_inspect.loaded() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Processes of Inspect that begin at once: forked from one that has loaded it already.
 
-To load it takes two seconds of the processor, and a run starts two such processes or more. What they do, and how they
-end, is as ever; short tests of tasks start Python themselves.
+To load it takes two seconds of the processor, and what it loads with its first task one or two more; a run starts two
+such processes or more. What they do, and how they end, is as ever; short tests of tasks start Python themselves.
 """
 
 import gc
@@ -14,13 +14,23 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
 
 VARIABLE = "WARM_INSPECT"
 """The address of the one that has loaded it, for all who are started here."""
 CALL = "import sys; sys.path[:] = sys.argv[1:]; from warm_inspect import {0}; {0}()"
 BOOT = CALL.format("ask")
 """In place of that of `adaptive_eval.inspect.process`."""
+WITH_A_TASK = (
+    *("_control.scoring", "agent._acp.server", "agent._acp.transport_live"),
+    "model._providers.openai_compatible",
+)
+"""Modules of Inspect that the first task loads; another version may have others."""
 
 
 @contextmanager
@@ -33,6 +43,14 @@ def loaded() -> Iterator[str]:
         with subprocess.Popen([sys.executable, "-c", CALL.format("serve"), *paths], stdin=listener) as server:
             yield address
             server.kill()
+
+
+def fork_from(address: str, monkeypatch: "pytest.MonkeyPatch") -> None:
+    """From now on processes of Inspect are forked there."""
+    from adaptive_eval.inspect import process
+
+    monkeypatch.setenv(VARIABLE, address)
+    monkeypatch.setattr(process, "BOOT", BOOT)
 
 
 def ask() -> None:
@@ -53,8 +71,14 @@ def ask() -> None:
 
 def serve() -> None:
     """In the one that has loaded it: fork for each who asks, and once more for whoever waits for that fork's end."""
+    from inspect_ai.model import get_model_info
+
     from adaptive_eval.inspect.worker import main
 
+    for name in WITH_A_TASK:
+        with suppress(ImportError):
+            import_module(f"inspect_ai.{name}")
+    get_model_info("openai/gpt-4o")  # reads what is known of all models
     gc.freeze()
     listener = socket.socket(fileno=os.dup(0))
     while True:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,7 +32,6 @@ from adaptive_eval.config.pace import FavourChoice
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.inspect import process
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.results_file import read_results
@@ -48,18 +47,11 @@ OWN = Path(__file__).with_name("own_tasks.py")
 SKILLS = ("p95", "p10")
 
 
-@pytest.fixture(scope="module")
-def inspect_address() -> Iterator[str]:
-    with warm_inspect.loaded() as address:
-        yield address
-
-
 @pytest.fixture(autouse=True)
 def _warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """In long tests its processes begin at once."""
     if request.node.get_closest_marker("slow") is not None:
-        monkeypatch.setenv(warm_inspect.VARIABLE, request.getfixturevalue("inspect_address"))
-        monkeypatch.setattr(process, "BOOT", warm_inspect.BOOT)
+        warm_inspect.fork_from(request.getfixturevalue("inspect_address"), monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -485,7 +477,7 @@ def test_kills_change_nothing_in_a_run_of_a_task_and_a_file_with_gates_and_a_cap
         more: dict[str, object] = {
             "objective": {"kind": "baseline", "baseline": "bob", "gate": True},
             "stopping": {"delta": "30%", "on_alarm": "never"},
-            "trials": {"min": 6, "max": 30},
+            "trials": {"min": 6, "max": 12},
             "budget": {"tokens": tokens},
         }
         return write_benchmarks(site, name, by_inspect=True, gate="10%", **more)

@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import warm_inspect
 import yaml
 from browsing import Tabs
 from live_runs import Site, stored
@@ -26,7 +25,7 @@ HOSTILE = "<img src=x onerror=alert(1)>\u202eevil</script>"
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
+def ended(tmp_path_factory: pytest.TempPathFactory, base_url: str, inspect_address: str) -> Path:
     """A run whose samples end with what a tool or a model said that means harm."""
     site = Site.make(tmp_path_factory.mktemp("ended"), base_url)
     shutil.copy(OWN, site.folder / "tasks.py")
@@ -39,16 +38,18 @@ def ended(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     }
     config = site.folder / "run.yaml"
     config.write_text(yaml.safe_dump(settings))
-    words = ["run", str(config), "--run-dir", str(site.directory()), "--display", "plain"]
-    ended = subprocess.run([sys.executable, "-m", "adaptive_eval", *words], capture_output=True, text=True)
-    assert ended.returncode in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        warm_inspect.fork_from(inspect_address, monkeypatch)
+        ended = site.run(config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
     assert f"inspect view --log-dir {site.directory() / INSPECT_LOGS}" in ended.stdout
     return site.directory()
 
 
 @pytest.fixture
-def run(site: Site, ended: Path) -> Path:
-    """A copy of that run."""
+def run(site: Site, ended: Path, inspect_address: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that run, whose logs are read by processes that begin at once."""
+    warm_inspect.fork_from(inspect_address, monkeypatch)
     return shutil.copytree(ended, site.directory())
 
 
