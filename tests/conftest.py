@@ -5,11 +5,13 @@ Property tests are not timed, nor is how their examples are drawn, since the mac
 draw the same examples in every run, and others only where `THOROUGH` is set: a change is judged by what it changes.
 Hundreds of processes are started that import the package: they may keep what they have compiled, whatever is set. Some
 are sent signals, which they would never hear of where the shell has these ignored, as in the background or under nohup.
+Runs sync every commit to the disk: their folders are in memory if there is enough, and go once their test has passed.
 """
 
 import asyncio
 import gc
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -49,6 +51,10 @@ if not THOROUGH:  # constants of all modules that a process has loaded would be 
 
 if not THOROUGH:  # a report of each run that has ended plays it again so often: an eighth of the time of all whole runs
     build.REPLAYS = 2
+
+MEMORY, ENOUGH = Path("/dev/shm"), 4 * 2**30
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH:  # a container may have 64 MB
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
