@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,7 @@ if not THOROUGH:  # a report of each run that has ended plays it again so often:
 MEMORY, ENOUGH = Path("/dev/shm"), 4 * 2**30
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH:  # a container may have 64 MB
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+get_temp_dir()  # is made once, and not in the folder of a test that has others for such files
 
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
