@@ -185,6 +185,7 @@ for arguments in (["report", run], ["compare", run, run]):
 """
 
 
+@pytest.mark.slow
 def test_who_reads_a_run_does_not_load_what_asks_models(ended_runs: EndedRuns, site: Site) -> None:
     run = str(ended_runs.copy(site, trials={"min": 4, "max": 4}))
     asking = {"asyncio", "ssl", "tenacity", "adaptive_eval.scheduler.loop", "adaptive_eval.endpoints.endpoint"}

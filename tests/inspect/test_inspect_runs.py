@@ -779,9 +779,10 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
     ("words", "told"),
     [
         (["tasks.py@exactly"], "name the models to rank: --model openai/gpt-x --model ..."),
-        (
+        pytest.param(
             ["tasks.py@fetched", "--model", "scripted/p1", "--model", "scripted/p2"],
             "'port'; give `-T port=VALUE`, or in a configuration `args: {port: VALUE}`",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             ["tasks.py@nothing", "--model", "scripted/p1", "--model", "scripted/p2"],

@@ -48,6 +48,7 @@ def gate(folder: Path, build: str, gate: str, **changes: str) -> tuple[int, str]
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 def test_a_baseline_is_recorded_as_the_guide_says_and_the_gate_asks_the_build_alone(tmp_path: Path) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "continuous-integration.md").read_text("utf-8")
     recipe = next(block for block in guide.split("```") if "half_width" in block)

@@ -248,6 +248,7 @@ def test_caps_hold_with_the_verdicts_in_them(site: Site, fair_url: str) -> None:
         assert float(used[2]) == pytest.approx(judged, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_cap_that_does_not_bear_the_first_round_at_its_worst_bears_a_run_that_costs_little(
     site: Site, fair_url: str
 ) -> None:

@@ -39,6 +39,7 @@ def fragile(site: Site) -> Path:
     return site.write(trials={"min": 2, "max": 2}, grader={"kind": "python", "function": "fragile:grade", "workers": 1})
 
 
+@pytest.mark.slow
 def test_what_the_grader_failed_on_is_graded_by_regrade(site: Site, fragile: Path) -> None:
     broken = site.folder / "broken"
     broken.touch()

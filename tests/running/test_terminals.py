@@ -22,7 +22,8 @@ COMMAND = [sys.executable, "-m", "adaptive_eval", "run"]
 ONCE = {"min": 4, "max": 4}
 
 
-@pytest.mark.parametrize("display", ["plain", pytest.param("json", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("display", ["plain", "json"])
 def test_a_reader_that_leaves_does_not_end_the_run(site: Site, display: str) -> None:
     config = site.write(trials=ONCE)
     read, write = os.pipe()

@@ -85,7 +85,7 @@ def test_answers_of_a_model_that_was_removed_wait_for_thresholds_until_it_comes_
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(2))
 def test_more_lives_of_the_state(chunk: int) -> None:
-    lives = 50_000 if THOROUGH else 300
+    lives = 50_000 if THOROUGH else 150
     for number in range(chunk * lives, (chunk + 1) * lives):
         whole_life(number + LIVES)
 
