@@ -54,7 +54,8 @@ if not THOROUGH:  # a report of each run that has ended plays it again so often:
     build.REPLAYS = 2
 
 MEMORY, ENOUGH = Path("/dev/shm"), 4 * 2**30
-if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH:  # a container may have 64 MB
+"""A container may have 64 MB there, and may forbid to start the programs that tests write."""
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 get_temp_dir()  # is made once, and not in the folder of a test that has others for such files
 
