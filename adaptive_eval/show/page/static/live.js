@@ -37,8 +37,8 @@ export async function follow(api, { onView, onPulse, onState }) {
   };
   for (;;) {
     await ask().catch((error) => {
-      if (!(error instanceof Unreachable)) throw error;
-      tell("waiting");
+      if (error instanceof Unreachable) tell("waiting");
+      else console.error(error); // the next change may be drawn
     });
     await new Promise((resume) => setTimeout(resume, PAUSE));
     if (document.hidden)

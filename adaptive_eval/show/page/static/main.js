@@ -182,6 +182,7 @@ function openPage(page, view, api) {
 
 /** Takes in what is known now of a model on a question. @param {RunView} view @param {CellUpdate} given */
 function learn(view, { model, question, posterior }) {
+  if (view.trials[model]?.[question] === undefined) return; // of a run with other models, whose view is fetched next
   view.trials[model][question] = posterior.counts.reduce((sum, one) => sum + one, 0);
   view.posterior_of[model][question] = view.posteriors.push(posterior) - 1;
 }
