@@ -37,6 +37,11 @@ def load_pyarrow(extra: str = "parquet", what: str = "Parquet files") -> tuple[A
     return import_module("pyarrow"), parquet
 
 
+def python_command(code: str) -> list[str]:
+    """The command of a process that runs this code, with the absolute import paths of this one as arguments."""
+    return [sys.executable, "-c", code, *(str(Path(entry).absolute()) for entry in sys.path)]
+
+
 SPECIFICATION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 DIGITS = 16
 """Digits of a fingerprint: enough that no edit goes unnoticed by chance."""

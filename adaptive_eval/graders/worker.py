@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, NamedTuple
 from adaptive_eval.endpoints.secrets import remove_keys
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.types import GraderOptions, Marks
+from adaptive_eval.imports import python_command
 from adaptive_eval.questions.types import Question
 
 LENGTH = 4
@@ -219,11 +220,6 @@ class WorkerDead(Exception):
         """Whether it had used up its CPU time."""
 
 
-def _import_paths() -> list[str]:
-    """The absolute import paths of this process."""
-    return [str(Path(entry).absolute()) for entry in sys.path]
-
-
 class Worker:
     """A worker process, as the event loop sees it."""
 
@@ -240,8 +236,7 @@ class Worker:
     async def start(cls, folder: Path, keys: Collection[str] = ()) -> "Worker":
         """Start a process in `folder`, where plug-ins are searched first, without the environment variables `keys`."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-c", BOOT, *_import_paths()),
+            *python_command(BOOT),
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_eval.errors import ConfigError, Unavailable
+from adaptive_eval.imports import python_command
 from adaptive_eval.inspect.installed import installed_tasks, tasks_in
 from adaptive_eval.inspect.leftovers import VARIABLE, TemporaryFolder, clear_leftovers
 from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, Place, SampleRequest, Setup
@@ -112,7 +112,7 @@ def _run_to_end(
     """Run the process with one line of input; None if it takes longer than `seconds`."""
     try:
         return subprocess.run(
-            _command(),
+            python_command(BOOT),
             input=_encode_line(first),
             capture_output=True,
             cwd=folder,
@@ -208,7 +208,7 @@ class InspectProcess:
         environment = _environment(self._names, self._folder, self._environment)
         with self._errors.open("ab") as errors:
             process = self._process = await asyncio.create_subprocess_exec(
-                *_command(),
+                *python_command(BOOT),
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=errors,
@@ -267,11 +267,6 @@ class InspectProcess:
         for (one, _), result in list(self._pending.items()):
             if one == place and not result.done():
                 result.set_exception(Unavailable(why))
-
-
-def _command() -> list[str]:
-    paths = [str(Path(entry).absolute()) for entry in sys.path]
-    return [sys.executable, "-c", BOOT, *paths]
 
 
 def _environment(tasks: Sequence[str], folder: Path, environment: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,16 @@ from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.results import OtherCostRow
 
 LONGEST_NAME = 32
+PURPOSES = {
+    "left": "{}, which the run has no more",
+    "lost": "answers of {} that never came",
+    "lost_verdicts": "verdicts on answers of {} that never came",
+    "regrade": "verdicts of a regrade that did not come to its end",
+    "opponent": "answers of {}, with which all others are compared",  # in results of earlier versions
+    "greedy": "greedy answers, which came first (R0)",
+    "baseline": "the verifier before any answer",
+}
+"""What each kind of spending was for; {} are the models."""
 SUMMED_KINDS = ("lost", "lost_verdicts")
 """Kinds of spending that are summed over all models."""
 SUMMED_FIELDS = ("trials", "answers", "tokens", "usd", "gpu_seconds", "counted_gpu_seconds")
@@ -24,22 +34,9 @@ def _sum_group(group: Sequence[OtherCostRow]) -> OtherCostRow:
     first, *others = group
     subject = f"{len(group)} models" if others else safe_name(first.model or "", LONGEST_NAME)
     sums = {name: sum(getattr(row, name) for row in group) for name in SUMMED_FIELDS}
-    return replace(first, what=_purpose(first.what, subject), model=None if others else first.model, **sums)
-
-
-def _purpose(what: str, subject: str) -> str:
-    match what:
-        case "left":
-            return f"{subject}, which the run has no more"
-        case "lost":
-            return f"answers of {subject} that never came"
-        case "lost_verdicts":
-            return f"verdicts on answers of {subject} that never came"
-        case "regrade":
-            return "verdicts of a regrade that did not come to its end"
-        case "opponent":  # in results of earlier versions
-            return f"answers of {subject}, with which all others are compared"
-        case "greedy":
-            return "greedy answers, which came first (R0)"
-        case _:
-            return "the verifier before any answer"
+    return replace(
+        first,
+        what=PURPOSES.get(first.what, PURPOSES["baseline"]).format(subject),
+        model=None if others else first.model,
+        **sums,
+    )

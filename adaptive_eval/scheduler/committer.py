@@ -6,33 +6,20 @@ and there is no delay when no more records are expected.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Look
 from adaptive_eval.scheduler.ledger import BEAT_SECONDS
 from adaptive_eval.scheduler.meter import RunMeter
-from adaptive_eval.store import CommitBatch, Event, HeldTime, Regrade, SentRequest, Store, StoredLook, TrialRecord
+from adaptive_eval.store import CommitBatch, Event, HeldTime, Store
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.roster import Names
 from adaptive_eval.supply.happenings import Committed, Say
 
 GATHER_SECONDS = 0.02
-
-
-@dataclass
-class _Draft:
-    """Records of the next commit."""
-
-    trials: list[TrialRecord] = field(default_factory=list)
-    verdicts: list[Regrade] = field(default_factory=list)
-    looks: list[StoredLook] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    sent: list[SentRequest] = field(default_factory=list)
-    unsent: list[SentRequest] = field(default_factory=list)
 
 
 class Committer:
@@ -51,7 +38,7 @@ class Committer:
         self.gathers = False
         """More records are expected soon, so a commit waits a moment for them."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
-        self._draft = _Draft()
+        self._draft: list[CommitBatch] = []
         self._waiting: list[asyncio.Future[None]] = []
         """Futures to resolve when the current draft is on disk."""
         self._taken_at = 0.0
@@ -64,24 +51,9 @@ class Committer:
         """Whether everything given has been committed and reported."""
         return self._writing is None and not self._added.is_set()
 
-    def add(
-        self,
-        *,
-        trials: Iterable[TrialRecord] = (),
-        verdicts: Iterable[Regrade] = (),
-        looks: Iterable[StoredLook] = (),
-        events: Iterable[Event] = (),
-        sent: Iterable[SentRequest] = (),
-        unsent: Iterable[SentRequest] = (),
-    ) -> None:
+    def add(self, records: CommitBatch) -> None:
         """Add these records to the next commit."""
-        draft = self._draft
-        draft.trials.extend(trials)
-        draft.verdicts.extend(verdicts)
-        draft.looks.extend(looks)
-        draft.events.extend(events)
-        draft.sent.extend(sent)
-        draft.unsent.extend(unsent)
+        self._draft.append(records)
         self._added.set()
 
     async def safe(self) -> None:
@@ -123,8 +95,17 @@ class Committer:
     def _take(self) -> tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]]:
         """Start to write the draft in the thread."""
         self._taken_at = self._elapsed()
-        draft, self._draft = self._draft, _Draft()
-        batch = CommitBatch(elapsed=self._taken_at, held=self._held(), **vars(draft))
+        draft, self._draft = self._draft, []
+        batch = CommitBatch(
+            trials=[one for part in draft for one in part.trials],
+            verdicts=[one for part in draft for one in part.verdicts],
+            looks=[one for part in draft for one in part.looks],
+            events=[one for part in draft for one in part.events],
+            sent=[one for part in draft for one in part.sent],
+            unsent=[one for part in draft for one in part.unsent],
+            elapsed=self._taken_at,
+            held=self._held(),
+        )
         waiting, self._waiting = self._waiting, []
         self._added.clear()
         written = asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, batch)
@@ -155,14 +136,15 @@ class RunJournal:
     def note(self, event: Event) -> None:
         """Record an event, and tell the observer."""
         self.meter.hear(event)
-        self.committer.add(events=[event])
+        self.committer.add(CommitBatch(events=[event]))
         self.observer.happened(event)
 
     def note_looks(self, looks: Sequence[Look], names: Names, plan: Plan) -> None:
         """Record looks."""
         if looks:
             capped = plan.has_capped_opening
-            self.committer.add(looks=[plain_look(look, tuple(names), capped_opening=capped) for look in looks])
+            plain = [plain_look(look, tuple(names), capped_opening=capped) for look in looks]
+            self.committer.add(CommitBatch(looks=plain))
 
     async def safe(self) -> None:
         await self.committer.safe()

@@ -18,7 +18,7 @@ from adaptive_eval.show.live import title_line
 from adaptive_eval.show.plain import pending_look
 from adaptive_eval.show.ranking import WIDEST_NAME
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import StoredStatus, build_ended_from_feed, stored_status
+from adaptive_eval.show.serve.status import build_ended_from_feed, current_spending, stored_status
 from adaptive_eval.show.summary import SHOWN_WARNINGS, findings
 from adaptive_eval.show.text import count, fit_columns
 from adaptive_eval.store import ServersNoticed, events_of_kind, events_since_start, is_held
@@ -54,15 +54,12 @@ def open_feed(directory: Path, patience: float, tell: Callable[[], None], *, row
 
 async def attach(feed: Feed, display: Display) -> ExitCode:
     """Show the run until it is over, and return its exit code."""
-    status = StoredStatus(feed)
     shown = _DisplayUpdater(feed, display)
-    display.opened(feed.stored.config.name, feed.models, status.take)
     try:
         shown.catch_up()
         while feed.running:
             await asyncio.sleep(POLL_SECONDS)
             if await asyncio.to_thread(feed.poll):
-                status.update()
                 shown.catch_up()
     finally:
         display.closed()
@@ -71,9 +68,9 @@ async def attach(feed: Feed, display: Display) -> ExitCode:
 
 async def show_once(feed: Feed, display: Display) -> ExitCode:
     """Show the latest look, and how the run ended if it has."""
-    display.opened(feed.stored.config.name, feed.models, StoredStatus(feed).take)
+    shown = _DisplayUpdater(feed, display)
     try:
-        _DisplayUpdater(feed, display).catch_up()
+        shown.catch_up()
     finally:
         display.closed()
     return ExitCode.RUNNING if feed.running else show_end(feed, display)
@@ -110,7 +107,7 @@ def show_end(feed: Feed, display: Display) -> ExitCode:
 
 
 class _DisplayUpdater:
-    """Passes new looks and events on to a display; of earlier looks only the latest."""
+    """Opens a display, and passes new looks and events on to it; of earlier looks only the latest."""
 
     def __init__(self, feed: Feed, display: Display) -> None:
         self._feed = feed
@@ -118,11 +115,16 @@ class _DisplayUpdater:
         self._models = feed.models
         self._looks = max(len(feed.sums.looks) - 1, 0)
         self._events = 0
+        self._before = current_spending(feed)
+        self._status = stored_status(feed, self._before)
+        # as of the latest update, since the feed may be polling in another thread
+        display.opened(feed.stored.config.name, feed.models, lambda: self._status)
 
     def catch_up(self) -> None:
         """Pass on everything that is new."""
         if self._feed.models != self._models:
             raise StoreError(f"{self._feed.directory} goes on with other models than before; attach to it again")
+        self._status = stored_status(self._feed, self._before)
         looks, events = self._feed.sums.looks, events_since_start(self._feed.sums.events)
         for event in events[self._events :]:
             self._display.happened(event)

@@ -13,26 +13,9 @@ from adaptive_eval.store.pending import pending_batches
 from adaptive_eval.store.spending import stored_cost
 
 
-class StoredStatus:
-    """Status of a stored run; new trials and tokens are counted since this object was made."""
-
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
-        self._before = _current_spending(feed)
-        self.update()
-
-    def update(self) -> None:
-        """Compute the status from the latest poll of the feed."""
-        self._status = stored_status(self._feed, self._before)
-
-    def take(self) -> Status:
-        """Status as of the latest update; the feed may be polling in another thread."""
-        return self._status
-
-
 def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     """Status as of the feed's latest poll; trials and tokens beyond `before` (default: now) count as new."""
-    stored, results, spent = feed.stored, feed.results, _current_spending(feed)
+    stored, results, spent = feed.stored, feed.results, current_spending(feed)
     before = spent if before is None else before
     budget = core_caps(stored.config.budget, stored.config.models, stored.config.serving_groups)
     found = NOTHING_FOUND if results is None else Findings.of(results)
@@ -61,7 +44,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     )
 
 
-def _current_spending(feed: Feed) -> Spending:
+def current_spending(feed: Feed) -> Spending:
     """Usage of the current models."""
     return feed.sums.spent(feed.stored.roster.models)
 
