@@ -1,6 +1,6 @@
 """Who listens to the monitor in `monitoring.py`, in a process of its own, until it is ended.
 
-python monitoring_worker.py listen URL   # takes every message, and fetches the view when there is a new one
+python monitoring_worker.py listen URL   # asks for progress and views as a page does
 python monitoring_worker.py browse URL   # a page in chromium; prints how soon it was there, in milliseconds
 """
 
@@ -10,6 +10,8 @@ import sys
 import time
 from urllib.request import ProxyHandler, build_opener
 
+PAUSE_SECONDS, VIEW_SECONDS = 1.0, 3.0
+"""As often as a page asks for the progress, and fetches the view."""
 SOON = """() => ({
     painted: performance.getEntriesByName("first-contentful-paint")[0]?.startTime,
     drawn: document.querySelector("#ranking tbody tr") ? performance.now() : undefined,
@@ -21,9 +23,14 @@ def listen(url: str) -> None:
     (run,) = json.load(opener.open(f"{url}api/runs"))
     about = f"{url}api/run/{run['name']}/"
     print("{}", flush=True)
-    for line in opener.open(f"{about}live"):
-        if line == b"event: view\n":
+    step, edition, viewed = -1, None, 0.0
+    while True:
+        found = json.load(opener.open(f"{about}progress?after={step}"))
+        if found["edition"] != edition and time.monotonic() - viewed >= VIEW_SECONDS:
             opener.open(f"{about}view").read()
+            edition, viewed = found["edition"], time.monotonic()
+        step = found["step"]
+        time.sleep(PAUSE_SECONDS)
 
 
 def browse(url: str) -> None:
