@@ -1,22 +1,25 @@
 """What sites on a Ray cluster cost: the head's CPU of a trial, and that of all.
 
-    python benchmarks/ray_sites.py [--quick] [--turns N] [--trials N] [--json PATH] [--markdown PATH]
+    python benchmarks/ray_sites.py [--quick] [--one-node] [--turns N] [--trials N] [--json PATH] [--markdown PATH]
 
-It needs `pip install 'adaptive-eval[ray]'`, and starts a cluster of its own with a node for each of three sites. A run
-asks servers that answer at once, each as many requests at a time, first of its own and then at sites. CPU of a trial is
-what is used from the moment in which all servers of the run are up until its last trial but one in a hundred is stored:
-of the head's process alone, since on a cluster the rest is done on other nodes, and of all processes together, servers,
-sites and raylets included. What they use before, to start, is told by itself. All share the cores of this machine here,
-so that trials a second of wall time would say nothing: trials a second of CPU, beside those of the run without Ray, say
-what a core that is used does.
+It needs `pip install 'adaptive-eval[ray]'`, and starts a cluster of its own: three nodes for sites, or one with
+`--one-node`, where a model has up to eight sites, with as many requests in flight in all as one site, or at each. A run
+asks servers that answer at once, first of its own and then at sites. CPU of a trial is what is used from the moment in
+which all of them are up, and begin to answer, until the last trial but one in a hundred is stored: of the head's
+process alone, since on a cluster the rest is done on other nodes, and of all processes together, servers, sites and
+raylets included. What they use before, to start, is told by itself. All share the cores of this machine here, so that
+trials a second of wall time would say nothing: trials a second of CPU, beside those of the run without Ray, say what a
+core that is used does.
 """
 
+import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -26,24 +29,23 @@ from process_cpu import FamilyCpu
 from tables import Check, arguments, check_table, machine, markdown, publish
 from throughput import COMMAND, MODELS, QUESTIONS, WORKER, configuration
 
+from adaptive_eval.errors import AdaptiveEvalError
 from adaptive_eval.store import RunReader, ServerLaunched, events_of_kind
+from adaptive_eval.store.whereabouts import holds_ledger
 
-IN_FLIGHT = 256
 MOST_TIMES = 1.0
 """Goal: the head's CPU of a trial, beside a run that asks and grades by itself."""
 LEAST_SHARE = 0.9
 """Goal: trials a second of CPU of all processes, beside the same."""
-
-
 LAST = 0.99
 """Of the trials of a run come while it is at full work."""
+SETTLED_SECONDS = 1.0
 HEADER = (
     "served",
     "the head's CPU, ms a trial",
     "CPU of all, ms a trial",
     "trials a second of CPU",
     "CPU of the start, s",
-    "share of the trials after it",
 )
 
 
@@ -52,21 +54,24 @@ class Setting(NamedTuple):
 
     sites: int
     """Of each model; 0: servers on this machine, without Ray."""
+    each: int = 128
+    """Requests in flight at each server."""
 
     @property
     def words(self) -> str:
         """As a row of the table."""
-        return f"{self.sites} site{'s' * (self.sites > 1)} a model" if self.sites else "without Ray"
+        served = f"{self.sites} site{'s' * (self.sites > 1)} a model" if self.sites else "without Ray"
+        return f"{served}, {self.each} in flight at each"
 
 
 @contextmanager
 def cluster(nodes: int) -> Iterator[str]:
-    """The address of a cluster with so many nodes for sites."""
+    """The address of a cluster with so many nodes for sites; 0: the head node has them."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
     each: dict[str, Any] = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
-    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **each})
+    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 0 if nodes else 99, **each})
     try:
         for _ in range(nodes):
             started.add_node(num_cpus=MODELS, **each)
@@ -83,71 +88,91 @@ class Used(NamedTuple):
     """Milliseconds a trial while all of its servers are up."""
     start: float
     """Seconds of all processes until then."""
-    share: float
-    """Of its trials that were answered after that."""
 
 
 def whole_run(setting: Setting, address: str, trials: int, family: FamilyCpu) -> Used:
     """What a run uses."""
-    command = [sys.executable, str(WORKER), "serve", "{port}", "0"]
-    # the server knows one answer, to whatever it is sent; it is ready when it gives that
-    launch = {"command": command, "health": "/", "sites": max(setting.sites, 1), "resources": {"CPU": 1}}
     with tempfile.TemporaryDirectory() as folder:
-        path = configuration("http://127.0.0.1:1/v1", IN_FLIGHT, trials // (QUESTIONS * MODELS), Path(folder))
+        go, sites = Path(folder) / "go", max(setting.sites, 1)
+        command = [sys.executable, str(WORKER), "serve", "{port}", "0", str(go)]
+        # the server knows one answer, to whatever it is sent; it is ready when it gives that
+        launch = {"command": command, "health": "/", "sites": sites, "resources": {"CPU": 1}}
+        path = configuration("http://127.0.0.1:1/v1", MODELS, trials // (QUESTIONS * MODELS), Path(folder))
         config = json.loads(path.read_text())
         for model in config["models"]:
             del model["base_url"]
             model["launch"] = launch
-            model["concurrency"] = IN_FLIGHT // MODELS
+            model["concurrency"] = setting.each
         more = {"sampling": {"max_tokens": 512}, "stopping": {"on_alarm": "never"}}
         path.write_text(json.dumps(config | more))
         directory = Path(folder) / "run"
         words = [str(COMMAND), "run", str(path), "--run-dir", str(directory), "--display", "none"]
         family.forget()
         process = subprocess.Popen(words + (["--ray", address] if setting.sites else []), stdout=subprocess.DEVNULL)
+        while launched(directory) < MODELS * sites:
+            if process.poll() is not None:
+                sys.exit(f"{' '.join(words)} ended with exit code {process.returncode} before its servers were up")
+            time.sleep(0.2)
+        time.sleep(SETTLED_SECONDS)
+        begin = time.time()
+        go.touch()
         if (code := process.wait()) not in (0, 3):
             sys.exit(f"{' '.join(words)} ended with exit code {code}")
         family.look()
-        return measured(directory, setting, trials, family, process.pid)
+        with closing(RunReader.open(directory)) as reader:
+            end = next(one for one in reader.spending(1000) if one.trials >= LAST * trials)
+    of_head, of_all = (
+        1e3 * (family.seconds_at(end.at, one) - family.seconds_at(begin, one)) / end.trials
+        for one in (process.pid, None)
+    )
+    return Used(of_head, of_all, family.seconds_at(begin) - family.seconds_at(0.0))
 
 
-def measured(directory: Path, setting: Setting, trials: int, family: FamilyCpu, head: int) -> Used:
-    """What was used before and after the moment in which its last server came up."""
-    with closing(RunReader.open(directory)) as reader:
-        launched = [event.at for event in events_of_kind(reader.events(), ServerLaunched)]
-        asked = MODELS * max(setting.sites, 1)
-        if len(launched) != asked:
-            sys.exit(f"{setting.words}: {len(launched)} of {asked} servers came up; --trials needs to be larger")
-        begin, before = max(launched), reader.count_until(max(launched))
-        end = next(one for one in reader.spending(1000) if one.trials >= LAST * trials)
-    answered = end.trials - before
-    if answered < trials / 4:
-        sys.exit(f"{setting.words}: {answered} of {trials} trials came when all servers were up; raise --trials")
-    of_head, of_all = (family.seconds_at(end.at, one) - family.seconds_at(begin, one) for one in (head, None))
-    start = family.seconds_at(begin) - family.seconds_at(0.0)
-    return Used(1e3 * of_head / answered, 1e3 * of_all / answered, start, answered / trials)
+def launched(directory: Path) -> int:
+    """How many servers have come up."""
+    if not holds_ledger(directory):
+        return 0
+    try:
+        with closing(RunReader.open(directory)) as reader:
+            return len(events_of_kind(reader.events(), ServerLaunched))
+    except AdaptiveEvalError:  # it is being created at this moment
+        return 0
+
+
+def settings_of(options: argparse.Namespace) -> list[Setting]:
+    """Every run of a turn; one without Ray is the first."""
+    if options.quick:
+        return [Setting(0), Setting(1)]
+    if not options.one_node:
+        return [Setting(sites) for sites in (0, 1, 2, 3)]
+    equal = {places: Setting(places, options.in_flight // places) for places in options.places}
+    many = [Setting(places, options.in_flight) for places in options.places if places > 1]
+    return [Setting(0, options.in_flight), *equal.values(), *many]
 
 
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=3, help="so often each way is measured, forth and back")
     parser.add_argument("--trials", type=int, default=24_000, help="of each run")
+    parser.add_argument("--one-node", action="store_true", help="all sites on one node, more of them")
+    parser.add_argument("--places", type=int, nargs="+", default=[1, 2, 4, 8], help="sites of a model on one node")
+    parser.add_argument("--in-flight", type=int, default=128, help="with --one-node: of a model, and at each site")
     options = parser.parse_args()
     turns, trials = (1, 3600) if options.quick else (options.turns, options.trials)
-    settings = [Setting(sites) for sites in ((0, 1) if options.quick else (0, 1, 2, 3))]
+    settings = settings_of(options)
     found: dict[Setting, list[Used]] = {setting: [] for setting in settings}
     family = FamilyCpu()
-    with family.watched(), cluster(3) as address:
+    with family.watched(), cluster(0 if options.one_node else 3) as address:
         for turn in range(turns):
             for setting in settings[:: 1 if turn % 2 == 0 else -1]:
                 found[setting].append(whole_run(setting, address, trials, family))
                 print(setting.words, found[setting][-1], flush=True)
 
     def beside(setting: Setting, part: str) -> float:
-        pairs = zip(found[Setting(0)], found[setting], strict=True)
+        pairs = zip(found[settings[0]], found[setting], strict=True)
         return float(statistics.median(getattr(sites, part) / getattr(alone, part) for alone, sites in pairs))
 
-    times = beside(Setting(1), "head")
+    times = beside(settings[1], "head")
     name = "the head's CPU of a trial, times a run without Ray"
     checks = [Check(name, round(times, 2), f"<= {MOST_TIMES}", times <= MOST_TIMES)]
     for setting in settings[1:]:
@@ -165,19 +190,17 @@ def main() -> None:
             f"{middle['all'][one]:.3f}",
             f"{1e3 / middle['all'][one]:,.0f}",
             f"{middle['start'][one]:.1f}",
-            f"{middle['share'][one]:.2f}",
         )
         for one in settings
     ]
     document = [
         "# Sites on a Ray cluster",
-        f"What `benchmarks/ray_sites.py{' --quick' * options.quick}` prints: turns: {turns}, "
-        f"{trials:,} trials a run, {IN_FLIGHT // MODELS} in flight at each server, which answers at once.",
+        f"What `benchmarks/ray_sites.py{' --quick' * options.quick}{' --one-node' * options.one_node}` prints: "
+        f"turns: {turns}, {trials:,} trials a run; servers answer at once.",
         check_table(checks),
         markdown(HEADER, rows),
         "CPU of all is that of the head, its workers, servers, sites and the processes of Ray. All had the same cores. "
-        "A second and third site are placed when more waits than those that are there take; the start is over when the "
-        "last one serves, and what was answered by then is in neither column of a trial.",
+        "Servers answer from when all of them are up, and what was used before is the start.",
         f"{machine()}.",
     ]
     publish(options, "\n\n".join(document), checks)

@@ -1,6 +1,6 @@
 """The processes of `throughput.py`: a fast server with one reply, and one client under a closed loop of requests.
 
-    python throughput_worker.py serve PORT DELAY            # DELAY seconds to every reply
+    python throughput_worker.py serve PORT DELAY [FILE]     # DELAY seconds to every reply; none before there is FILE
     python throughput_worker.py load CLIENT URL IN_FLIGHT REQUESTS
 
 A client prints {"seconds", "cpu", "mib"}: wall time and CPU time of all its requests, and its largest memory.
@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
 
 TEXT = "First we write down what is given, then we see what follows from it. " * 7
 REPLY = (
@@ -34,6 +36,8 @@ class OneReply(asyncio.Protocol):
     """Reads as little of a request as it must."""
 
     delay = 0.0
+    held: list[Callable[[], None]] | None = None
+    """Replies that wait for the file; None: there is none to wait for."""
     serial = itertools.count()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -53,15 +57,22 @@ class OneReply(asyncio.Protocol):
             self.buffer = self.buffer[end + 4 + length :]
             if head.startswith(b"get"):
                 self.transport.write(OTHER)
+            elif self.held is not None:
+                self.held.append(partial(self.transport.write, (WHOLE % next(self.serial)).encode()))
             elif self.delay:
                 self.loop.call_later(self.delay, self.transport.write, (WHOLE % next(self.serial)).encode())
             else:
                 self.transport.write((WHOLE % next(self.serial)).encode())
 
 
-async def serve(port: int, delay: float) -> None:
-    OneReply.delay = delay
+async def serve(port: int, delay: float, file: Path | None = None) -> None:
+    OneReply.delay, OneReply.held = delay, None if file is None else []
     listener = await asyncio.get_running_loop().create_server(OneReply, "127.0.0.1", port, backlog=4096)
+    while file is not None and not file.exists():  # noqa: ASYNC110, ASYNC240
+        await asyncio.sleep(0.05)
+    held, OneReply.held = OneReply.held or (), None
+    for reply in held:
+        reply()
     await listener.serve_forever()
 
 
@@ -229,6 +240,6 @@ async def load(client: str, url: str, in_flight: int, requests: int) -> None:
 if __name__ == "__main__":
     role, *rest = sys.argv[1:]
     if role == "serve":
-        asyncio.run(serve(int(rest[0]), float(rest[1])))
+        asyncio.run(serve(int(rest[0]), float(rest[1]), *map(Path, rest[2:])))
     else:
         asyncio.run(load(rest[0], rest[1], int(rest[2]), int(rest[3])))
