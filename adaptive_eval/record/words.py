@@ -284,7 +284,7 @@ def _allocation(config: RunConfig, began_at: int) -> str:
         return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
     first = opening_trials(trials.model_copy(update={"max": began_at}), batched=config.batched)
     pace = pace_in_words(config)
-    fewer = f" ({trials.min} if the budget does not allow as many)" if first > trials.min else ""
+    fewer = f" ({trials.min} if the budget does not pay for twice as many)" if first > trials.min else ""
     return (
         f"{said}: {first} trials a question before the first look{fewer}, {trials.max} on average at most. Pace {pace}."
     )

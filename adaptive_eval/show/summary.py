@@ -96,8 +96,12 @@ def findings(
 def _cost_without_results(status: Status) -> Iterator[str]:
     """The cost of a run that ended before its first look; nothing if it asked nothing."""
     if status.trials or status.beside:
-        used = [*lost_answers(status.beside), *usage_parts(*status.usage, " of requests"), duration(status.elapsed)]
-        yield f"cost      {', '.join([f'{count(status.trials)} trials', *used])}"
+        used = [*lost_answers(status.beside), *usage_parts(*status.usage, " of requests")]
+        seconds, gpus = (
+            sum(getattr(one, f"server_{of}") or 0.0 for one in status.models) for of in ("seconds", "gpu_seconds")
+        )
+        held = _server_time(seconds, gpus) if gpus else ()
+        yield f"cost      {', '.join([f'{count(status.trials)} trials', *used, *held, duration(status.elapsed)])}"
         yield from _further_costs(status.grading, status.beside)
 
 
@@ -170,7 +174,8 @@ def cost_line(results: Results, elapsed: float | None) -> str:
     parts = [f"{count(cost.trials)} trials ({share} {count(fixed)})"]
     parts += lost_answers(cost.beside)
     parts += usage_parts(cost.tokens, cost.usd, cost.gpu_seconds, " of requests")
-    parts += _server_time(results)
+    if cost.server_seconds is not None and results.server_time_is_paid:
+        parts += _server_time(cost.server_seconds, cost.server_gpu_seconds)
     parts += [] if elapsed is None else [duration(elapsed)]
     return ", ".join(parts)
 
@@ -181,12 +186,9 @@ def lost_answers(rows: Sequence[OtherCostRow]) -> list[str]:
     return [several(lost, "lost answer")] if lost else []
 
 
-def _server_time(results: Results) -> Iterator[str]:
-    cost = results.cost
-    if cost.server_seconds is not None and results.server_time_is_paid:
-        gpus = cost.server_gpu_seconds
-        hours = f" ({amount(gpus / SECONDS_AN_HOUR, ())} GPU hours)" if gpus else ""
-        yield f"servers held for {duration(cost.server_seconds)} in all{hours}"
+def _server_time(seconds: float, gpu_seconds: float | None) -> list[str]:
+    hours = f" ({amount(gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours)" if gpu_seconds else ""
+    return [f"servers held for {duration(seconds)} in all{hours}"]
 
 
 def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:

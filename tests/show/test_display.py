@@ -346,6 +346,16 @@ async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reaso
     assert told == last and command == "          adaptive-eval run 'my run.yaml'"
 
 
+async def test_a_run_without_a_look_tells_how_long_its_servers_were_held(tmp_path: Path) -> None:
+    bed = Watched(tmp_path)
+    await bed.show(QuietDisplay())
+    status = bed.take()
+    held = [replace(one, server_seconds=300.0, server_gpu_seconds=600.0) for one in status.models]
+    ended = how_it_ended(Reason.GPU_TIME, replace(status, models=tuple(held)), tmp_path)
+    assert f"servers held for {len(held) * 5}m00s in all (0.50 GPU hours)" in last_screen(ended)
+    assert "held" not in last_screen(how_it_ended(Reason.WALL_TIME, status, tmp_path))
+
+
 SERVER, GRADER = (
     Lost(Cause.SERVER, "it died\n  a line of a log"),
     Lost(Cause.GRADER, "no grade on question q3: too slow"),
