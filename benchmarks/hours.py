@@ -15,11 +15,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from answer_times import AnswerTimes, latency_of_mean
 from scenarios import CAP, Scenario, at_pace, paced, recorded, simulated
+from shared_engine import SharedEngine
 from tables import Check, add_data, arguments, machine, markdown, publish
 
 from adaptive_eval.config.pace import Favour
@@ -146,15 +148,15 @@ def replay(scenario: Scenario, setting: Setting, choices: dict[str, Any], seed: 
     latency = latency_of_mean(MEAN, scenario.world.p, scenario.world.w, sigma=setting.sigma)
     times = AnswerTimes(latency, (models, questions), scenario.world.w, np.random.default_rng([seed, 1]))
     spread = SpreadTimes(times, factors(models, setting.spread), latency.median * setting.cut)
-    gain = GAIN * setting.slots / SLOTS
-    shared = [SimulatedHost(range(models), setting.slots, 5.0, places=setting.places, gain=gain, overlap=True)]
+    slots, engine = setting.slots, partial(SharedEngine, GAIN * setting.slots / SLOTS)
+    pool = [SimulatedHost(range(models), slots, 5.0, places=setting.places, overlap=True, engine=engine)]
+    each = [SimulatedHost((model,), slots, engine=engine) for model in range(models)]
     controller = Controller(scenario.plan(**choices))
-    timeline = drive_in_time(
-        controller, scenario.tape(seed), spread, setting.slots, shared=shared if setting.places else (), gain=gain
-    )
+    shared = pool if setting.places else each
+    timeline = drive_in_time(controller, scenario.tape(seed), spread, slots, shared=shared)
     found = judge_replay(seed, controller, scenario.world.truth)
-    each = [held(served) for served in timeline.served]
-    hours, starts = sum(one for one, _ in each), sum(one for _, one in each)
+    times_held = [held(served) for served in timeline.served]
+    hours, starts = sum(one for one, _ in times_held), sum(one for _, one in times_held)
     if setting.places:
         hours, starts = timeline.seconds * setting.places, len(timeline.swaps)
     asked = sum(len(served.start) for served in timeline.served) / (models * questions * scenario.cap)

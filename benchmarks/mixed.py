@@ -13,17 +13,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from answer_times import AnswerTimes, latency_of_mean
 from hours import FIXED, GAIN, SLOTS
 from scenarios import Scenario, paced, recorded, simulated
+from shared_engine import SharedEngine
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core import Controller, Pace
 from adaptive_eval.core.tape import TrialArrays
 from adaptive_eval.study.judged import judge_replay
+from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.timed import ServedSpans, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
@@ -76,7 +79,8 @@ def replay(job: tuple[Scenario, str | None, int]) -> Mixed:
     times = AnswerTimes(latency, (models, questions), scenario.world.w, np.random.default_rng([seed, 1]))
     controller = Controller(scenario.plan(**choices_of(scenario, favour)))
     slots = [models * questions * scenario.cap if model in batched else SLOTS for model in range(models)]
-    timeline = drive_in_time(controller, scenario.tape(seed), TimesOfMixed(times, batched), slots, gain=GAIN)
+    hosts = [SimulatedHost((model,), width, engine=partial(SharedEngine, GAIN)) for model, width in enumerate(slots)]
+    timeline = drive_in_time(controller, scenario.tape(seed), TimesOfMixed(times, batched), slots, shared=hosts)
     through = sum(float(timeline.served[model].end.max()) for model in own)
     batches = [timeline.served[model] for model in batched]
     held = through - sum(_stopped_seconds(timeline.served[model], batches) for model in own)

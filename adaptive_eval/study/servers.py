@@ -1,9 +1,6 @@
 """Simulated servers in simulated time: slots, first come first served, and models that take turns on the same slots.
 
-Nothing really waits. A trial's time is given for a server with all slots in use. With fewer sequences each is faster,
-as decoding is bound by memory: with n of s slots in use by (1 + gain) / (1 + gain n / s). All sequences share one
-speed, so a server has its own time, in which trials last as long as given (`Engine`); wall time is the integral of 1
-over the speed.
+Nothing really waits. A trial's time is that of a server with all slots in use, and the same with fewer.
 
 If models share places, a place serves one model until everything issued for it has ended. Then, after a swap, it serves
 the next model in a circle that has trials waiting and is served nowhere; or else, as a further replica, one with more
@@ -16,7 +13,7 @@ import heapq
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,42 +62,30 @@ class Swap(NamedTuple):
 
 
 class Engine:
-    """The servers of one model: their slots, and their own time."""
+    """The servers of one model: their slots, free to whoever comes first."""
 
-    def __init__(self, slots: int, gain: float = 0.0, now: float = 0.0) -> None:
-        self.gain = gain
+    def __init__(self, slots: int, now: float = 0.0) -> None:
         self.over = now
         """When everything that has begun will have ended."""
         self.begun = now
         """When the last of it begins; from then on slots are idle."""
         self._slots = slots
         self._free = [now] * slots
-        """When each slot is free, sorted, in own time."""
-        self._since, self._own = now, now
-        """The moment up to which everything is settled, in wall time and own time."""
-        self._loads: list[tuple[TrialLoad, FloatArray, FloatArray]] = []
-        """Loads that end after that, with their beginnings and ends in own time."""
+        """When each slot is free, sorted."""
+        self._loads: list[TrialLoad] = []
+        """Loads that have not ended."""
 
     def serve(self, load: TrialLoad, now: float) -> None:
         """Place each trial in the slot that is free first."""
-        self._settle(now)
-        known = next((one for one in self._loads if one[0] is load), None)
-        if known is None:
-            gone = np.where(np.isfinite(load.begins), -math.inf, math.inf)  # it began earlier, in another turn
-            known = (load, gone, gone.copy()) if self.gain else (load, load.begins, load.ends)
-            self._loads.append(known)
-        _, begins, ends = known
-        coming = np.isposinf(begins)
-        begins[coming], ends[coming] = self._place(load.seconds[coming])
-        if self.gain == 0.0:  # trials already served are not moved
-            load.set_times(begins, ends, float(ends.max(initial=now)))
-            self.over, self.begun = max(self.over, load.end), max(self.begun, float(begins.max(initial=0.0)))
-        else:
-            self._update_wall_times()
+        self._loads = [one for one in self._loads if one.end > now or one is load]
+        self._loads += [load] * (load not in self._loads)
+        coming = np.isposinf(load.begins)  # others began earlier, in another turn
+        load.begins[coming], load.ends[coming] = place_trials(self._free, load.seconds[coming], now)
+        self._note_times(load, now)
 
     def waiting(self, now: float) -> int:
         """Number of trials that have not begun by then."""
-        waiting = (load for load, _, _ in self._loads if load.end > now and not load.parked)
+        waiting = (load for load in self._loads if load.end > now and not load.parked)
         return sum(int(np.count_nonzero(load.begins > now)) for load in waiting)
 
     def widen(self, slots: int, now: float) -> None:
@@ -112,18 +97,15 @@ class Engine:
 
     def withdraw(self, now: float) -> list[TrialLoad]:
         """Take back trials that have not begun; returns their loads."""
-        self._settle(now)
-        own, left = self._own, list[TrialLoad]()
-        running = [ends[(begins <= own) & (ends > own)] for _, begins, ends in self._loads]
+        self._loads = [one for one in self._loads if one.end > now]
+        running = [load.ends[(load.begins <= now) & (load.ends > now)] for load in self._loads]
         busy = np.sort(np.concatenate([np.zeros(0), *running])).tolist()
-        self._free = [own] * (self._slots - len(busy)) + busy
-        for load, begins, ends in self._loads:
-            if (ahead := begins > own).any():
-                for times in (load.begins, load.ends, begins, ends):
-                    times[ahead] = math.inf
-                left.append(load)
+        self._free = [now] * (self._slots - len(busy)) + busy
+        left = [load for load in self._loads if (load.begins > now).any()]
         self.over = self.begun = now
-        self._update_wall_times()
+        for load in self._loads:
+            load.ends[load.begins > now] = load.begins[load.begins > now] = math.inf
+            self._note_times(load, now)
         return left
 
     def narrow(self, slots: int) -> None:
@@ -131,53 +113,25 @@ class Engine:
         self._slots -= slots
         del self._free[:slots]
 
-    def _place(self, seconds: FloatArray) -> tuple[FloatArray, FloatArray]:
-        free, now = self._free, self._own
-        idle = min(bisect_right(free, now), len(seconds))
-        begins = [now] * idle
-        free[:idle] = (now + seconds[:idle]).tolist()
-        free.sort()
-        for took in seconds[idle:].tolist():
-            begins.append(free[0])
-            heapq.heapreplace(free, free[0] + took)
-        free.sort()
-        begun = np.array(begins)
-        return begun, begun + seconds
+    def _note_times(self, load: TrialLoad, now: float) -> None:
+        load.set_times(load.begins, load.ends, float(load.ends.max(initial=now)))
+        begun = np.isfinite(load.begins)
+        self.over = max(self.over, float(load.ends[begun].max(initial=0.0)))
+        self.begun = max(self.begun, float(load.begins[begun].max(initial=0.0)))
 
-    def _settle(self, now: float) -> None:
-        """Fix everything before `now`."""
-        if self.gain == 0.0:
-            self._since = self._own = now
-        elif now > self._since:
-            own, wall = self._course()
-            beyond = max(now - float(wall[-1]), 0.0) * (1.0 + self.gain)
-            self._own, self._since = float(np.interp(now, wall, own)) + beyond, now
-        self._loads = [one for one in self._loads if one[0].end > now]
 
-    def _update_wall_times(self) -> None:
-        """Update the wall times of the loads' trials that are still open."""
-        own, wall = self._course()
-        for load, begins, ends in self._loads:
-            told = load.begins, load.ends
-            for on_wall, mine in zip(told, (begins, ends), strict=True):
-                ahead = (mine > self._own) | ~np.isfinite(on_wall)
-                on_wall[ahead] = np.where(np.isinf(mine[ahead]), math.inf, np.interp(mine[ahead], own, wall))
-            load.set_times(*told, float(load.ends.max(initial=self._since)))
-        served = [(times[np.isfinite(times)] for times in (load.ends, load.begins)) for load, _, _ in self._loads]
-        for ends, begins in served:
-            self.over = max(self.over, float(ends.max(initial=0.0)))
-            self.begun = max(self.begun, float(begins.max(initial=0.0)))
-
-    def _course(self) -> tuple[FloatArray, FloatArray]:
-        """Own time and wall time at every beginning and end from the settled moment on."""
-        begins = np.sort(np.concatenate([np.zeros(0), *(one[1] for one in self._loads)]))
-        ends = np.sort(np.concatenate([np.zeros(0), *(one[2] for one in self._loads)]))
-        begins, ends = begins[begins < math.inf], ends[ends < math.inf]
-        points = np.unique(np.concatenate([[self._own], begins[begins > self._own], ends[ends > self._own]]))
-        running = np.searchsorted(begins, points, "right") - np.searchsorted(ends, points, "right")
-        speed = (1.0 + self.gain) / (1.0 + self.gain * running / self._slots)
-        wall = self._since + np.concatenate([[0.0], np.cumsum(np.diff(points) / speed[:-1])])
-        return points, wall
+def place_trials(free: list[float], seconds: FloatArray, now: float) -> tuple[FloatArray, FloatArray]:
+    """When trials begin and end in slots that become `free` at these times, sorted, which are updated."""
+    idle = min(bisect_right(free, now), len(seconds))
+    begins = [now] * idle
+    free[:idle] = (now + seconds[:idle]).tolist()
+    free.sort()
+    for took in seconds[idle:].tolist():
+        begins.append(free[0])
+        heapq.heapreplace(free, free[0] + took)
+    free.sort()
+    begun = np.array(begins)
+    return begun, begun + seconds
 
 
 @dataclass(slots=True)
@@ -205,8 +159,8 @@ class SimulatedHost:
         swap_seconds: float = 0.0,
         *,
         places: int = 1,
-        gain: float = 0.0,
         overlap: bool = False,
+        engine: Callable[[int, float], Engine] = Engine,
         wake_seconds: float | None = None,
     ) -> None:
         """`wake_seconds` replaces the swap of a model that sleeps where it was served before. A single model is there
@@ -215,7 +169,7 @@ class SimulatedHost:
         self.swaps: list[Swap] = []
         self.loads: list[TrialLoad] = []
         """Everything that was issued."""
-        self._slots, self._gain = slots, gain
+        self._slots, self._engine = slots, engine
         self._swap_seconds = swap_seconds
         self._wake_seconds = swap_seconds if wake_seconds is None else wake_seconds
         self._overlap = overlap
@@ -224,7 +178,7 @@ class SimulatedHost:
         """Engines of the models being served."""
         if len(self.models) == 1:
             self._places[0].model = self.models[0]
-            self._engines[self.models[0]] = Engine(slots, gain, swap_seconds)
+            self._engines[self.models[0]] = engine(slots, swap_seconds)
         self._issued = 0.0
         self._waiting: dict[int, deque[TrialLoad]] = {}
         """Loads to be served in each model's next turn."""
@@ -292,7 +246,7 @@ class SimulatedHost:
 
     def _begin(self, model: int, now: float) -> None:
         """Start serving a model and its waiting loads."""
-        engine = self._engines[model] = Engine(self._slots, self._gain, now)
+        engine = self._engines[model] = self._engine(self._slots, now)
         for load in self._waiting.pop(model, ()):
             engine.serve(load, now)
 

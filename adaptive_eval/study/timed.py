@@ -202,19 +202,18 @@ def drive_in_time(
     slots: int | Sequence[int],
     shared: Sequence[SimulatedHost] = (),
     costs: CostTable | None = None,
-    gain: float = 0.0,
     verdicts: VerdictTimes = NO_VERDICTS,
     recorded: IntArray | None = None,
 ) -> Timeline:
     """Run the controller with `slots` requests at a time for each model; a cap on wall time applies to simulated time.
 
-    `shared` are hosts of models that take turns; every other model has a host of its own, where fewer sequences are
-    faster by `gain`. Without `costs` trials are free. A round is complete once its `verdicts` are there. `recorded`
-    trials (L, M, N), -1 for none, exist at once; clocks count their original seconds.
+    `shared` are hosts of models that take turns; every other model has a host of its own. Without `costs` trials are
+    free. A round is complete once its `verdicts` are there. `recorded` trials (L, M, N), -1 for none, exist at once;
+    clocks count their original seconds.
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
-    hosts = _hosts_by_model(width, shared, gain)
+    hosts = _hosts_by_model(width, shared)
     flying, judge = _BatchesInFlight(shared), JudgeQueue(verdicts)
     cap = controller.plan.budget.wall_seconds
     now, looks, asking, begun = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
@@ -253,9 +252,9 @@ def drive_in_time(
     return Timeline(now, np.array(looks), served, of_servers, swaps)
 
 
-def _hosts_by_model(slots: Sequence[int], shared: Sequence[SimulatedHost], gain: float) -> list[SimulatedHost]:
+def _hosts_by_model(slots: Sequence[int], shared: Sequence[SimulatedHost]) -> list[SimulatedHost]:
     of = {model: host for host in shared for model in host.models}
-    return [of.get(model) or SimulatedHost((model,), own, gain=gain) for model, own in enumerate(slots)]
+    return [of.get(model) or SimulatedHost((model,), own) for model, own in enumerate(slots)]
 
 
 class _BatchesInFlight:

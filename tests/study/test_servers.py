@@ -1,9 +1,13 @@
 """Simulated servers: few sequences are faster, places serve one model at a time, and trials are the same work."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_engine import SharedEngine
 from thoroughness import examples
 
 from adaptive_eval.study.servers import Engine, SimulatedHost, TrialLoad
@@ -16,20 +20,20 @@ def load(seconds: list[float], model: int = 0) -> TrialLoad:
 
 
 def test_a_lone_sequence_is_faster_by_the_gain() -> None:
-    engine, alone = Engine(SLOTS, gain=1.0), load([10.0])
+    engine, alone = SharedEngine(1.0, SLOTS), load([10.0])
     engine.serve(alone, 0.0)
     assert alone.end == pytest.approx(10.0 * (1.0 + 1.0 / SLOTS) / 2.0)
 
 
 def test_a_full_server_takes_what_is_stated_and_its_last_sequence_speeds_up() -> None:
-    engine, whole = Engine(SLOTS, gain=1.0), load([10.0, 10.0, 10.0, 18.0])
+    engine, whole = SharedEngine(1.0, SLOTS), load([10.0, 10.0, 10.0, 18.0])
     engine.serve(whole, 0.0)
     assert whole.ends[:3] == pytest.approx(10.0)
     assert whole.end == pytest.approx(10.0 + 8.0 * (1.0 + 1.0 / SLOTS) / 2.0)
 
 
 def test_what_comes_later_slows_what_is_there() -> None:
-    engine, first = Engine(SLOTS, gain=1.0), load([10.0])
+    engine, first = SharedEngine(1.0, SLOTS), load([10.0])
     engine.serve(first, 0.0)
     before = first.end
     engine.serve(load([10.0] * 3), before / 2.0)
@@ -47,7 +51,7 @@ def test_trials_begin_in_order_and_slots_do_their_work(
     given_loads: list[tuple[list[float], float]], gain: float
 ) -> None:
     """Over each sequence the speed integrates to what it is stated to take, whatever else comes and when."""
-    engine, now, loads = Engine(SLOTS, gain), 0.0, []
+    engine, now, loads = SharedEngine(gain, SLOTS) if gain else Engine(SLOTS), 0.0, []
     for seconds, later in given_loads:
         now += later
         loads.append(load(seconds))
@@ -106,10 +110,10 @@ def test_a_model_that_sleeps_at_a_place_is_woken_there() -> None:
     assert [swap.seconds for swap in host.swaps] == [180.0, 180.0, 5.0]
 
 
-@pytest.mark.parametrize("gain", [0.0, 1e-9])
-def test_a_place_that_nobody_else_wants_serves_what_waits_for_another(gain: float) -> None:
+@pytest.mark.parametrize("engine", [Engine, partial(SharedEngine, 1e-9)])
+def test_a_place_that_nobody_else_wants_serves_what_waits_for_another(engine: Callable[[int, float], Engine]) -> None:
     """Of three wavefuls the second begins there after a swap, at 11, and the third at 15, when the first has ended."""
-    host = SimulatedHost(range(2), SLOTS, 5.0, places=2, gain=gain)
+    host = SimulatedHost(range(2), SLOTS, 5.0, places=2, engine=engine)
     long, short = load([10.0] * 3 * SLOTS, 0), load([1.0] * SLOTS, 1)
     host.issue(long, 0.0)
     host.issue(short, 0.0)
