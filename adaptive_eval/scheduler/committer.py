@@ -145,6 +145,3 @@ class RunJournal:
             capped = plan.has_capped_opening
             plain = [plain_look(look, tuple(names), capped_opening=capped) for look in looks]
             self.committer.add(CommitBatch(looks=plain))
-
-    async def safe(self) -> None:
-        await self.committer.safe()

@@ -85,7 +85,7 @@ class Loop:
         self.journal.note(event)
 
     async def safe(self) -> None:
-        await self.journal.safe()
+        await self.journal.committer.safe()
 
     async def listen(self) -> None:
         """Take happenings as they come, until cancelled."""

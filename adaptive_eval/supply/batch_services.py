@@ -26,10 +26,7 @@ class BatchServices(Supply):
         """The models that are asked through batch services."""
         return self._endpoints.keys()
 
-    @property
-    def batched(self) -> Collection[int]:
-        """The models that are asked through batch services."""
-        return self._endpoints.keys()
+    batched = models
 
     def take_over(self, store: Store, roster: Roster) -> Mapping[str, int]:
         """Take over the batches of earlier starts; gives, by model, how many of their requests are not stored."""

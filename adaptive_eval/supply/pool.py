@@ -102,10 +102,7 @@ class ServerPool(Supply):
         """The models whose servers are started here."""
         return self._models
 
-    @property
-    def launched(self) -> Collection[int]:
-        """The models whose servers are started here."""
-        return self._models
+    launched = models
 
     def servers(self, model: int) -> int:
         return sum(place.served == model for place in self._places)
@@ -227,11 +224,7 @@ class ServerPool(Supply):
             return
         if not demand.in_flight(model) or (self.servers(model) and host.idle(model)):
             place.retirement = asyncio.create_task(host.leave(model, self._note))
-            place.retirement.add_done_callback(partial(self._on_retired, place))
-
-    def _on_retired(self, place: _Place, retirement: _Task) -> None:
-        place.retirement = place.retired = None
-        self._say_freed(retirement)
+            place.retirement.add_done_callback(partial(self._on_stopped, place))
 
     def _stop(self, place: _Place, stopping: Coroutine[Any, Any, None]) -> None:
         """Stop a server; it is started again if its model should be wanted after all."""
@@ -239,11 +232,11 @@ class ServerPool(Supply):
         place.move = asyncio.create_task(stopping)
         place.move.add_done_callback(partial(self._on_stopped, place))
 
-    def _on_stopped(self, place: _Place, stopping: _Task) -> None:
-        place.move = None
-        self._say_freed(stopping)
-
-    def _say_freed(self, ended: _Task) -> None:
+    def _on_stopped(self, place: _Place, ended: _Task) -> None:
+        if ended is place.retirement:
+            place.retirement = place.retired = None
+        else:
+            place.move = None
         if not ended.cancelled():
             error = ended.exception()
             self._say(PlaceFreed() if error is None else TaskEnded(error))
