@@ -7,10 +7,18 @@ from golden_cases import CASES
 from golden_record import EXPECTED, differences, parts_of, read
 from record import played
 
+LONG = {"pool", "batches", "imported", "cap_usd", "r0_related"} | {
+    f"judge_{kind}" for kind in ("votes", "criteria", "against_a_model")
+}
+"""Of these the parts have short tests, or another of their kind is among the short ones."""
+
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if one.expected != name else []) for name, one in CASES.items()],
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LONG or one.expected != name else [])
+        for name, one in CASES.items()
+    ],
 )
 def test_a_run_is_as_it_was(name: str, tmp_path: Path) -> None:
     one = CASES[name]
