@@ -5,7 +5,7 @@ Property tests are not timed, nor is how their examples are drawn, since the mac
 draw the same examples in every run, and others only where `THOROUGH` is set: a change is judged by what it changes.
 Hundreds of processes are started that import the package: they may keep what they have compiled, whatever is set. Some
 are sent signals, which they would never hear of where the shell has these ignored, as in the background or under nohup.
-Runs sync every commit to the disk: their folders are in memory if there is enough, and go once their test has passed.
+Runs sync every commit to the disk: their folders are in memory if there is enough, and go if no test has failed.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ MEMORY, ENOUGH = Path("/dev/shm"), 4 * 2**30
 """A container may have 64 MB there, and may forbid to start the programs that tests write."""
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
-get_temp_dir()  # is made once, and not in the folder of a test that has others for such files
+get_temp_dir()  # is made once, and not in the folder of a test, where others like it are
 
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -104,6 +104,14 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
     if item.path.parent.name in PATIENT_ROOMS or item.get_closest_marker("patient"):
         return {"patient": PatientLoop}
     return {"real": asyncio.new_event_loop}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _memory_is_given_back(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    yield
+    folder = tmp_path_factory.getbasetemp()
+    if MEMORY in folder.parents and not request.session.testsfailed:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
