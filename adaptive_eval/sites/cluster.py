@@ -4,13 +4,14 @@ Each is one actor, in a placement group that takes its resources on one node; th
 (`keeper.py`). Its name is derived from the run, and it survives when the head is killed: the next start of the run
 finds it. Ray lets an actor wait silently and for ever for its resources; here the wait is limited, and missing
 resources are reported. Nothing else of Ray is used, neither tasks nor its object store, except for the questions, which
-are put there once for all sites.
+are put there once for all sites. Messages have connections of their own (`connection.py`) where a node can be reached.
 
 The cluster keeps the arguments of an actor's constructor, and a dashboard shows its environment. So it is constructed
 with a number alone; keys are sent by a call to the actor, from process to process.
 """
 
 import asyncio
+import os
 import pickle
 import time
 from collections.abc import Awaitable, Collection, Iterator, Mapping
@@ -20,6 +21,7 @@ from typing import Any, TypeVar
 from adaptive_eval import __version__
 from adaptive_eval.errors import LaunchFailed, first_line
 from adaptive_eval.running.garbage import collect_less
+from adaptive_eval.sites.connection import BROKEN, SiteAddress, SiteConnections, listen
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
 from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, HeadWatch, SiteKeeper, end_with_head, send_heartbeats
 from adaptive_eval.sites.messages import (
@@ -56,6 +58,7 @@ class RayWorker(SiteWorker):
     def __init__(self, keep: float) -> None:
         """The site ends after `keep` seconds without a heartbeat of a head."""
         super().__init__()
+        self._address: SiteAddress | None = None
         self._watch = HeadWatch(keep)
         end_with_head(self._watch)
 
@@ -69,16 +72,23 @@ class RayWorker(SiteWorker):
         collect_less()
         return begun
 
-    async def exchange(self, head: str, order: bytes) -> bytes:
+    async def exchange(self, message: bytes) -> bytes:
         """`sync` with both messages as bytes: Ray's own pickle takes several times the CPU for many small tuples."""
-        news = await self.sync(head, SiteOrder(*pickle.loads(order)))
+        head, *order = pickle.loads(message)
+        try:
+            news = await self.sync(head, SiteOrder(*order))
+        except SiteGone as error:
+            return pickle.dumps(str(error))
         return pickle.dumps((tuple(map(tuple, news.replies)), *news[1:]), 5)
 
     async def facts(self) -> SiteFacts:
-        """Facts of the site: its node, and the model that it serves."""
+        """Facts of the site: its node, its address, and the model that it serves."""
         import ray  # installed on every node, but not wherever this module is imported
 
-        return (await super().facts())._replace(node_id=ray.get_runtime_context().get_node_id())
+        if self._address is None and os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+            _, self._address = await listen(ray.util.get_node_ip_address(), self.exchange)
+        node_id = ray.get_runtime_context().get_node_id()
+        return (await super().facts())._replace(node_id=node_id, address=self._address)
 
 
 class RaySite:
@@ -86,31 +96,51 @@ class RaySite:
 
     def __init__(self, cluster: "RayCluster", name: str, actor: Any) -> None:
         self._cluster, self._name, self._actor = cluster, name, actor
+        self._connections: SiteConnections | None = None
+        """None: calls of Ray carry the messages."""
 
     async def facts(self) -> SiteFacts:
-        """Facts of the site, once it has a place."""
-        return SiteFacts(*await self._call(self._actor.facts.remote()))
+        """Facts of the site, once it has a place; messages go to its address from now on, if it can be reached."""
+        facts = SiteFacts(*await self._cluster.call(self._actor.facts.remote()))
+        if self._connections is None and facts.address is not None:
+            connections = SiteConnections(facts.address)
+            with suppress(OSError):
+                await connections.add()
+                self._connections = connections
+        return facts
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         shared = self._cluster.share(material)
-        return SiteBegun(*await self._call(self._actor.begin.remote(setup, site_secrets, shared)))
+        return SiteBegun(*await self._cluster.call(self._actor.begin.remote(setup, site_secrets, shared)))
 
     async def sync(self, head: str, order: SiteOrder) -> SiteNews:
         """Send an order, and return the site's news."""
-        told = pickle.dumps((tuple(map(tuple, order.requests)), *order[1:]), 5)
-        return SiteNews(*pickle.loads(await self._call(self._actor.exchange.remote(head, told))))
+        told = pickle.dumps((head, tuple(map(tuple, order.requests)), *order[1:]), 5)
+        news = pickle.loads(await self._exchange(told))
+        if isinstance(news, str):
+            raise SiteGone(news)
+        return SiteNews(*news)
 
     async def end(self, at_once: bool) -> None:
-        await self._call(self._actor.end.remote(at_once))
+        await self._cluster.call(self._actor.end.remote(at_once))
 
     def kill(self) -> None:
         """Kill the site, whatever it is doing, and release its resources."""
+        if self._connections is not None:
+            self._connections.close()
         with suppress(self._cluster.ray.exceptions.RayError):
             self._cluster.ray.kill(self._actor)
         self._cluster.give_back(self._name, self._actor)
 
-    async def _call(self, call: Awaitable[Reply]) -> Reply:
-        return await self._cluster.call(call)
+    async def _exchange(self, message: bytes) -> bytes:
+        if self._connections is None:
+            return await self._cluster.call(self._actor.exchange.remote(message))
+        try:
+            return await self._connections.exchange(message)
+        except BROKEN as error:
+            async with asyncio.timeout(FIND_SECONDS):
+                await self.facts()  # Ray knows better why
+            raise SiteGone(f"its connection broke: {error}") from None
 
 
 class RayCluster:

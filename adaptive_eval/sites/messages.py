@@ -18,6 +18,7 @@ from adaptive_eval.graders.types import MarkedAnswer, Marks
 from adaptive_eval.launch.endpoint import ServerGone
 from adaptive_eval.launch.types import PoolConfig
 from adaptive_eval.questions.types import Question
+from adaptive_eval.sites.connection import SiteAddress
 from adaptive_eval.store import Event
 
 FULL_MESSAGE = 256
@@ -87,6 +88,8 @@ class SiteFacts(NamedTuple):
     """The cluster's id of the node."""
     serves: str = ""
     """Mark (`SiteSetup.mark`) of the service that is up; "" if there is none."""
+    address: SiteAddress | None = None
+    """Address for messages; None if calls of Ray have to carry them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""What a head asks of its keeper, with a keeper that is no actor."""
+"""What a head asks of its keeper and its sites, with a keeper and a site that are no actors."""
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,8 +10,10 @@ import pytest
 from patient_time import until
 
 from adaptive_eval import __version__
-from adaptive_eval.sites.cluster import RayCluster
+from adaptive_eval.sites.cluster import RayCluster, RaySite
+from adaptive_eval.sites.connection import SiteAddress, listen
 from adaptive_eval.sites.host import PlaceWait
+from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteNews, SiteOrder
 from adaptive_eval.sites.nodes import RayNodes
 
 
@@ -62,3 +65,49 @@ def test_a_cluster_that_does_not_answer_for_a_moment_does_not_end_the_heartbeats
 
     cluster.ray.get_actor = get_actor
     cluster.send_heartbeat()
+
+
+class FakeSite:
+    """Has news in reply to each message, which say how it came; its facts tell the address, until it is dead."""
+
+    def __init__(self) -> None:
+        self.address: SiteAddress | None = None
+        self.dead = False
+        self.facts, self.exchange = SimpleNamespace(remote=self._facts), SimpleNamespace(remote=self._called)
+
+    async def _facts(self) -> SiteFacts:
+        if self.dead:
+            raise RuntimeError("The actor died because its node has died.")
+        return SiteFacts("node", 1, __version__, address=self.address)
+
+    async def _called(self, message: bytes) -> bytes:
+        return pickle.dumps(SiteNews(wanted=(1,)))
+
+    async def reached(self, message: bytes) -> bytes:
+        """Reply to a message on a connection; its sender hears nothing where the site is dead."""
+        if self.dead:
+            raise ConnectionResetError
+        return pickle.dumps(SiteNews(wanted=(2,)))
+
+
+async def test_calls_carry_messages_to_a_site_that_cannot_be_reached_otherwise() -> None:
+    actor = FakeSite()
+    site = RaySite(fake_cluster(FakeKeeper()), "site", actor)
+    await site.facts()
+    assert (await site.sync("head", SiteOrder())).wanted == (1,), "it has no address"
+    server, actor.address = await listen("127.0.0.1", actor.reached)
+    server.close()
+    await site.facts()
+    assert (await site.sync("head", SiteOrder())).wanted == (1,), "nobody listens there"
+
+
+async def test_ray_says_why_a_connection_to_a_site_broke() -> None:
+    actor = FakeSite()
+    server, actor.address = await listen("127.0.0.1", actor.reached)
+    async with server:
+        site = RaySite(fake_cluster(FakeKeeper()), "site", actor)
+        await site.facts()
+        assert (await site.sync("head", SiteOrder())).wanted == (2,)
+        actor.dead = True
+        with pytest.raises(SiteGone, match="its node has died"):
+            await site.sync("head", SiteOrder())
