@@ -106,24 +106,17 @@ class Scenario:
     before: AnswersBefore = NOTHING_BEFORE
     """Answers before the first round, which count against the caps."""
 
-    def remaining(self, budget: Budget) -> Budget:
-        """The caps minus the cost of the answers before the first round, and the time that has passed."""
-        first = self.before
-        return replace(
-            budget,
-            trials=None if budget.trials is None else max(budget.trials - first.trials, 1),
-            tokens=None if budget.tokens is None else max(budget.tokens - round(first.tokens), 1),
-            usd=_left(budget.usd, first.usd),
-            gpu_seconds=_left(budget.gpu_seconds, first.gpu_seconds),
-            wall_seconds=_left(budget.wall_seconds, first.to_come + self.elapsed),
-            held_gpu_seconds=_left(budget.held_gpu_seconds, first.gpu_seconds + self.held_before),
-        )
-
     def plan(self, budget: Budget) -> Plan:
-        """The run's plan with what remains of this budget."""
-        facts = self.facts._replace(budget=self.remaining(budget))
+        """The run's plan with this budget, less what was spent before the first round, and the time that has passed."""
+        first = self.before
+        spent = {
+            "trials": (first.trials, 1),
+            "tokens": (round(first.tokens), 1),
+            "usd": (first.usd, TINY),
+            "gpu_seconds": (first.gpu_seconds, TINY),
+            "wall_seconds": (first.to_come + self.elapsed, TINY),
+            "held_gpu_seconds": (first.gpu_seconds + self.held_before, TINY),
+        }
+        left = {name: max(cap - used, low) for name, (used, low) in spent.items() if (cap := getattr(budget, name))}
+        facts = self.facts._replace(budget=replace(budget, **left))
         return plan_on(self.bench, self.decisions, self.names, facts)
-
-
-def _left(cap: float | None, spent: float) -> float | None:
-    return None if cap is None else max(cap - spent, TINY)

@@ -38,7 +38,7 @@ class Costs:
     usd: Range | None
     """None also if no model has a price."""
     gpu_hours: Range | None
-    """None also if no model has GPUs of its own."""
+    """As `budget.gpu_hours` counts them. None also if no model has GPUs of its own."""
     seconds: Range | None
     """Time of simulated servers with the configured concurrency."""
 
