@@ -18,6 +18,7 @@ import pytest
 from live_runs import MODELS, Found, Site, kill
 from patient_time import HANGS
 from ports import HOST, held_port
+from process_list import commands
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
@@ -53,9 +54,7 @@ def launched(site: Site, *flags: str, exclusive: str | None = "gpu0") -> list[di
 
 def servers(site: Site) -> list[str]:
     """The processes of servers and their keepers."""
-    told = subprocess.run(["ps", "-eww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True).stdout
-    mine = [line.split(maxsplit=2) for line in told.splitlines() if str(SERVER) in line and str(site.folder) in line]
-    return [pid for pid, stat, _ in mine if not stat.startswith("Z")]
+    return [pid for pid, command in commands() if str(SERVER) in command and str(site.folder) in command]
 
 
 def none_left(site: Site, seconds: float = HANGS) -> bool:
