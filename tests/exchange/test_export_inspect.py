@@ -31,6 +31,7 @@ def logs_of(directory: Path) -> "dict[str, EvalLog]":
     return {file.name: read_log(file) for file in sorted(folder.iterdir())}
 
 
+@pytest.mark.slow
 def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
     logs = logs_of(make_run(tmp_path, ragged()))
     assert list(logs) == ["bob.eval", "org-ada-7b.eval"]

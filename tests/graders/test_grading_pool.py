@@ -241,6 +241,7 @@ async def test_catastrophic_patterns_are_stopped() -> None:
                 assert "took longer than 0.2 s" in told or "was silent for 2.2 s and was killed" in told
 
 
+@pytest.mark.slow
 async def test_expressions_are_compared_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     math, question = Math(timeout=HANGS, workers=1), Question("q", "?", "x^2-1")
     monkeypatch.setattr(Math, "grade", lambda *_: pytest.fail("the event loop would stand still"))

@@ -109,14 +109,8 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     assert "production: 5" in (failure.text or "")
 
 
-@pytest.mark.parametrize(
-    ("build", "delta"),
-    [
-        pytest.param("coin-11", "5%", marks=pytest.mark.slow),
-        ("coin-08", "30%"),
-        pytest.param("coin-08", "5%", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("build", "delta"), [("coin-11", "5%"), ("coin-08", "30%"), ("coin-08", "5%")])
 def test_a_build_that_is_better_or_as_good_passes(tmp_path: Path, build: str, delta: str) -> None:
     code, output = gate(tmp_path, build, "true", **{"stopping.delta": delta})
     assert code == ExitCode.REACHED, output

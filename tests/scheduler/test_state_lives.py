@@ -11,7 +11,7 @@ from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Reason
 from adaptive_eval.store import ThresholdsFrozen, events_of_kind
 
-LIVES = 30
+LIVES = 20
 BEYOND_ITS_OPENING = 1415
 """A life that begins with two models, which are asked for more than the opening of all three."""
 
