@@ -6,7 +6,9 @@ and 7 times as fast as one of 256. A server is held from its first answer
 to its last; one that would idle for longer than its start takes is stopped, and each start is paid. Places that models
 share are held until the last model is done. All that was asked is counted, and everybody waits for it.
 
-    python benchmarks/hours.py [--quick] [--runs 40] [--ahead 4 8 12] [--json PATH] [--markdown PATH]
+    python benchmarks/hours.py [--quick] [--runs 40] [--json PATH] [--markdown PATH]
+    python benchmarks/hours.py --ahead 4 8 12
+    python benchmarks/hours.py --caps 6000 12000
 """
 
 import os
@@ -25,7 +27,7 @@ from shared_engine import SharedEngine
 from tables import Check, add_data, arguments, machine, markdown, publish
 
 from adaptive_eval.config.pace import Favour
-from adaptive_eval.core import Controller, Pace
+from adaptive_eval.core import Budget, Controller, Pace
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import ZScore
@@ -100,6 +102,7 @@ SETTINGS = (
 
 DEPTHS = tuple(SETTINGS[at] for at in (1, 3, 2, 9))
 """Where other depths were tried."""
+CAPPED = ("called", "asked", "wall")
 
 
 class Hours(NamedTuple):
@@ -188,6 +191,22 @@ def depths(scenario: Scenario, ahead: list[int], runs: int) -> str:
     return markdown(("held, asked", *map(str, ahead)), rows)
 
 
+def capped(scenario: Scenario, caps: list[int], runs: int) -> str:
+    """Comparisons called, trials asked and wall hours of both paces under caps on trials, a server each."""
+    rows = list[tuple[str, ...]]()
+    whole = scenario.cap * scenario.world.p.shape[0] * scenario.world.p.shape[1]
+    for cap in caps:
+        cells = list[str]()
+        for favour in ("answers", "time"):
+            choices = {**paced(scenario, favour), "budget": Budget(trials=cap)}
+            ran = [replay(scenario, SETTINGS[1], choices, seed) for seed in range(runs)]
+            called, asked, wall = (float(np.mean([getattr(one, of) for one in ran])) for of in CAPPED)
+            cells.append(f"{called:.2f}, {asked * whole:,.0f}, {wall / 3600:.1f}")
+        rows.append((f"{cap:,}", *cells))
+        print(*rows[-1], flush=True)
+    return markdown(("cap", "`answers`", "`time`"), rows)
+
+
 def shares(scenario: Scenario, setting: Setting, runs: int) -> Shares:
     """The means over the first worlds."""
     found: dict[Favour, list[FloatArray]] = {"answers": [], "time": []}
@@ -222,11 +241,15 @@ def main() -> None:
     add_data(parser)
     parser.add_argument("--runs", type=int, default=40, help="seeds of each row")
     parser.add_argument("--ahead", type=int, nargs="+", metavar="ROUNDS", help="only try other depths than today's 12")
+    parser.add_argument("--caps", type=int, nargs="+", metavar="TRIALS", help="only try runs under caps on trials")
     options = parser.parse_args()
     there = (options.data / "aime2024_counts.npz").exists()
     scenario = recorded(options.data, "aime2024") if there else simulated("coins")
     if options.ahead:
         print(depths(scenario, options.ahead, options.runs))
+        return
+    if options.caps:
+        print(capped(scenario, options.caps, options.runs))
         return
     settings, runs = (SETTINGS[1:2], 1) if options.quick else (SETTINGS, options.runs)
     rows, told = list[tuple[object, ...]](), list[Check]()

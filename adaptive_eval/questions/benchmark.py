@@ -50,7 +50,8 @@ def read_licence(package: Distribution | None) -> str | None:
 
 def near_names(name: str, known: Iterable[str]) -> str:
     """A clause suggesting known names that resemble this one, comparing their last parts."""
-    names = {one: _last_part(one) for one in known}
+    package = name.rpartition("/")[0]
+    names = {one: _last_part(one) for one in sorted(known, key=lambda one: (not one.startswith(package), one))}
     asked, by_last_part = _last_part(name), {last: one for one, last in reversed(names.items())}
     near = [one for one, last in names.items() if last.startswith(asked)][:NEAR]
     near += [by_last_part[last] for last in get_close_matches(asked, by_last_part, NEAR)]
