@@ -38,8 +38,8 @@ class OpeningFit:
         self._missing = opening.astype(np.int64)
         self._timeouts = Counter[int]()
         self._held: dict[Place, HeldTrial] = {}
-        self._uncategorised: list[Place] = []
-        """Held trials whose categories were not returned by `take_verdicts` yet."""
+        self._uncategorised: list[HeldTrial] = []
+        """Trials whose categories were not returned by `take_verdicts` yet."""
         self.unplanned: set[Place] = set()
         """Held trials that no round has asked for: they are from a start with other models."""
 
@@ -48,11 +48,12 @@ class OpeningFit:
         """Whether the thresholds are known."""
         return not self.rubric.lacks
 
-    def hold(self, record: TrialRecord) -> None:
+    def hold(self, record: TrialRecord) -> HeldTrial:
         """Keep a trial until it has its category."""
         held = self._held[trial_place(record)] = HeldTrial.from_record(record)
-        self._uncategorised.append(trial_place(record))
+        self._uncategorised.append(held)
         self.count(held.outcome)
+        return held
 
     def has(self, place: Place) -> bool:
         """Whether the trial waits for its category."""
@@ -96,8 +97,8 @@ class OpeningFit:
         """Return the categories of waiting trials, each once; none before the thresholds are known."""
         if not self.is_over:
             return ()
-        places, self._uncategorised = self._uncategorised, []
-        return [self._held[place].verdict(self.rubric) for place in places]
+        trials, self._uncategorised = self._uncategorised, []
+        return [one.verdict(self.rubric) for one in trials]
 
     def settle(self, verdict: Regrade) -> StoredOutcome | None:
         """Release a trial whose category is on disk; returns its outcome, or None if it was not held."""

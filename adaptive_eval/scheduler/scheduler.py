@@ -75,7 +75,7 @@ class Scheduler:
         left = self.supply.take_over(store, state.roster)
         if state.alarms is not None:
             state.alarms.look_up(store.reader)
-        for record in stored_records(store.reader, judged=state.is_judged, fitted=state.fit is not None):
+        for record in stored_records(store.reader, judged=state.reserve is not None, fitted=state.fit is not None):
             state.apply(record)
         for event in lose_entered(store, state, left):
             observer.happened(event)

@@ -100,11 +100,6 @@ class RunState:
         return None if self.alarms is None else self.alarms.stopped
 
     @property
-    def is_judged(self) -> bool:
-        """Whether answers are judged by requests."""
-        return self.reserve is not None
-
-    @property
     def has_begun(self) -> bool:
         """Whether the core was told of the records of earlier starts."""
         return self._news.begun
@@ -172,9 +167,12 @@ class RunState:
             return
         assert self.fit is not None
         self._spend(model, record.outcome())
-        self.fit.hold(record)
+        held = self.fit.hold(record)
         if is_new:
             self.trials.move(model, question, (record.trial,), Step.AWAITS_THRESHOLDS)
+        elif self.fit.is_over:  # the core is told at once, as by later starts, which find its category on disk
+            self._apply_verdict(held.verdict(self.fit.rubric))
+            return
         elif not self.controller.has_issued(model, question, record.trial):
             self.fit.unplanned.add(trial_place(record))
             self.controller.spend_outside_plan(1, record.cost)
@@ -211,7 +209,7 @@ class RunState:
 
     def _spend(self, model: int, outcome: StoredOutcome) -> None:
         self.spent.spend(model, outcome)
-        if not self.is_judged:  # else there is a verdict in it
+        if self.reserve is None:  # else there is a verdict in it
             self._require_within_reserve(model, outcome.cost)
 
     def _judge(self, model: int, question: int, outcome: StoredOutcome) -> None:

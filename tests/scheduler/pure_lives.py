@@ -603,6 +603,7 @@ class Start:
 
     def _decide(self) -> Sequence[Look]:
         decision = self.state.decide(stopping=self.stopping)
+        self.rubric = self.rubric if self.state.fit is None else self.state.fit.rubric  # new answers are graded by it
         self._go_without(decision.set_aside)
         self.draft.looks += decision.looks
         self.draft.events += decision.events

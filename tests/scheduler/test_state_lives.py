@@ -14,6 +14,8 @@ from adaptive_eval.store import ThresholdsFrozen, events_of_kind
 LIVES = 20
 BEYOND_ITS_ROUNDS = 8926
 """A life under a cap in which answers that no round has asked for wait for thresholds."""
+DIES_BEFORE_A_CATEGORY = 4555
+"""A life that dies with all its trials on disk, after thresholds were fitted and a look was taken."""
 
 
 def whole_life(number: int) -> str:
@@ -82,6 +84,21 @@ def test_answers_of_a_model_that_was_removed_wait_for_thresholds_until_it_comes_
     assert back.run() and not any(one.awaits_thresholds for one in disk.rows.values())
 
 
+@pytest.mark.parametrize(("number", "cap", "dies_at"), [(2, 24, 20), (3, 20, 14)])
+def test_a_start_that_categorises_stored_answers_takes_the_looks_of_the_next(
+    number: int, cap: int, dies_at: int
+) -> None:
+    pace, budget = Pace(lookahead=2), Budget(trials=cap)
+    setting = Setting(number, False, True, slots=16, samples=1, trials=Trials(1, 4), pace=pace, budget=budget)
+    disk, endpoints, chance = Disk(), Endpoints(number), random.Random(number)
+    Start(setting, disk, endpoints, chance, ("ada", "bob"), dies_at=dies_at).run()
+    assert Start(setting, disk, endpoints, chance, ("bob", "cyd")).run() and thresholds(disk)
+    assert any(one.awaits_thresholds for one in disk.rows.values())
+    back, again = Start(setting, disk, endpoints, chance), Start(setting, disk, endpoints, chance)
+    assert back.run() and again.run()
+    assert repr(back.controller.looks) == repr(again.controller.looks) and back.controller.looks
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(2))
 def test_more_lives_of_the_state(chunk: int) -> None:
@@ -92,3 +109,7 @@ def test_more_lives_of_the_state(chunk: int) -> None:
 
 def test_caps_count_answers_that_wait_for_thresholds_and_that_no_round_has_asked_for() -> None:
     assert whole_life(BEYOND_ITS_ROUNDS) == "capped"
+
+
+def test_a_start_that_dies_before_an_answer_has_its_category_takes_its_looks_again() -> None:
+    assert whole_life(DIES_BEFORE_A_CATEGORY) == "compared"
