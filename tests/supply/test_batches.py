@@ -34,6 +34,16 @@ async def ask_all(endpoint: BatchedEndpoint, seeds: range, number: int = 1) -> l
     return list(await asyncio.gather(*(ask(endpoint, number, seed) for seed in seeds)))
 
 
+async def hand_in_and_leave(desk: Desk) -> None:
+    """A start that has handed in a batch of twenty, and leaves at once."""
+    first = desk.open()
+    asking = [asyncio.create_task(ask(first, 1, seed)) for seed in range(20)]
+    await asyncio.sleep(60.0)
+    first.leave()
+    await asyncio.gather(*asking, return_exceptions=True)
+    await first.depart(True, False)
+
+
 def creations(service: ServiceInMemory) -> int:
     return sum(method == "POST" and path.endswith("/batches") for method, path in service.log)
 
@@ -312,12 +322,7 @@ async def test_a_later_start_collects_what_an_earlier_one_has_handed_in(kind: st
 async def test_what_is_asked_of_a_batch_that_could_not_be_read_is_told_so() -> None:
     """Although nobody had asked for it when that turned out: a slot may come later."""
     desk = Desk("openai", ServiceInMemory(seconds=HOUR))
-    first = desk.open()
-    asking = [asyncio.create_task(ask(first, 1, seed)) for seed in range(20)]
-    await asyncio.sleep(60.0)
-    first.leave()
-    await asyncio.gather(*asking, return_exceptions=True)
-    await first.depart(True, False)
+    await hand_in_and_leave(desk)
     second = desk.open()
 
     async def refuse(path: str) -> object:
@@ -350,12 +355,7 @@ async def test_who_leaves_at_once_waits_for_no_batch_that_is_being_handed_in() -
 
 async def test_a_run_that_is_over_gives_up_what_nobody_wants() -> None:
     desk = Desk("openai", ServiceInMemory(seconds=HOUR))
-    first = desk.open()
-    asking = [asyncio.create_task(ask(first, 1, seed)) for seed in range(20)]
-    await asyncio.sleep(60.0)
-    first.leave()
-    await asyncio.gather(*asking, return_exceptions=True)
-    await first.depart(True, False)
+    await hand_in_and_leave(desk)
     second = desk.open()
     second.start()
     await asyncio.sleep(1.0)
