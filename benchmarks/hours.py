@@ -34,7 +34,7 @@ from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.tape import TrialArrays
 from adaptive_eval.study.judged import judge_replay
 from adaptive_eval.study.servers import SimulatedHost
-from adaptive_eval.study.timed import ServedSpans, drive_in_time
+from adaptive_eval.study.timed import drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 SLOTS, GAIN = 64, 1.5
@@ -111,7 +111,6 @@ class Hours(NamedTuple):
     wall: float
     held: float
     asked: float
-    starts: float
     called: float
     wrong: float
 
@@ -135,16 +134,6 @@ def factors(models: int, spread: float) -> FloatArray:
     return np.asarray(found / found.mean())
 
 
-def held(served: ServedSpans) -> tuple[float, int]:
-    """For how long a server is up that is stopped after idling for as long as a start takes, and its starts."""
-    order = np.argsort(served.start)
-    since, until = served.start[order], np.maximum.accumulate(served.end[order])
-    gaps = np.maximum(since[1:] - until[:-1], 0.0)
-    again = int((gaps > START).sum())
-    busy = float(until[-1] - since[0] - gaps.sum())
-    return busy + float(np.minimum(gaps, START).sum()) + START * (1 + again), 1 + again
-
-
 def replay(scenario: Scenario, setting: Setting, choices: dict[str, Any], seed: int) -> Hours:
     """One seeded replay."""
     models, questions, _ = scenario.world.p.shape
@@ -158,12 +147,11 @@ def replay(scenario: Scenario, setting: Setting, choices: dict[str, Any], seed: 
     shared = pool if setting.places else each
     timeline = drive_in_time(controller, scenario.tape(seed), spread, slots, shared=shared)
     found = judge_replay(seed, controller, scenario.world.truth)
-    times_held = [held(served) for served in timeline.served]
-    hours, starts = sum(one for one, _ in times_held), sum(one for _, one in times_held)
+    hours = sum(served.held_seconds(START, np.inf) for served in timeline.served)
     if setting.places:
-        hours, starts = timeline.seconds * setting.places, len(timeline.swaps)
+        hours = timeline.seconds * setting.places
     asked = sum(len(served.start) for served in timeline.served) / (models * questions * scenario.cap)
-    return Hours(timeline.seconds, hours, asked, starts, found.called, found.wrong)
+    return Hours(timeline.seconds, hours, asked, found.called, found.wrong)
 
 
 class Shares(NamedTuple):
