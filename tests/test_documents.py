@@ -7,6 +7,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -264,6 +265,21 @@ def test_the_reference_of_the_configuration_has_all_that_the_schema_has() -> Non
     for section in (schema, *schema["$defs"].values()):
         for key in section.get("properties", {}):
             assert f"\n| `{key}` | " in page
+
+
+def schema_words(part: object) -> Iterator[str]:
+    """The keys of a JSON schema and the words that they may have as values."""
+    if isinstance(part, dict):
+        yield from part.get("properties", {})
+        yield from (word for word in (*part.get("enum", ()), part.get("const")) if isinstance(word, str))
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from schema_words(inner)
+
+
+def test_every_word_of_the_configuration_stands_in_code_of_the_guide() -> None:
+    pages = "\n".join(page.read_text() for page in sorted((ROOT / "docs" / "guide").glob("*.md")))
+    shown = {word for code in re.findall(r"```.*?```|`[^`]+`", pages, re.DOTALL) for word in re.findall(r"\w+", code)}
+    assert sorted({*schema_words(json_schema())} - shown) == []
 
 
 @every_document

@@ -102,7 +102,8 @@ def _drop_stored_only(schema: dict[str, Any]) -> None:
 def _complete_benchmarks(schema: dict[str, Any]) -> None:
     """Add questions and grader to entries of `benchmarks`, which loading moves to common sections."""
     sections, own = schema["$defs"], schema["$defs"]["BenchmarkPart"]["properties"]
-    del sections["QuestionsConfig"]["properties"]["benchmarks"]
+    for filled_in in ("task", "benchmarks"):
+        del sections["QuestionsConfig"]["properties"][filled_in]
     for name in ("questions", "grader"):
         own[name] = _allow_short_form(schema["properties"][name], SHORT_FORMS[name], sections)
     own["prompt"] = _allow_short_form(own["prompt"], SHORT_FORMS["prompt"], sections)
