@@ -19,10 +19,11 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "sites": (*QUICKSTART, "--set", "name=remote", "--ray", "auto"),
     "store/postgres": ("report", "postgresql://127.0.0.1/nowhere/run"),
     "cli/track.py": ("track", "runs/quickstart", "--wandb"),
+    "cli/label.py": ("label", "runs/quickstart"),
     "show/serve/metrics.py": (*QUICKSTART, "--set", "name=another", "--metrics-port", "9"),
 }
 """What can be deleted, and a command that needs it."""
-WITH = {"cli/track.py": ("show/track",)}
+WITH = {"cli/track.py": ("show/track",), "cli/label.py": ("labels",)}
 """What is deleted with it."""
 IMPORT_ALL_AND_RUN = """
 import importlib, pathlib
@@ -66,6 +67,9 @@ def test_without_any_extra_every_other_module_can_be_imported_and_models_are_ran
     told = python(bare, "-c", IMPORT_ALL_AND_RUN, *QUICKSTART)
     assert told.returncode == ExitCode.SPENT, told.stdout + told.stderr
     assert "Next: adaptive-eval report" in told.stdout
+    (bare / "runs/quickstart/labels.jsonl").touch()
+    report = python(bare, "-m", "adaptive_eval", "report", "runs/quickstart", "--format", "md", "-o", "-")
+    assert "There are labels, which cannot be used here: No module named" in report.stdout
 
 
 @pytest.mark.slow

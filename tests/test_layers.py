@@ -43,6 +43,7 @@ LAYERS: list[str] = [
     "adaptive_eval.sites",
     "adaptive_eval.study",
     "adaptive_eval.show",
+    "adaptive_eval.labels",
     "adaptive_eval.notebook",
     "adaptive_eval.testing",
     "adaptive_eval.cli",

@@ -8,9 +8,8 @@ import typer
 
 from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.label_session import LabelSession
-from adaptive_eval.record.labelled import labelled_run
-from adaptive_eval.record.labels import (
+from adaptive_eval.labels.effect import labelled_run
+from adaptive_eval.labels.file import (
     add_labels,
     label_fields,
     parse_labels_file,
@@ -18,6 +17,7 @@ from adaptive_eval.record.labels import (
     require_useful_labels,
     writable_labels_file,
 )
+from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.text import strip_markup
@@ -70,7 +70,7 @@ def _import_labels(run: Path, source: Path) -> None:
 def _serve_page(session: LabelSession, port: int) -> None:
     """Serve the labelling page until it ends."""
     # imported here: only this way of labelling needs it
-    from adaptive_eval.show.serve.labelling import serve_labelling
+    from adaptive_eval.labels.site import serve_labelling
 
     if session.current is None:
         typer.echo("every answer that a look has judged has a label")

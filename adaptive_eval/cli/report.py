@@ -7,7 +7,10 @@ import orjson
 import typer
 
 from adaptive_eval.cli.shared import report_errors, write_text
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.labelled import LABELS_FILE, LabelledRun
 from adaptive_eval.record.question_rows import as_json
+from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.view import RunView, read_report
 from adaptive_eval.store.address import default_path
 
@@ -44,7 +47,7 @@ def report(
             from adaptive_eval.study.beside_fixed import store_beside_fixed  # simulations take a while to load
 
             store_beside_fixed(run)
-        view = read_report(run, rows=kind == "json")
+        view = read_report(run, rows=kind == "json", labels=_read_labels)
         text = _render(view, kind)
         drawn = [] if plots is None else _draw(view, plots)
         if output == Path("-"):
@@ -55,6 +58,19 @@ def report(
             typer.echo(str(path), err=output == Path("-"))
         if plots is not None and not drawn:
             typer.echo("no figures: no look was taken yet", err=True)
+
+
+def _read_labels(stored: StoredRun) -> LabelledRun | None:
+    """What the labels of a run say, or why they cannot be used; None without labels."""
+    if not (stored.reader.directory / LABELS_FILE).exists():
+        return None
+    try:
+        from adaptive_eval.labels.effect import labelled_run  # an extra
+
+        return labelled_run(stored)
+    except (ConfigError, ImportError) as error:
+        config = stored.setup.config
+        return LabelledRun(config.name, config.grader.kind, problem=str(error))
 
 
 def _draw(view: RunView, folder: Path) -> list[Path]:

@@ -8,7 +8,7 @@ exist is None. No field says where the run is stored, since reports are publishe
 import hashlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from adaptive_eval.record.ending import find_ending
 from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts, state_word
 from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
-from adaptive_eval.record.labelled import LabelledRun, reported_labels
+from adaptive_eval.record.labelled import LabelledRun
 from adaptive_eval.record.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.record.orders import order_sentence
 from adaptive_eval.record.other_costs import summarize_other_costs
@@ -223,10 +223,13 @@ def read_view(directory: Path) -> RunView:
         return _build_view(stored, stored.results(running=running), running=running)
 
 
-def read_report(directory: Path, *, rows: bool = True) -> RunView:
+def read_report(
+    directory: Path, *, rows: bool = True, labels: Callable[[StoredRun], LabelledRun | None] | None = None
+) -> RunView:
     """Read the view of a run for a report, which also has the run under other rubrics.
 
-    For a large run, everything that would require reading all trials is left out with a warning. `rows` as in a `Feed`.
+    For a large run, everything that would require reading all trials is left out with a warning. `rows` as in a `Feed`;
+    `labels` reads the labels of the run.
     """
     running = is_held(directory)
     with open_run(directory, summed=False) as stored:
@@ -234,15 +237,15 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
         view = _build_view(stored, results, running=running)
         if results is None:
             return view
-        judge, labels = stored.reader.judge_use(), reported_labels(stored)
-        orders = order_sentence(stored.reader, stored.setup.config)
+        labelled = None if labels is None else labels(stored)
+        judge, orders = stored.reader.judge_use(), order_sentence(stored.reader, stored.setup.config)
         latest = [
             stored.reader.latest_from(one.model, one.replica)
             for one in view.traffic
             if one.replica.startswith(f"{INSPECT_LOGS}/")
         ]
         ends = tuple(transcript_ends(directory, latest)) if latest else ()
-        view = replace(view, judge=judge, orders=orders, labelled=labels, transcripts=ends)
+        view = replace(view, judge=judge, orders=orders, labelled=labelled, transcripts=ends)
         if stored.is_large:
             return replace(view, results=replace(results, warnings=(*results.warnings, LARGE)))
         return replace(view, relabelled=relabelled(stored))

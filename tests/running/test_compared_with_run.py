@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
+from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.simulate.answering import right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.label_session import LabelSession
-from adaptive_eval.record.labelled import labelled_run
-from adaptive_eval.record.labels import LABELS_FILE
+from adaptive_eval.labels.effect import labelled_run
+from adaptive_eval.labels.file import LABELS_FILE
+from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.view import read_report

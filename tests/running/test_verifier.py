@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.labelled import labelled_run
-from adaptive_eval.record.labels import Labelled, add_labels
+from adaptive_eval.labels.effect import labelled_run
+from adaptive_eval.labels.file import Labelled, add_labels
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler.loop import Loop

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 
 import orjson
@@ -21,9 +20,8 @@ from adaptive_eval.show.page import documents as bundle
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, report_page, runs_page
 
 NASTY = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>&amp;\u2028\u2029\u202e\x00\"'"
-MODULES = sorted(
-    path.name for path in (files("adaptive_eval.show.page") / "static").iterdir() if path.name.endswith(".js")
-)
+PACKAGE = Path(bundle.__file__).parents[2]
+MODULES = {path.name: path for path in sorted(PACKAGE.rglob("static/*.js"))}
 
 
 class Elements(HTMLParser):
@@ -122,7 +120,7 @@ def test_a_report_refers_to_nothing_outside_of_it(view: RunView) -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_no_module_makes_markup_or_code_of_texts(name: str) -> None:
-    source = (files("adaptive_eval.show.page") / "static" / name).read_text("utf-8")
+    source = MODULES[name].read_text("utf-8")
     assert not re.findall(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc", source
     )
@@ -157,21 +155,20 @@ BEGUN = re.compile(r"^const \$_(\w+) = \(\(\) => \{$", re.MULTILINE)
 
 
 def test_every_module_is_in_a_script() -> None:
-    """The monitor and the report have all but those of the demonstration and of the page to label on, which have what
-    they need."""
-    entries = ("main.js", "demo.js", "label.js")
-    page, demo, label = ({f"{name}.js" for name in BEGUN.findall(bundle.script(entry))} for entry in entries)
-    assert page == set(MODULES) - DEMO - {"label.js", "latex.js"} and demo > DEMO and "label.js" in label
+    """The monitor and the report have all but those of the demonstration, and what lies elsewhere."""
+    page, demo = ({f"{name}.js" for name in BEGUN.findall(bundle.script(entry))} for entry in ("main.js", "demo.js"))
+    own = {name for name, path in MODULES.items() if path.parent == bundle.STATIC}
+    assert page == own - DEMO and demo > DEMO
 
 
-@pytest.mark.parametrize("entry", ["main.js", "demo.js", "label.js"])
+@pytest.mark.parametrize("entry", sorted({"main.js", "demo.js", "label.js"} & set(MODULES)))
 def test_every_module_is_in_the_script_once_and_after_those_it_needs(entry: str) -> None:
-    code = bundle.script(entry)
+    code = bundle.script(entry, MODULES[entry].parent)
     begun = BEGUN.findall(code)
     assert len(set(begun)) == len(begun)
     assert not re.search(r"^(import|export)\b", code, re.MULTILINE)
     for at, name in enumerate(begun):
-        source = (files("adaptive_eval.show.page") / "static" / f"{name}.js").read_text("utf-8")
+        source = MODULES[f"{name}.js"].read_text("utf-8")
         for imported, module in re.findall(r'^import \{ (.+) \} from "\./(\w+)\.js";$', source, re.MULTILINE):
             assert module in begun[:at]
             given = re.search(rf"const \$_{module} = .*?\nreturn \{{ (.*?) \}};\n", code, re.DOTALL)

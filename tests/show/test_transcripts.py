@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.labels.session import LAST_MESSAGE, LabelSession
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.record.label_session import LAST_MESSAGE, LabelSession
 from adaptive_eval.record.transcripts import LOG_MISSING, transcript_ends
 from adaptive_eval.store import TrialRecord
 

@@ -16,6 +16,7 @@ from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from urllib.parse import quote
 
 import orjson
@@ -33,10 +34,10 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", r
 
 
 @cache
-def script(entry: str = ENTRY) -> str:
-    """All modules that the entry needs, dependencies first."""
+def script(entry: str = ENTRY, beside: Path | None = None) -> str:
+    """All modules that the entry needs, dependencies first: those of the page, and of the folder `beside`."""
     modules: dict[str, str] = {}
-    _collect(entry, modules, ())
+    _collect(entry, beside, modules, ())
     return '"use strict";\n' + "\n".join(modules.values())
 
 
@@ -52,14 +53,15 @@ def icon() -> str:
     return (STATIC / "icon.svg").read_text("utf-8").strip()
 
 
-def _collect(name: str, modules: dict[str, str], importers: tuple[str, ...]) -> None:
+def _collect(name: str, beside: Path | None, modules: dict[str, str], importers: tuple[str, ...]) -> None:
     if name in importers:
         raise ValueError(f"modules may not import each other in a circle, but {' -> '.join((*importers, name))} do")
     if name in modules:
         return
-    source = (STATIC / name).read_text("utf-8")
+    file = STATIC / name if beside is None or not (beside / name).is_file() else beside / name
+    source = file.read_text("utf-8")
     for _, imported in _IMPORT.findall(source):
-        _collect(imported, modules, (*importers, name))
+        _collect(imported, beside, modules, (*importers, name))
     modules[name] = _wrap_module(name, source)
 
 
@@ -93,26 +95,14 @@ def assets() -> dict[str, tuple[str, str]]:
     }
 
 
-def label_assets() -> dict[str, tuple[str, str]]:
-    """Assets of the labelling page."""
-    look = style() + (STATIC / "label.css").read_text("utf-8")
-    code = ("text/javascript; charset=utf-8", script("label.js"))
-    return {**assets(), "app.js": code, "style.css": ("text/css; charset=utf-8", look)}
-
-
-def label_page() -> str:
-    """The labelling page."""
-    return _fetching_page("Label answers · adaptive-eval", "", {})
-
-
 def monitor_page(name: str, root: str = "") -> str:
     """The page of one run; `root` is the relative path from the page to the server's root, such as "../../"."""
-    return _fetching_page(f"{name} · adaptive-eval", root, {"api": f"{root}api/run/{quote(name, safe='')}/"})
+    return fetching_page(f"{name} · adaptive-eval", root, {"api": f"{root}api/run/{quote(name, safe='')}/"})
 
 
 def runs_page() -> str:
     """The page that compares the runs of a folder."""
-    return _fetching_page("Runs · adaptive-eval", "", {"runs": ""})
+    return fetching_page("Runs · adaptive-eval", "", {"runs": ""})
 
 
 def report_page(view: RunView) -> str:
@@ -141,7 +131,8 @@ def _file_head(look: str, code: str) -> str:
     )
 
 
-def _fetching_page(title: str, root: str, data: Mapping[str, str]) -> str:
+def fetching_page(title: str, root: str, data: Mapping[str, str]) -> str:
+    """A page whose script fetches its data; `root` as in `monitor_page`."""
     at = escape(root)
     head = (
         f'<link rel="icon" href="{at}assets/icon.svg">\n'

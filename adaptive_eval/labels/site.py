@@ -10,11 +10,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from hmac import compare_digest
+from pathlib import Path
 
 from adaptive_eval.errors import AdaptiveEvalError
 from adaptive_eval.http_server import HttpRequest, HttpResponse, page_server
-from adaptive_eval.record.label_session import LabelSession
-from adaptive_eval.show.page.documents import label_assets, label_page
+from adaptive_eval.labels.session import LabelSession
+from adaptive_eval.show.page.documents import assets, fetching_page, script, style
 from adaptive_eval.show.serve.page_state import to_json
 from adaptive_eval.show.serve.site import (
     HEADERS,
@@ -29,8 +30,21 @@ from adaptive_eval.show.serve.site import (
     wait_for_signal,
 )
 
+STATIC = Path(__file__).parent / "static"
 LAST_RESPONSE_SECONDS = 0.2
 """Time for the last response to be sent."""
+
+
+def label_assets() -> dict[str, tuple[str, str]]:
+    """Type and text of each file under assets/ of the page, by name."""
+    look = style() + (STATIC / "label.css").read_text("utf-8")
+    code = ("text/javascript; charset=utf-8", script("label.js", STATIC))
+    return {**assets(), "app.js": code, "style.css": ("text/css; charset=utf-8", look)}
+
+
+def label_page() -> str:
+    """The page, which fetches what it shows."""
+    return fetching_page("Label answers · adaptive-eval", "", {})
 
 
 def label_state(session: LabelSession) -> dict[str, object]:

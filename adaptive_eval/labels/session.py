@@ -10,8 +10,8 @@ from pathlib import Path
 
 from adaptive_eval.graders.ballots import BallotField
 from adaptive_eval.graders.transcript import visible
-from adaptive_eval.record.labelled import choose_answers_to_label
-from adaptive_eval.record.labels import (
+from adaptive_eval.labels.effect import choose_answers_to_label
+from adaptive_eval.labels.file import (
     Labelled,
     add_labels,
     is_label,

@@ -25,8 +25,8 @@ from adaptive_eval.graders.scoring import SCORE
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.graders.verifier import CALLED, Verifier
 from adaptive_eval.questions.types import Question
+from adaptive_eval.record.labelled import LABELS_FILE
 
-LABELS_FILE = "labels.jsonl"
 JOINED = ", "
 """Separator of the levels of several criteria."""
 RIGHT, WRONG = "correct", "wrong"

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.label_session import LabelSession
-from adaptive_eval.record.labelled import MIN_LABELS, LabelledRun, choose_answers_to_label, labelled_run
-from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, parse_labels_file, read_labels
+from adaptive_eval.labels.effect import MIN_LABELS, LabelledRun, choose_answers_to_label, labelled_run
+from adaptive_eval.labels.file import LABELS_FILE, Labelled, add_labels, parse_labels_file, read_labels
+from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.verified import verify_run
 from adaptive_eval.simulate.judging import SimulatedJudge

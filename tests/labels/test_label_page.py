@@ -23,10 +23,9 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.http_server import HttpRequest, HttpResponse
-from adaptive_eval.record.label_session import LabelSession
-from adaptive_eval.record.labels import read_labels
-from adaptive_eval.show.page.documents import label_assets, label_page
-from adaptive_eval.show.serve.labelling import LabellingSite
+from adaptive_eval.labels.file import read_labels
+from adaptive_eval.labels.session import LabelSession
+from adaptive_eval.labels.site import LabellingSite, label_assets, label_page
 
 
 @pytest.fixture
