@@ -14,8 +14,9 @@ from patient_time import HANGS
 
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.verified import verify_run
-from adaptive_eval.store import AnswersKept, RunReader, events_of_kind, moving
+from adaptive_eval.store import AnswersKept, RunReader, events_of_kind
 from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.segments import moving
 
 SERVER = Path(__file__).parent / "running" / "small_server.py"
 

@@ -17,6 +17,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "inspect": ("run", "some_package/task", "--model", "a/b", "--model", "c/d"),
     "lm_eval": ("validate", "lm_eval.yaml"),
     "sites": (*QUICKSTART, "--set", "name=remote", "--ray", "auto"),
+    "store/segments": (*QUICKSTART, "--set", "name=moved", "--set", "store.answers=segments"),
     "store/postgres": ("report", "postgresql://127.0.0.1/nowhere/run"),
     "cli/track.py": ("track", "runs/quickstart", "--wandb"),
     "cli/label.py": ("label", "runs/quickstart"),

@@ -10,7 +10,6 @@ from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import RESULTS_FILE, is_intact, read_results
 from adaptive_eval.store import RunFinished, RunReader, is_held
 from adaptive_eval.store.address import is_address, parse_address
-from adaptive_eval.store.answer_places import VARIABLE
 from adaptive_eval.store.database import DATABASE_FILE, reindex_instructions
 from adaptive_eval.store.integrity import Integrity
 from adaptive_eval.store.log_check import lost_commits
@@ -36,10 +35,6 @@ def verify_run(directory: Path) -> Verified:
     notes = [
         f"{number:,} rows of {table} have no checksum (they were stored by an earlier version) and cannot be checked"
         for table, number in stored.unchecked.items()
-    ]
-    notes += [
-        f"the answers at {url} are not checked: if you know that place, set {VARIABLE}={url.rpartition('/')[0]}"
-        for url in stored.elsewhere
     ]
     notes += stored.notes
     damages = [*stored.damages]

@@ -16,13 +16,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
-from uuid import uuid4
 
 from adaptive_eval.errors import RunLocked, StoreError, StoreFull
 from adaptive_eval.files import FileLock, closed_on_error, is_locked, read_holder, require_plain
 from adaptive_eval.store import checksums
 from adaptive_eval.store.log_check import lost_commits
-from adaptive_eval.store.tables import SEGMENTS, SUMS, TABLES, TOKEN_LOGPROBS
+from adaptive_eval.store.tables import SUMS, TABLES
 
 LOCK_FILE = "lock"
 TRIES, PAUSE = 10, 0.02
@@ -155,34 +154,6 @@ def reindex_instructions(directory: Path) -> str:
     )
 
 
-def has_segments(connection: sqlite3.Connection) -> bool:
-    """Whether texts of the run may be outside the ledger."""
-    return checksums.has_table(connection, "moved")
-
-
-def has_token_logprobs(connection: sqlite3.Connection) -> bool:
-    """Whether the run may have stored tokens of answers with their log-probabilities."""
-    return checksums.has_table(connection, "token_logprobs")
-
-
-def keep_token_logprobs(connection: sqlite3.Connection) -> None:
-    """Create the table of tokens with log-probabilities if it is missing."""
-    connection.execute(TOKEN_LOGPROBS)
-    checksums.keep_checksums(connection)
-
-
-def keep_segments(connection: sqlite3.Connection) -> str:
-    """Create the tables for texts outside the ledger if they are missing; returns the unique key of the run."""
-    if not has_segments(connection):
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {SEGMENTS}; INSERT INTO run VALUES ('key', '{uuid4().hex[:12]}'); "
-            f"PRAGMA user_version = {SEGMENTED}; COMMIT;"
-        )
-        checksums.keep_checksums(connection)
-    ((key,),) = connection.execute("SELECT value FROM run WHERE key = 'key'")
-    return str(key)
-
-
 def open_readonly(directory: Path, verify: str = VERIFY) -> sqlite3.Connection:
     """Open the database of a run for reading, while another process may write it; `verify` is that of `explained`."""
     if not (directory / DATABASE_FILE).exists():
@@ -238,14 +209,6 @@ def empty_log(connection: sqlite3.Connection) -> None:
     with suppress(sqlite3.Error):  # commits are as safe in the log
         connection.execute(f"PRAGMA busy_timeout = {CLOSING_MS}")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def give_room_back(connection: sqlite3.Connection) -> None:
-    """Shrink the file if more than a quarter of it is empty, after texts were moved elsewhere."""
-    ((empty,),), ((pages,),) = (connection.execute(f"PRAGMA {name}") for name in ("freelist_count", "page_count"))
-    if 4 * empty > pages:
-        with suppress(sqlite3.Error):  # it needs free space and no readers: else the next start does it
-            connection.execute("VACUUM")
 
 
 def is_run(directory: Path) -> bool:

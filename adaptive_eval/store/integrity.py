@@ -10,9 +10,7 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.store import checksums, database, whereabouts
 from adaptive_eval.store.log_check import lost_commits
 from adaptive_eval.store.queries import TrialRow
-from adaptive_eval.store.rows import unpack_text
-from adaptive_eval.store.segments import TextPair
-from adaptive_eval.store.stored_texts import StoredTexts, digest_of_texts
+from adaptive_eval.store.records import answer_digest
 from adaptive_eval.store.tables import COLUMNS
 
 
@@ -25,8 +23,6 @@ class Integrity:
     unchecked: dict[str, int]
     """Rows without a checksum by table, from earlier versions."""
     damages: tuple[str, ...]
-    elsewhere: tuple[str, ...] = ()
-    """URLs of answers that were not checked, since the user has not allowed them."""
     notes: tuple[str, ...] = ()
     """Notes that do not concern damage."""
     only_structure: bool = False
@@ -48,13 +44,18 @@ class Integrity:
                 except sqlite3.Error as error:
                     damages.append(f"{table}: cannot be read ({error})")
             damages += [str(damage) for checked in found.values() for damage in checked.damages]
-            elsewhere = [] if damages else _check_texts(directory, connection, damages)
+            notes: list[str] = []
+            if not damages and checksums.has_table(connection, "moved"):
+                from adaptive_eval.store.segments.reading import StoredTexts
+
+                with closing(StoredTexts(directory, connection, None)) as texts:
+                    damages += texts.damages()
+                    notes += texts.unchecked()
         return cls(
             {table: checked.rows for table, checked in found.items()},
             {table: checked.unchecked for table, checked in found.items() if checked.unchecked},
             tuple(damages),
-            tuple(elsewhere),
-            (),
+            tuple(notes),
             0 < len(structure) == len(damages),
         )
 
@@ -68,24 +69,14 @@ class Integrity:
                 trials += 1
                 name = f"trial {row.trial} of {row.model} on {row.question}"
                 try:
-                    texts = TextPair(unpack_text(row.text), unpack_text(row.reasoning))
-                    if digest_of_texts(texts) != row.digest:
+                    if answer_digest(ledger.texts(row)) != row.digest:
                         damages.append(f"trials: the answer of {name} is not what was written")
                 except (StoreError, UnicodeDecodeError) as error:
                     damages.append(f"trials: the answer of {name} cannot be read ({error})")
             ((looks,),) = ledger.rows("SELECT count(*) FROM looks")
             ((guarded,),) = ledger.rows("SELECT current_setting('data_checksums')")
         notes = [] if guarded == "on" else [f"{ledger.where} keeps no checksums of its pages (data_checksums is off)"]
-        return cls({"trials": trials, "looks": int(looks)}, {}, tuple(damages), notes=tuple(notes))
-
-
-def _check_texts(directory: Path, connection: sqlite3.Connection, damages: list[str]) -> list[str]:
-    """Check the segments that may be opened; returns the URLs of the others."""
-    if not database.has_segments(connection):
-        return []
-    with closing(StoredTexts(directory, connection, None)) as texts:
-        damages += texts.damages()
-        return texts.elsewhere()
+        return cls({"trials": trials, "looks": int(looks)}, {}, tuple(damages), tuple(notes))
 
 
 def _log_damage(directory: Path) -> Iterator[str]:

@@ -1,13 +1,13 @@
 """Protocol that every kind of ledger implements."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from adaptive_eval.store.kept_sums import KeptSums
 from adaptive_eval.store.ledger_writes import LedgerWrites
-from adaptive_eval.store.queries import Queries
-from adaptive_eval.store.stored_texts import StoredTexts
+from adaptive_eval.store.queries import Queries, TrialRow
+from adaptive_eval.store.records import AnswerTexts
 
 Row = tuple[Any, ...]
 
@@ -24,15 +24,14 @@ class RunLedger(Protocol):
         """The name of the ledger in error messages."""
 
     @property
-    def texts(self) -> StoredTexts | None:
-        """Reader of texts outside the ledger; None if there can be none."""
-
-    @property
-    def keeps_tokens(self) -> bool:
-        """Whether the tokens of answers can be stored."""
+    def tables_beside(self) -> Sequence[str]:
+        """Tables that not every run has, with rows by the id of a trial: `moved`, `token_logprobs`."""
 
     def keep_tokens(self) -> None:
-        """Create the table for the tokens of answers."""
+        """Create the table for the tokens of answers, if it is not there."""
+
+    def texts(self, row: TrialRow) -> AnswerTexts:
+        """The texts of a trial, wherever they lie."""
 
     def rows(self, query: str, *values: object) -> Iterator[Row]:
         """The rows of a query, with `?` for each value."""

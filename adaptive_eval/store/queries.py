@@ -1,6 +1,6 @@
 """The SQL queries that read a run: columns of trials by name, and sums over trials."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -214,8 +214,9 @@ _SQLITE = Dialect(
 )
 
 
-def sqlite_queries(*, checked: bool, segmented: bool, tokens: bool) -> Queries:
-    """The queries of a run in SQLite; the flags say whether it has checksums, segments, and tokens."""
-    column_sql = {**_SQLITE.column_sql, **(_CHECKED if checked else {}), **(_SEGMENTED if segmented else {})}
-    beside = "LEFT JOIN moved ON moved.id = trials.id " if segmented else ""
-    return queries_in(replace(_SQLITE, column_sql=column_sql), beside=beside, tokens=tokens)
+def sqlite_queries(*, checked: bool, beside: Collection[str]) -> Queries:
+    """The queries of a run in SQLite that has these tables beside that of trials; `checked` if it has checksums."""
+    column_sql = {**_SQLITE.column_sql, **(_CHECKED if checked else {}), **(_SEGMENTED if "moved" in beside else {})}
+    moved = "LEFT JOIN moved ON moved.id = trials.id " if "moved" in beside else ""
+    sql = replace(_SQLITE, column_sql=column_sql)
+    return queries_in(sql, beside=moved, tokens="token_logprobs" in beside)

@@ -20,6 +20,7 @@ from adaptive_eval.store.kept_sums import Counts, thin_out
 from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import (
     NO_GRADING,
+    AnswerTexts,
     CellExtent,
     ComparisonCount,
     GradingUse,
@@ -38,8 +39,7 @@ from adaptive_eval.store.records import (
     wasted_use,
 )
 from adaptive_eval.store.roster import Roster
-from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs, unpack_text
-from adaptive_eval.store.segments import TextPair
+from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs
 from adaptive_eval.store.sqlite_ledger import damaged
 from adaptive_eval.store.summing import add_cells, align_with_roster, all_spending, all_sums, sums_after
 
@@ -358,9 +358,7 @@ class RunReader:
         row = queries.TrialRow._make(values)
         if row.damaged:
             raise self._damaged(f"trial {row.trial} of {row.model} on {row.question} is not what was written")
-        if row.segment is None or row.row is None or (texts := self._ledger.texts) is None:
-            return _record(row, TextPair(unpack_text(row.text), unpack_text(row.reasoning), row.token_logprobs))
-        return _record(row, texts.read(row.segment, row.row, row.digest))
+        return _record(row, self._ledger.texts(row))
 
     def _damaged(self, what: str) -> StoreError:
         return damaged(self.directory, self._ledger.where, what)
@@ -371,7 +369,7 @@ def _optional_bool(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _record(row: queries.TrialRow, texts: TextPair) -> TrialRecord:
+def _record(row: queries.TrialRow, texts: AnswerTexts) -> TrialRecord:
     answer = Answer(
         text=texts.text or "",
         finish_reason=row.finish_reason,

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store import checksums, database
@@ -12,9 +12,13 @@ from adaptive_eval.store.database import RunLock
 from adaptive_eval.store.forms import MISFORMED
 from adaptive_eval.store.kept_sums import KeptSums, read_sums
 from adaptive_eval.store.ledgers import Row
-from adaptive_eval.store.queries import Queries, sqlite_queries
-from adaptive_eval.store.stored_texts import StoredTexts
-from adaptive_eval.store.tables import COLUMNS, SUMS
+from adaptive_eval.store.queries import TrialRow, sqlite_queries
+from adaptive_eval.store.records import AnswerTexts
+from adaptive_eval.store.rows import unpack_text
+from adaptive_eval.store.tables import COLUMNS, SUMS, TOKEN_LOGPROBS
+
+if TYPE_CHECKING:
+    from adaptive_eval.store.segments.reading import StoredTexts
 
 
 class SqliteLedger:
@@ -26,30 +30,35 @@ class SqliteLedger:
         """`given` is the URL under which the configuration allows answers."""
         self.directory = directory
         self.connection = connection
-        self.texts: StoredTexts | None = None
-        self._lock = lock
+        self._lock, self._given = lock, given
+        self._segments: StoredTexts | None = None
         self._identity = database.identity(directory)
         with database.explained(directory):
-            segmented, self.keeps_tokens = database.has_segments(connection), database.has_token_logprobs(connection)
-            self.queries = self._build_queries()
-            if segmented:
-                self.texts = StoredTexts(directory, connection, given)
+            self._find_tables()
 
-    @classmethod
-    def to_read(cls, directory: Path) -> Self:
-        """Open a run for reading, while another process may write it."""
-        return cls(directory, database.open_readonly(directory))
+    def _find_tables(self) -> None:
+        self.tables_beside = [one for one in ("moved", "token_logprobs") if checksums.has_table(self.connection, one)]
+        self.queries = sqlite_queries(checked=checksums.has_checksums(self.connection), beside=self.tables_beside)
+
+    def add_tables(self, script: str) -> None:
+        """Create tables that not every run has, in one transaction."""
+        with database.explained(self.directory):
+            self.connection.executescript(f"BEGIN IMMEDIATE; {script}; COMMIT;")
+            checksums.keep_checksums(self.connection)
+            self._find_tables()
 
     def keep_tokens(self) -> None:
-        """Create the table for the tokens of answers."""
-        with database.explained(self.directory):
-            database.keep_token_logprobs(self.connection)
-            self.keeps_tokens = True
-            self.queries = self._build_queries()
+        if "token_logprobs" not in self.tables_beside:
+            self.add_tables(TOKEN_LOGPROBS)
 
-    def _build_queries(self) -> Queries:
-        segmented, checked = database.has_segments(self.connection), checksums.has_checksums(self.connection)
-        return sqlite_queries(checked=checked, segmented=segmented, tokens=self.keeps_tokens)
+    def texts(self, row: TrialRow) -> AnswerTexts:
+        if row.segment is None or row.row is None:
+            return AnswerTexts(unpack_text(row.text), unpack_text(row.reasoning), row.token_logprobs)
+        if self._segments is None:
+            from adaptive_eval.store.segments.reading import StoredTexts
+
+            self._segments = StoredTexts(self.directory, self.connection, self._given)
+        return self._segments.read(row.segment, row.row, row.digest)
 
     @property
     def where(self) -> str:
@@ -95,9 +104,7 @@ class SqliteLedger:
     sums_by_itself = False
 
     def make_room_for_sums(self) -> None:
-        with database.explained(self.directory):
-            self.connection.executescript(f"BEGIN IMMEDIATE; {SUMS}; COMMIT;")
-            checksums.keep_checksums(self.connection)
+        self.add_tables(SUMS)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -117,8 +124,8 @@ class SqliteLedger:
     def close(self) -> None:
         """Close the segments and the database, and release the run directory."""
         try:
-            if self.texts is not None:
-                self.texts.close()
+            if self._segments is not None:
+                self._segments.close()
             if self._lock is not None:
                 database.empty_log(self.connection)
             self.connection.close()

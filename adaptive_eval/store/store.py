@@ -1,11 +1,11 @@
 """The durable store of one run: a directory and its ledger, written by one thread of one process at a time."""
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.files import closed_on_error
@@ -18,7 +18,6 @@ from adaptive_eval.store.events.event import Change, Event
 from adaptive_eval.store.events.lives import SettingsChanged
 from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.ledgers import RunLedger
-from adaptive_eval.store.moving import AnswerMover, open_mover, remove_unfinished_segments
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import CellExtent, CommitBatch, Regrade, RunHeader, TrialKey, TrialRecord
 from adaptive_eval.store.rows import (
@@ -39,6 +38,9 @@ from adaptive_eval.store.same_meaning import differences, require_same_meaning
 from adaptive_eval.store.sqlite_ledger import SqliteLedger
 from adaptive_eval.store.summing import SUMMED_EVERY, keep_sums
 
+if TYPE_CHECKING:
+    from adaptive_eval.store.segments.moving import AnswerMover
+
 SHOWN_FILES = 3
 NEXT_SECONDS = 1e-6
 """Between two records, where a clock says that the second came before the first."""
@@ -51,8 +53,7 @@ _INSERT_LOOK = (
     "ON CONFLICT (configuration, number) DO UPDATE SET body = excluded.body, at = excluded.at "
     "WHERE looks.body <> excluded.body"
 )
-_FORGET_MOVED = "DELETE FROM moved WHERE id = (SELECT id FROM trials WHERE model = ? AND question = ? AND trial = ?)"
-_FORGET_LOGPROBS = _FORGET_MOVED.replace("FROM moved", "FROM token_logprobs")
+_FORGET_BESIDE = "DELETE FROM {} WHERE id = (SELECT id FROM trials WHERE model = ? AND question = ? AND trial = ?)"
 _ASKED_FOR = (
     "INSERT INTO asked_for VALUES (?, ?) ON CONFLICT (model) DO UPDATE SET trials = asked_for.trials + excluded.trials"
 )
@@ -75,7 +76,7 @@ class OpenedStore(NamedTuple):
 class Store:
     """Commits trials, looks and events; a trial counts once `commit` has returned."""
 
-    def __init__(self, directory: Path, ledger: RunLedger, mover: AnswerMover | None = None) -> None:
+    def __init__(self, directory: Path, ledger: RunLedger, mover: "AnswerMover | None" = None) -> None:
         self.directory = directory
         self.reader = RunReader(directory, ledger)
         """Reads through the writer's connection, before and after writing."""
@@ -88,7 +89,6 @@ class Store:
         self._unsummed = 0
         """Trials committed since the last call of `keep_sums`."""
         self._mover = mover
-        self._pending_events: deque[Event] = deque()
         self._closed = False
         self._latest = self.reader.newest_at
 
@@ -119,11 +119,15 @@ class Store:
                 if not resumed:
                     _write_new_run(connection, header)
                     connection.execute("COMMIT")
+                ledger = SqliteLedger(directory, connection, lock, answers)
                 if resumed:
-                    SqliteLedger(directory, connection).require_intact()
-                    remove_unfinished_segments(directory, connection, answers)
-                mover = open_mover(directory, answers, header.name, connection)
-                store = cls(directory, SqliteLedger(directory, connection, lock, answers), mover)
+                    ledger.require_intact()
+                mover = None
+                if answers != LEDGER or "moved" in ledger.tables_beside:
+                    from adaptive_eval.store.segments.moving import open_mover
+
+                    mover = open_mover(ledger, answers, header.name)
+                store = cls(directory, ledger, mover)
                 return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
@@ -174,7 +178,7 @@ class Store:
     def commit(self, batch: CommitBatch) -> None:
         """Write a batch atomically."""
         now, kept = self._now(), [self._logprobs_row(one) for one in batch.trials if one.answer.token_logprobs]
-        if kept and not self._ledger.keeps_tokens:
+        if kept:
             self._ledger.keep_tokens()
         with self._ledger.transaction() as writes:
             writes.executemany(INSERT_TRIAL, (self._row(trial, now) for trial in batch.trials))
@@ -191,17 +195,15 @@ class Store:
             if batch.held is not None:
                 writes.execute("UPDATE run SET value = ? WHERE key = 'held'", (dump_json(batch.held),))
         if self._mover is not None:
-            self._mover.count(batch.trials)
-            self._move()
+            self._mover.add(batch.trials, self._now())
         self._unsummed += len(batch.trials)
         if self._unsummed >= SUMMED_EVERY:
             self._unsummed = 0
             keep_sums(self._ledger)
 
-    def take_pending_events(self) -> Iterator[Event]:
+    def take_pending_events(self) -> Sequence[Event]:
         """Events that the store has recorded by itself since the last call."""
-        while self._pending_events:
-            yield self._pending_events.popleft()
+        return () if self._mover is None else self._mover.take_events()
 
     def lose(self, event: AnswersLost) -> None:
         """Write off what earlier starts had requested of a model; `event` has the cost of lost answers, if any."""
@@ -246,15 +248,12 @@ class Store:
 
     def forget_trials(self, model: str, trials: Sequence[TrialKey], event: Event) -> None:
         """Delete trials of a model that turned out to be no answers; `event` says why."""
-        if self._mover is not None and self._mover.busy:  # the number of a deleted trial may be used again
-            self._mover.wait()
-            self._move(name_next=False)
+        if self._mover is not None:  # the number of a deleted trial may be used again
+            self._mover.settle(self._now())
         keys = [(self._models[model], self._questions[question], trial) for question, trial in trials]
         with self._ledger.transaction() as writes:
-            if self._ledger.texts is not None:
-                writes.executemany(_FORGET_MOVED, keys)
-            if self._ledger.keeps_tokens:
-                writes.executemany(_FORGET_LOGPROBS, keys)
+            for table in self._ledger.tables_beside:
+                writes.executemany(_FORGET_BESIDE.format(table), keys)
             writes.executemany("DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?", keys)
             write_events(writes, [event], self._now())
 
@@ -264,45 +263,14 @@ class Store:
             return
         self._closed = True
         try:
-            with suppress(StoreError):  # the next start moves them
-                self._move_remaining()
+            if self._mover is not None:
+                self._mover.finish(self._now())
             with suppress(StoreError):  # without sums, readers read the trials
                 keep_sums(self._ledger)
-            if self._mover is not None:
-                self._mover.give_room_back()
         finally:
             if self._mover is not None:
                 self._mover.close()
             self._ledger.close()
-
-    def _move(self, *, name_next: bool = True, even_if_small: bool = False) -> None:
-        """Remove texts from the ledger whose segment is safe, and start writing the next segment if it is due."""
-        mover = self._mover
-        assert mover is not None
-        if mover.ready:
-            with self._ledger.transaction() as writes:
-                segment, kept = mover.enter()
-                if kept is not None:
-                    write_events(writes, [kept], self._now())
-                    self._pending_events.append(kept)
-            if segment is not None:
-                mover.entered(segment)
-        if name_next and mover.due(even_if_small):
-            with self._ledger.transaction():
-                mover.name_next()
-            mover.begin()
-
-    def _move_remaining(self) -> None:
-        """Move all remaining texts, segment by segment, as long as their place can be written."""
-        mover = self._mover
-        while mover is not None:
-            mover.wait()
-            self._move(name_next=False)
-            if mover.failing:
-                return
-            self._move(even_if_small=True)
-            if not mover.busy:
-                return
 
     def _adopt(self, header: RunHeader) -> Event | None:
         """Resume under today's configuration: refuse changes of the trials' meaning, record all others."""

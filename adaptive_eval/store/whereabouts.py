@@ -113,7 +113,7 @@ def open_to_read(directory: Path) -> RunLedger:
     """Open the ledger of a run for reading, while another process may write it; raises `StoreError` if none exists."""
     address = ledger_address(directory)
     if address is None:
-        return SqliteLedger.to_read(directory)
+        return SqliteLedger(directory, database.open_readonly(directory))
     ledger: RunLedger = _postgres().PostgresReading.open(address)
     return ledger
 

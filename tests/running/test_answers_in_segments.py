@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
-from adaptive_eval.store import RunReader, moving
+from adaptive_eval.store import RunReader
 from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.store.segments import moving
 
 SEGMENTS = {"answers": "segments"}
 
@@ -79,7 +80,7 @@ def test_kills_lose_nothing_and_change_nothing(site: Site, ended_runs: EndedRuns
     plain, config = ended_runs.copy(site, site.directory("plain")), site.write("kept", store=SEGMENTS)
     script = site.folder / "small_segments.py"
     script.write_text(
-        "from adaptive_eval.cli import main\nfrom adaptive_eval.store import moving\n"
+        "from adaptive_eval.cli import main\nfrom adaptive_eval.store.segments import moving\n"
         "moving.SEGMENT_TRIALS, moving.SHORTEST_MOVED = 20, 1\nmain()\n"
     )
     kept = site.directory("kept")

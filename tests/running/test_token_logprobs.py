@@ -20,7 +20,7 @@ from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler.grading import redact_answer
 from adaptive_eval.simulate.choices import split_tokens
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import TrialRecord, moving
+from adaptive_eval.store import TrialRecord
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.integrity import Integrity
 from adaptive_eval.store.rows import pack_json, pack_logprobs, unpack_logprobs
@@ -87,6 +87,8 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
 
 
 def test_they_leave_the_ledger_with_the_texts(site: Site, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from adaptive_eval.store.segments import moving  # an extra
+
     monkeypatch.setattr(moving, "SEGMENT_TRIALS", 10)
     monkeypatch.setattr(moving, "SHORTEST_MOVED", 1)
     store = {"answers": "segments"}

@@ -21,9 +21,9 @@ from adaptive_eval.store import (
     Store,
     TrialRecord,
     events_of_kind,
-    moving,
 )
 from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.store.segments import moving
 
 pytestmark = [pytest.mark.storage, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

@@ -28,11 +28,11 @@ from adaptive_eval.store import (
     TrialKey,
     TrialRecord,
     events_of_kind,
-    moving,
 )
-from adaptive_eval.store.answer_places import ANSWERS_FOLDER, AnswerPlace, LocalAnswers
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.store.segments import moving
+from adaptive_eval.store.segments.places import ANSWERS_FOLDER, AnswerPlace, LocalAnswers
 
 OpenStore = Callable[..., Store]
 
@@ -390,7 +390,8 @@ def test_without_the_extra_no_run_begins(directory: Path, monkeypatch: pytest.Mo
 WRITER = """
 import sys
 from pathlib import Path
-from adaptive_eval.store import CommitBatch, Store, moving
+from adaptive_eval.store import CommitBatch, Store
+from adaptive_eval.store.segments import moving
 from two_by_two import HEADER, make_trial
 moving.SEGMENT_TRIALS, moving.SHORTEST_MOVED = 3, 1
 store = Store.open(Path(sys.argv[1]), HEADER, "segments").store

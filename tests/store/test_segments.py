@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.store import segments
-from adaptive_eval.store.parquet_pages import PagesRefused, unpacked_size
-from adaptive_eval.store.segments import GROUP_BYTES, KeptGroups, SegmentFile, SegmentRow, TextPair, encode_segment
+from adaptive_eval.store.records import AnswerTexts
+from adaptive_eval.store.segments import files
+from adaptive_eval.store.segments.files import GROUP_BYTES, KeptGroups, SegmentFile, SegmentRow, encode_segment
+from adaptive_eval.store.segments.pages import PagesRefused, unpacked_size
 
 TEXT = st.none() | st.text(max_size=40) | st.integers(1, 3).map(lambda times: "long " * (times * 40))
 
@@ -33,10 +34,10 @@ def rows_of(texts: list[str]) -> list[SegmentRow]:
 
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=12))
 def test_texts_come_back(pairs: list[tuple[str | None, str | None]]) -> None:
-    with patch.object(segments, "GROUP_BYTES", 300):
+    with patch.object(files, "GROUP_BYTES", 300):
         file = opened(encode_segment(SegmentRow("m", "q", number, *pair) for number, pair in enumerate(pairs)))
     kept = KeptGroups()
-    assert [kept.read(file, row) for row in range(len(pairs))] == [TextPair(*pair) for pair in pairs]
+    assert [kept.read(file, row) for row in range(len(pairs))] == [AnswerTexts(*pair) for pair in pairs]
     with pytest.raises(StoreError, match="it has no row"):
         kept.read(file, len(pairs))
 
@@ -59,8 +60,8 @@ def test_one_answer_is_read_without_the_others() -> None:
 
 
 def test_what_was_read_last_is_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "GROUP_BYTES", 100)
-    monkeypatch.setattr(segments, "MOST_KEPT", 450)
+    monkeypatch.setattr(files, "GROUP_BYTES", 100)
+    monkeypatch.setattr(files, "MOST_KEPT", 450)
     file = opened(encode_segment(rows_of(["x" * 100] * 20)))
     kept, read = KeptGroups(), []
     whole = file.read
@@ -108,7 +109,7 @@ HUGE = "\0" * 1_500_000
     ids=["empty", "no footer", "no metadata", "cut off", "column", "dictionary", "prefixes", "version 2", "bomb"],
 )
 def test_what_is_no_segment_is_refused_within_bounds(data: bytes, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "MOST_UNPACKED", 1_000_000)
+    monkeypatch.setattr(files, "MOST_UNPACKED", 1_000_000)
     before = pyarrow.total_allocated_bytes()
     tracemalloc.start()
     try:
@@ -178,7 +179,7 @@ def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPa
 EVERY_FLIP = """
 import io
 from adaptive_eval.errors import StoreError
-from adaptive_eval.store.segments import SegmentFile, SegmentRow, encode_segment
+from adaptive_eval.store.segments.files import SegmentFile, SegmentRow, encode_segment
 
 whole = encode_segment(SegmentRow(f"m{one % 2}", "q", one, f"text {one}", None) for one in range(6))
 footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")

@@ -1,6 +1,6 @@
 """Reads runs from a PostgreSQL database, while other processes may write them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
 from typing import NamedTuple, Self
@@ -13,9 +13,9 @@ from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.ledgers import Row
 from adaptive_eval.store.postgres.connection import PatientConnection, connect, explained, in_transaction
 from adaptive_eval.store.postgres.tables import LOCKS, RUN_STEPS, SHARED, SHARED_STEPS, TOKEN_LOGPROBS, run_schema
-from adaptive_eval.store.queries import COLUMN_SQL, Dialect, Queries, queries_in
-from adaptive_eval.store.records import LARGEST_SIZE
-from adaptive_eval.store.stored_texts import StoredTexts
+from adaptive_eval.store.queries import COLUMN_SQL, Dialect, Queries, TrialRow, queries_in
+from adaptive_eval.store.records import LARGEST_SIZE, AnswerTexts
+from adaptive_eval.store.rows import unpack_text
 
 
 def _numeric_signal(name: str) -> str:
@@ -169,26 +169,27 @@ class PostgresReading:
         """The address, for error messages."""
         return str(self.address)
 
-    @property
-    def keeps_tokens(self) -> bool:
+    def _keeps_tokens(self) -> bool:
         if self._tokens is None:
             ((self._tokens,),) = self.rows("SELECT to_regclass('token_logprobs') IS NOT NULL")
         return bool(self._tokens)
 
     @property
-    def queries(self) -> Queries:
-        return QUERIES_WITH_TOKENS if self.keeps_tokens else QUERIES
-
-    def keep_tokens(self) -> None:
-        """Create the table for the tokens of answers."""
-        with self.transaction() as writes:
-            writes.execute(TOKEN_LOGPROBS)
-        self._tokens = True
+    def tables_beside(self) -> Sequence[str]:
+        return ["token_logprobs"] if self._keeps_tokens() else []
 
     @property
-    def texts(self) -> StoredTexts | None:
-        """No texts outside the database."""
-        return None
+    def queries(self) -> Queries:
+        return QUERIES_WITH_TOKENS if self._keeps_tokens() else QUERIES
+
+    def keep_tokens(self) -> None:
+        if not self._keeps_tokens():
+            with self.transaction() as writes:
+                writes.execute(TOKEN_LOGPROBS)
+            self._tokens = True
+
+    def texts(self, row: TrialRow) -> AnswerTexts:
+        return AnswerTexts(unpack_text(row.text), unpack_text(row.reasoning), row.token_logprobs)
 
     @property
     def connection(self) -> PatientConnection:

@@ -13,8 +13,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.imports import load_pyarrow
-from adaptive_eval.store.parquet_pages import PagesRefused, column_place, parse_footer, unpacked_size
+from adaptive_eval.store.records import AnswerTexts
 from adaptive_eval.store.rows import MOST_UNPACKED
+from adaptive_eval.store.segments.pages import PagesRefused, column_place, parse_footer, unpacked_size
 
 GROUP_BYTES = 512 * 1024
 """Bytes of text in a group: about what one disk read or one request to object storage brings anyway."""
@@ -82,15 +83,6 @@ def _groups(rows: Iterable[SegmentRow]) -> Iterator[list[SegmentRow]]:
             group, size = [], 0
     if group:
         yield group
-
-
-class TextPair(NamedTuple):
-    """The text and the reasoning of an answer."""
-
-    text: str | None
-    reasoning: str | None
-    token_logprobs: bytes | None = None
-    """In packed form, if they are stored."""
 
 
 class SegmentFile:
@@ -190,11 +182,11 @@ class TextGroup(NamedTuple):
         """Bytes of memory it takes."""
         return int(self.texts.nbytes + self.reasonings.nbytes + (0 if self.tokens is None else self.tokens.nbytes))
 
-    def at(self, row: int) -> TextPair:
+    def at(self, row: int) -> AnswerTexts:
         """The texts of a row."""
         try:
             packed = None if self.tokens is None else self.tokens[row].as_py()
-            found = TextPair(self.texts[row].as_py(), self.reasonings[row].as_py(), packed)
+            found = AnswerTexts(self.texts[row].as_py(), self.reasonings[row].as_py(), packed)
         except (ValueError, IndexError) as error:
             raise self.segment.refused(str(error)) from error
         if not all(one is None or isinstance(one, str) for one in found[:2]) or not isinstance(packed, bytes | None):
@@ -209,7 +201,7 @@ class KeptGroups:
         self._groups: OrderedDict[tuple[str, int], TextGroup] = OrderedDict()
         self._size = 0
 
-    def read(self, segment: SegmentFile, row: int) -> TextPair:
+    def read(self, segment: SegmentFile, row: int) -> AnswerTexts:
         """The texts in a row of a segment, from the cache if possible."""
         group, at = segment.find_group(row)
         key = segment.name, group

@@ -8,12 +8,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import StoreError
 from adaptive_eval.files import closed_on_error
-from adaptive_eval.store.answer_places import VARIABLE, AnswerPlace, is_given, place_at
-from adaptive_eval.store.records import answer_digest
-from adaptive_eval.store.segments import KeptGroups, SegmentFile, TextPair
+from adaptive_eval.store.records import AnswerTexts, answer_digest
+from adaptive_eval.store.segments.files import KeptGroups, SegmentFile
+from adaptive_eval.store.segments.places import VARIABLE, AnswerPlace, is_given, place_at
 
 MOST_OPEN = 8
 CHUNK = 1024 * 1024
@@ -47,13 +46,13 @@ class StoredTexts:
         self._files: OrderedDict[str, SegmentFile] = OrderedDict()
         self._kept = KeptGroups()
 
-    def read(self, segment: int, row: int, digest: int | None) -> TextPair:
+    def read(self, segment: int, row: int, digest: int | None) -> AnswerTexts:
         """The texts in a row of a segment, checked against their digest in the ledger."""
         if not isinstance(segment, int) or not isinstance(row, int):
             raise self._damaged("it does not say where an answer lies")
         file = self._file(segment)
         texts = self._kept.read(file, row)
-        if digest_of_texts(texts) != digest:
+        if answer_digest(texts) != digest:
             raise file.refused(f"the text in row {row} is not the one that was stored")
         return texts
 
@@ -72,9 +71,12 @@ class StoredTexts:
             except StoreError as error:
                 yield f"segments {one.number}: {error}"
 
-    def elsewhere(self) -> list[str]:
-        """URLs of segments that may not be opened, since the user has not allowed them."""
-        return sorted({one.url for one in self.segments() if not self.is_open_to(one)})
+    def unchecked(self) -> list[str]:
+        """Notes on segments that may not be opened, since the user has not allowed their URLs."""
+        return [
+            f"the answers at {url} are not checked: if you know that place, set {VARIABLE}={url.rpartition('/')[0]}"
+            for url in sorted({one.url for one in self.segments() if not self.is_open_to(one)})
+        ]
 
     def segments(self) -> list[StoredSegment]:
         """The segments that the ledger lists."""
@@ -137,8 +139,3 @@ class StoredTexts:
                 digest.update(part)
         if digest.hexdigest() != one.digest:
             raise StoreError(f"the segment {one.name} is damaged: it is not what was written; restore a copy of it")
-
-
-def digest_of_texts(texts: TextPair) -> int | None:
-    """The digest that the ledger has for an answer with these texts."""
-    return answer_digest(Answer(texts.text or "", "", 0, "", 0.0, texts.reasoning))
