@@ -9,10 +9,10 @@ import typer
 
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Config, Overrides, report_errors, typed_command
-from adaptive_eval.config.drawn import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
+from adaptive_eval.config.trial_checks import WORTH_DRAWING, may_draw
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.lines import safe_line

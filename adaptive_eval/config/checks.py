@@ -1,5 +1,6 @@
-"""Checks between sections. Each check's parameters are the sections it needs, and it runs if these are valid.
+"""Checks between sections: the functions `check_...` of this and some other modules.
 
+Each check's parameters are the sections it needs, and it runs if these are valid; those with a default may be missing.
 `names` are the names of the models in the file, so that a mistake in one model does not hide another.
 """
 
@@ -9,35 +10,11 @@ from inspect import Parameter, signature
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from adaptive_eval.config.benchmark_checks import (
-    check_benchmark_names,
-    check_gates,
-    check_groups,
-    check_question_weights,
-    check_templates,
-)
-from adaptive_eval.config.coupled import coupled_problems
+from adaptive_eval.config import benchmark_checks, grading_checks, listed_models, trial_checks
 from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
-from adaptive_eval.config.drawn import (
-    drawn_beginning_problems,
-    drawn_problems,
-    drawn_questions_problems,
-    drawn_rubric_problems,
-)
-from adaptive_eval.config.grading_checks import (
-    check_answer_keys_given,
-    check_asked_grader_cost,
-    check_judge_inputs,
-    check_metrics_binary,
-    check_prior_categories,
-    check_recorded_outcomes,
-    check_rubric_signals,
-)
-from adaptive_eval.config.inspect_checks import check_inspect_benchmark, check_only_benchmark_asked
 from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import PriorEvidenceConfig
-from adaptive_eval.config.ways import useless_key_problems
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -50,14 +27,19 @@ Names = tuple[str, ...]
 
 def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
     """Run all checks whose required sections are given."""
-    for check in CHECKS:
+    for check in _checks():
         parameters = signature(check).parameters
         needed = {name for name, one in parameters.items() if one.default is Parameter.empty}
         if needed <= sections.keys():
             yield from check(**{name: sections[name] for name in parameters if name in sections})
 
 
-def _check_some_model_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:
+def _checks() -> Iterator[Callable[..., Iterator[Problem]]]:
+    for module in (globals(), *map(vars, (listed_models, grading_checks, benchmark_checks, trial_checks))):
+        yield from (one for name, one in module.items() if name.startswith("check_"))
+
+
+def check_some_model_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:
     recorded = list(recorded_models(models))
     if models and len(recorded) == len(models):
         mend = "add a new model; to see the results of earlier runs use `adaptive-eval report`"
@@ -67,7 +49,7 @@ def _check_some_model_asked(objective: ObjectiveConfig, models: Models) -> Itera
         yield Problem(("objective", "kind"), rule, "give models `recorded: RUN`, or use the objective ranking")
 
 
-def _require_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
+def check_enough_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is not None and len(names) < entry.least_models:
         yield Problem(
@@ -90,7 +72,7 @@ def _given_options(
             yield option, value
 
 
-def _check_objective_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
+def check_objective_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
     named: list[tuple[KeyPath, str]] = []
     for option, value in _given_options(objective, OBJECTIVES, objective.kind, "model", "pairs"):
         path: KeyPath = ("objective", option.name)
@@ -105,7 +87,7 @@ def _check_objective_models(objective: ObjectiveConfig, names: Names) -> Iterato
             yield Problem(path, "must be the name of a model", mend, shown_value(name))
 
 
-def _check_rules_fit_objective(
+def check_rules_fit_objective(
     objective: ObjectiveConfig, stopping: StoppingConfig, trials: TrialsConfig
 ) -> Iterator[Problem]:
     asked = OBJECTIVES.get(str(objective.kind))
@@ -127,7 +109,7 @@ def _objectives(names: Sequence[str]) -> str:
     return f"objective{'s' if len(names) > 1 else ''} {' and '.join(names)}"
 
 
-def _check_plug_in_options(objective: ObjectiveConfig) -> Iterator[Problem]:
+def check_plug_in_options(objective: ObjectiveConfig) -> Iterator[Problem]:
     for owner in OBJECTIVES.values() if str(objective.kind) not in OBJECTIVES else ():
         for option, _ in _given_options(objective, OBJECTIVES, owner.name, *get_args(OptionType)):
             rule = f"is an option of {owner.name}, not of a plug-in"
@@ -135,7 +117,7 @@ def _check_plug_in_options(objective: ObjectiveConfig) -> Iterator[Problem]:
             yield Problem(("objective", option.name), rule, mend)
 
 
-def _check_values_on_scale(
+def check_values_on_scale(
     objective: ObjectiveConfig, stopping: StoppingConfig, rubric: RubricConfig
 ) -> Iterator[Problem]:
     weights = open_rubric(rubric).weights
@@ -155,7 +137,7 @@ def _check_values_on_scale(
             yield Problem(("objective", option.name), rule, "for 60 in a hundred write 0.6 or 60%", f"{value:g}")
 
 
-def _check_template_fields(questions: QuestionsConfig, prompt: PromptConfig, models: Models) -> Iterator[Problem]:
+def check_template_fields(questions: QuestionsConfig, prompt: PromptConfig, models: Models) -> Iterator[Problem]:
     if questions.benchmarks:  # each has fields of its own
         return
     known = (*QUESTION_FIELDS, *questions.fields.metadata)
@@ -167,7 +149,7 @@ def _check_template_fields(questions: QuestionsConfig, prompt: PromptConfig, mod
             yield Problem(path, "has a name in braces that is not a field", problem)
 
 
-def _check_budget_countable(budget: BudgetConfig, models: Models) -> Iterator[Problem]:
+def check_budget_countable(budget: BudgetConfig, models: Models) -> Iterator[Problem]:
     needs = (("usd", budget.usd, "price"), ("gpu_hours", budget.gpu_hours, "gpus"))
     for cap, limit, key in needs:
         without = [model for _, model in asked_models(models) if getattr(model, key) is None]
@@ -181,7 +163,7 @@ def _check_budget_countable(budget: BudgetConfig, models: Models) -> Iterator[Pr
             yield Problem(("budget", cap), rule, f"{some}, or remove budget.{cap}")
 
 
-def _check_prior_depth(prior_evidence: PriorEvidenceConfig | None, trials: TrialsConfig) -> Iterator[Problem]:
+def check_prior_depth(prior_evidence: PriorEvidenceConfig | None, trials: TrialsConfig) -> Iterator[Problem]:
     """Check that a question takes no more outcomes of R0 than the first look has of its own."""
     depth = None if prior_evidence is None else prior_evidence.depth
     if depth is not None and depth > trials.min:
@@ -190,7 +172,7 @@ def _check_prior_depth(prior_evidence: PriorEvidenceConfig | None, trials: Trial
         yield Problem(("prior_evidence", "depth"), rule, mend, got=str(depth))
 
 
-def _check_simulation(questions: QuestionsConfig, models: Models) -> Iterator[Problem]:
+def check_simulation(questions: QuestionsConfig, models: Models) -> Iterator[Problem]:
     world = _world_models(questions)
     for number, model in asked_models(models):
         path: KeyPath = ("models", number, "simulate")
@@ -205,7 +187,7 @@ def _check_simulation(questions: QuestionsConfig, models: Models) -> Iterator[Pr
             yield Problem(path, "must be true: a world's questions mean nothing to a real model", mend)
 
 
-def _check_world(questions: QuestionsConfig) -> Iterator[Problem]:
+def check_world(questions: QuestionsConfig) -> Iterator[Problem]:
     from adaptive_eval.simulate.worlds import WORLDS
 
     if questions.world is not None and questions.world not in WORLDS:
@@ -220,38 +202,3 @@ def _world_models(questions: QuestionsConfig) -> tuple[str, ...] | None:
     from adaptive_eval.simulate.worlds import WORLDS
 
     return WORLDS[questions.world]().models if questions.world in WORLDS else None
-
-
-CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
-    _check_some_model_asked,
-    check_metrics_binary,
-    useless_key_problems,
-    check_recorded_outcomes,
-    _require_models,
-    _check_objective_models,
-    _check_rules_fit_objective,
-    _check_plug_in_options,
-    _check_values_on_scale,
-    _check_template_fields,
-    check_rubric_signals,
-    _check_budget_countable,
-    check_asked_grader_cost,
-    check_judge_inputs,
-    check_prior_categories,
-    _check_prior_depth,
-    _check_simulation,
-    check_inspect_benchmark,
-    check_only_benchmark_asked,
-    check_benchmark_names,
-    check_gates,
-    check_templates,
-    check_question_weights,
-    check_groups,
-    _check_world,
-    coupled_problems,
-    check_answer_keys_given,
-    drawn_problems,
-    drawn_questions_problems,
-    drawn_beginning_problems,
-    drawn_rubric_problems,
-)

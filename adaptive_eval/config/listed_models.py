@@ -1,7 +1,9 @@
-"""The models of a file for checks between sections, some of which may be invalid."""
+"""The models of a file for checks between sections, some of which may be invalid, and keys that serve them without a
+`base_url`."""
 
 from collections.abc import Iterator
 
+from adaptive_eval.config.problems import Problem
 from adaptive_eval.config.run import ModelConfig
 
 Models = tuple[ModelConfig | None, ...]
@@ -21,3 +23,21 @@ def asked_models(models: Models) -> Iterator[tuple[int, ModelConfig]]:
 def recorded_models(models: Models) -> Iterator[tuple[int, ModelConfig]]:
     """The valid models that are never asked, with their indices."""
     return ((number, model) for number, model in valid_models(models) if model.recorded is not None)
+
+
+WAYS = {
+    "recorded": ("a recorded model, which is never asked", "remove base_url, or recorded"),
+    "inspect": ("a model that Inspect reaches", "write `args: {base_url: ...}`"),
+    "launch": ("a model whose server the run starts", "remove base_url, or launch"),
+}
+"""Keys of models that need no `base_url`: what such a model is, and how to mend a `base_url` beside the key."""
+OTHER_WAYS = ("launch", "simulate", "batch")
+
+
+def check_one_way(models: Models) -> Iterator[Problem]:
+    """Check that no model has keys for two ways to serve it."""
+    for number, model in valid_models(models):
+        for way, (whose, _) in [(way, told) for way, told in WAYS.items() if getattr(model, way)][:1]:
+            for key in OTHER_WAYS:
+                if key != way and getattr(model, key):
+                    yield Problem(("models", number, key), f"has no effect on {whose}", f"remove {key}, or {way}")

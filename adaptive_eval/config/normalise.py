@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
+from adaptive_eval.config.listed_models import WAYS
 from adaptive_eval.config.old_names import (
     OLD_NAMES,
     OLD_SHORT_FORMS,
@@ -25,7 +26,6 @@ from adaptive_eval.config.old_names import (
     old_keys,
 )
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
-from adaptive_eval.config.ways import WAYS
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
         path: KeyPath = ("models", number, "base_url")
         way = next((way for key, way in WAYS.items() if model.get(key) is not None), None)
         if "base_url" in model and way is not None:
-            document.refuse(path, f"has no effect on {way.whose}", way.mend)
+            document.refuse(path, f"has no effect on {way[0]}", way[1])
         elif "base_url" in model:
             continue
         elif way is not None or model.get("simulate") is True:

@@ -1,11 +1,63 @@
-"""The section `report` of the configuration: what reports show."""
+"""The section `report` of the configuration, and the optional metrics of a report: `pass@8`, `maj@5`, `g-pass@4:0.5`.
 
-from typing import Annotated
+A metric is the expected result of k fresh answers to a question. Its estimate is the mean over all draws of k of a
+question's trials (a U-statistic), which is unbiased if every question has at least k trials.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from adaptive_eval.config.metrics import NAMES, read_metric
 from adaptive_eval.sections import Section, refuse
+
+FORM = re.compile(r"(pass@|pass\^|maj@|g-pass@|mg-pass@)([1-9]\d{0,3})(?::(0(?:\.\d+)?|1(?:\.0+)?))?")
+NAMES = "pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold) or mg-pass@4"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedMetric:
+    """A metric with its functions of `scorio.eval`."""
+
+    name: str
+    draws: int
+    value: Callable[[Any], Any]
+    """Gives the unbiased estimate from counts."""
+    summary: Callable[[Any], Any]
+    """Gives mean, sigma and interval of the posterior from counts."""
+
+
+def find_metric(name: str) -> AskedMetric | None:
+    """The metric with this name; None if there is none."""
+    from scorio import eval as metrics  # imported here: scipy is slow to load, and checking a name does not need it
+
+    found = read_metric(name)
+    if found is None:
+        return None
+    k = int(found[2])
+    value: Callable[..., Any]
+    summary: Callable[..., Any]
+    if found[3] is not None:
+        tau = float(found[3])
+        value, summary = partial(metrics.g_pass_at_k_tau, tau=tau), partial(metrics.g_pass_at_k_tau_ci, tau=tau)
+    else:
+        value, summary = {
+            "pass@": (metrics.pass_at_k, metrics.pass_at_k_ci),
+            "pass^": (metrics.pass_hat_k, metrics.pass_hat_k_ci),
+            "maj@": (metrics.maj_at_k, metrics.maj_at_k_ci),
+            "g-pass@": (metrics.g_pass_at_k, metrics.g_pass_at_k_ci),
+            "mg-pass@": (metrics.mg_pass_at_k, metrics.mg_pass_at_k_ci),
+        }[found[1]]
+    return AskedMetric(name, k, partial(value, k=k), partial(summary, k=k))
+
+
+def read_metric(name: str) -> re.Match[str] | None:
+    """Match the family, draws and threshold (only of g-pass@) in a name; None if it is not a metric."""
+    found = FORM.fullmatch(name)
+    return None if found is None or (found[3] is not None and found[1] != "g-pass@") else found
 
 
 def _is_metric(name: str) -> str:

@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.metrics import find_metric
+from adaptive_eval.config.reports import find_metric
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.record.results import Caution, MetricRow
 from scorio import Counts

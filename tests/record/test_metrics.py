@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.config.load import config_from_mapping
-from adaptive_eval.config.metrics import find_metric
+from adaptive_eval.config.reports import find_metric
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
 
