@@ -24,11 +24,12 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Controller, Outcome, Plan, Reason, Verdict
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import Evidence, estimate
-from adaptive_eval.core.horizon import PastHorizon, carried_over
+from adaptive_eval.core.horizon import carried_over
 from adaptive_eval.core.judge import forecast_power
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.rules import Rule, is_giving_up
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import PastHorizon
 
 Kind = type[Optimal] | type[Sequential] | type[Anytime]
 """`Sequential` is what `optimal` is where nobody knows how looks will lie."""
@@ -142,8 +143,6 @@ def _evidence(wins: NDArray[np.int32], trials: NDArray[np.int64], horizon: int) 
         second=np.arange(1, len(each), 2),
         difference=score[:, 0] - score[:, 1],
         sigma=sigma,
-        sigma_first=np.sqrt(var[:, 0]),
-        sigma_second=np.sqrt(var[:, 1]),
         z=z,
         information=at_end.sum(axis=1) / noise.sum(axis=1),
     )

@@ -34,7 +34,7 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.pace import Favour
 from adaptive_eval.config.planning import EarlierHorizon, RunFacts
 from adaptive_eval.core import Bench, Budget, Controller
-from adaptive_eval.core.side_by_side import can_stand_side_by_side
+from adaptive_eval.core.stack import can_stand_side_by_side
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.simulate.worlds import (
     BINARY,

@@ -10,8 +10,7 @@ from scenarios import Scenario
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.evidence import estimate
-from adaptive_eval.core.side_by_side import can_stand_side_by_side
-from adaptive_eval.core.stack import MOST_CELLS, RunStack, StackedEnd, SummedTapes
+from adaptive_eval.core.stack import MOST_CELLS, RunStack, StackedEnd, SummedTapes, can_stand_side_by_side
 from adaptive_eval.core.types import Verdict
 from scorio.moments import IntArray
 

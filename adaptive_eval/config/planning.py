@@ -15,14 +15,13 @@ from adaptive_eval.config.decisions import BudgetConfig, Decisions, TrialsConfig
 from adaptive_eval.config.pace import make_pace
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
-from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import FUTILITY, Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore, affordable_opening
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
-from adaptive_eval.core.settings import Bench, Budget, Margin, Trials
+from adaptive_eval.core.settings import Bench, Budget, Margin, PastHorizon, Trials
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batches.types import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share

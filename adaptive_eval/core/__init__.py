@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from adaptive_eval.core.controller import Controller as Controller
     from adaptive_eval.core.entries import Entry as Entry, Option as Option
     from adaptive_eval.core.evidence import Estimates as Estimates, Evidence as Evidence, Prior as Prior
-    from adaptive_eval.core.horizon import Extension as Extension, PastHorizon as PastHorizon
+    from adaptive_eval.core.horizon import Extension as Extension
     from adaptive_eval.core.judge import Judging as Judging
     from adaptive_eval.core.objectives import (
         Baseline as Baseline,
@@ -57,7 +57,13 @@ if TYPE_CHECKING:
         RuleEntry as RuleEntry,
         ZScore as ZScore,
     )
-    from adaptive_eval.core.settings import Bench as Bench, Budget as Budget, Pace as Pace, Trials as Trials
+    from adaptive_eval.core.settings import (
+        Bench as Bench,
+        Budget as Budget,
+        Pace as Pace,
+        PastHorizon as PastHorizon,
+        Trials as Trials,
+    )
     from adaptive_eval.core.types import (
         NO_COST as NO_COST,
         Ask as Ask,
@@ -75,7 +81,7 @@ _HOMES = {
     "controller": "Controller",
     "entries": "Entry Option",
     "evidence": "Estimates Evidence Prior",
-    "horizon": "Extension PastHorizon",
+    "horizon": "Extension",
     "judge": "Judging",
     "objectives": "Baseline Best Objective ObjectiveEntry Pairs Place PrecisionOf Ranking Threshold TopK",
     "optimal": "Optimal",
@@ -84,7 +90,7 @@ _HOMES = {
     "registry": "OBJECTIVES POLICIES RULES",
     "result": "ComparisonResult ModelResult Result",
     "rules": "Correctable ErrorLeft ExpectedLoss Extendable GivingUp Precision Rule RuleEntry ZScore",
-    "settings": "Bench Budget Pace Trials",
+    "settings": "Bench Budget Pace PastHorizon Trials",
     "types": "NO_COST Ask Cost Look Outcome PairVerdict Reason SetAside Verdict",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -13,20 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.compose import RoundInputs, next_round
-from adaptive_eval.core.current_horizon import CurrentHorizon
-from adaptive_eval.core.horizon import Extension
-from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart
+from adaptive_eval.core.conclusions import SILENT, UNPAID, still_wanted, why_no_further
+from adaptive_eval.core.horizon import CurrentHorizon, Extension
+from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart, Opening
 from adaptive_eval.core.judge import DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, judge_look, make_look
-from adaptive_eval.core.opening import Opening
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
 from adaptive_eval.core.policies import asks_only_open
-from adaptive_eval.core.reasons import SILENT, UNPAID, why_no_further
 from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.rules import has_error_left
 from adaptive_eval.core.settings import require
-from adaptive_eval.core.still_wanted import still_wanted
 from adaptive_eval.core.tally import Tally
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
 from scorio.moments import IntArray, over_categories
@@ -111,30 +108,32 @@ class Controller:
 
         `costs` has the cost of a trial for each category; the default is free. `seconds` is the total of all answers.
         """
-        taken = len(self.looks)
         require(counts.shape == self.counts.shape[1:], "counts (M, K) must be those of their batch", counts.shape)
         self._check(counts, batch.slots.extra)
-        self._take(batch, counts, costs, seconds)
-        self._end_beyond_parts()
-        self._advance(batch)
-        self._end_once_spent()
-        return self.looks[taken:]
+        return self._tell_counts([(batch, counts, costs)], seconds)
 
     def tell_time(self, batch: Batch, seconds: float) -> None:
         """Record the seconds of a batch's answers so far, for a shell that will tell the batch as a whole: the first
         round's seconds set the clocks before all its answers are there."""
         batch.take_time(seconds)
-        self._advance(batch)
+        self._advance()
 
     def tell_round(self, one: Round, counts: IntArray, costs: Sequence[Sequence[Cost]] | None = None) -> list[Look]:
         """Take in all batches of a round at once, as counts (L, M, K)."""
-        taken = len(self.looks)
         require(counts.shape == self.counts.shape, "counts are (L, M, K)", counts.shape)
         self._check(counts, one.extra)
-        for model, batch in one.batches.items():
-            if model in self.set_aside:
-                continue
-            self._take(batch, counts[model], None if costs is None else costs[model], 0.0)
+        return self._tell_counts(
+            (batch, counts[model], None if costs is None else costs[model])
+            for model, batch in one.batches.items()
+            if model not in self.set_aside
+        )
+
+    def _tell_counts(
+        self, told: Iterable[tuple[Batch, IntArray, Sequence[Cost] | None]], seconds: float = 0.0
+    ) -> list[Look]:
+        taken = len(self.looks)
+        for batch, counts, costs in told:
+            self._take(batch, counts, costs, seconds)
         self._end_beyond_parts()
         self._advance()
         self._end_once_spent()
@@ -446,11 +445,8 @@ class Controller:
 
     # -- looks ----------------------------------------------------------------------------------------------------
 
-    def _advance(self, heard: Batch | None = None) -> None:
-        """Commit complete batches that are due; after each commit, look, and compose what that look asks for.
-
-        `heard` is the batch with new outcomes, if there is only one.
-        """
+    def _advance(self) -> None:
+        """Commit complete batches that are due; after each commit, look, and compose what that look asks for."""
         while self.finished is None:
             if self._flight.in_parts and self._flight.account.is_open:  # each part is reserved by those before it
                 if not self._flight.release_more():
@@ -458,7 +454,7 @@ class Controller:
                 if self._flight.in_parts or self.finished is not None:
                     return
             if self._horizon.pace.held and self.plan.first is None and not self._looks_taken:
-                for extra in self._opening.start_clocks(self._flight, self.set_aside, heard):
+                for extra in self._opening.start_clocks(self._flight, self.set_aside):
                     self._issue(extra)
             landed = self._flight.complete_and_due()
             if not landed and self._flight.batches():

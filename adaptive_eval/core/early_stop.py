@@ -26,8 +26,7 @@ from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan
 from adaptive_eval.core.result import question_means
 from adaptive_eval.core.settings import Bench, Budget
-from adaptive_eval.core.side_by_side import can_stand_side_by_side
-from adaptive_eval.core.stack import RunStack, SummedTapes
+from adaptive_eval.core.stack import RunStack, SummedTapes, can_stand_side_by_side
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Reason
 from scorio.moments import FloatArray, IntArray

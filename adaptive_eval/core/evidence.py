@@ -192,8 +192,6 @@ class Evidence:
     second: IndexArray
     difference: FloatArray
     sigma: FloatArray
-    sigma_first: FloatArray
-    sigma_second: FloatArray
     z: FloatArray
     information: FloatArray
     margin: Margin | None = None
@@ -240,7 +238,7 @@ class Evidence:
 
     def at_positions(self, at: IndexArray) -> "Evidence":
         """Evidence on the pairs at these positions alone, for a rule that judges each pair by itself."""
-        names = ("first", "second", "difference", "sigma", "sigma_first", "sigma_second", "z", "information")
+        names = ("first", "second", "difference", "sigma", "z", "information")
         paired = None if self.paired is None else self.paired[at]
         gate = None if self.gate is None else self.gate[at]
         return replace(self, paired=paired, gate=gate, **{name: getattr(self, name)[at] for name in names})
@@ -278,22 +276,16 @@ def judged_pairs(
     models: int, reference: bool, margin: Margin | None, benches: int = 1
 ) -> tuple[IndexArray, IndexArray]:
     """Indices of all pairs that are judged; several benches have no margin."""
-    if benches > 1:
-        return _side_by_side(models, reference, benches)
+    if benches > 1 and reference:
+        return pair_indices(models * benches, reference)
     first, second = pair_indices(models, reference)
+    if benches > 1:
+        begins = models * np.arange(benches)[:, None]
+        return (begins + first).ravel(), (begins + second).ravel()
     if margin is None:
         return first, second
     others = np.tile(np.flatnonzero(np.arange(models) != margin.baseline), 1 + len(margin.parts))
     return np.append(first, others), np.append(second, np.full(len(others), margin.baseline))
-
-
-def _side_by_side(models: int, reference: bool, benches: int) -> tuple[IndexArray, IndexArray]:
-    """The pairs of each bench, one bench after the other."""
-    if reference:
-        return pair_indices(models * benches, reference)
-    begins = models * np.arange(benches)[:, None]
-    first, second = pair_indices(models, reference)
-    return (begins + first).ravel(), (begins + second).ravel()
 
 
 def _gate_margins(margin: Margin | None, models: int, pairs: int) -> tuple[FloatArray, IndexArray | None]:
@@ -342,8 +334,6 @@ def weigh_evidence(
         second=second,
         difference=np.where(known, pair.difference, 0.0),
         sigma=pair.sigma,
-        sigma_first=np.sqrt(one.var),
-        sigma_second=np.sqrt(two.var),
         z=np.where(known, pair.z, 0.0),
         information=information_fraction(noise_at_horizon, np.maximum(noise, np.finfo(float).tiny)),
         margin=margin,

@@ -10,12 +10,17 @@ takes t times as long, the other gets sqrt(t) times as many trials, which separa
 servers. Then no model waits for another's round, only for what the clock puts before its own. At batch services, where
 a round takes as long whatever its size, each round takes one tick. The clock is set by what answers of the first round
 took, as stored: a wrong one makes models wait, and no promise depends on it.
+
+Before the first look, models with a complete first round go on, in rounds of one trial a question, until the slowest
+model has completed its own. How much that comes to depends on the answers of the first round alone: missing answers can
+only make it last longer.
 """
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -320,3 +325,44 @@ class BatchesInFlight:
 
 def _order(batch: Batch) -> tuple[float, int, int]:
     return batch.due, batch.round_index, batch.model
+
+
+class Opening:
+    """The first round, while it is in flight and servers are held."""
+
+    def __init__(self, batches: Sequence[Batch], most: int) -> None:
+        """`most` is the horizon, in trials a question."""
+        self._batches, self._most = tuple(batches), most
+        self._clocks_set: set[int] = set()
+        """Models whose first round is complete."""
+
+    def start_clocks(self, flight: BatchesInFlight, set_aside: Collection[int]) -> Iterator[TrialArray]:
+        """Set the clocks of models whose first round is complete; yields further rounds, each to be issued at once.
+
+        There are none if the caps might not allow all of it.
+        """
+        batches = [batch for batch in self._batches if batch.model not in set_aside]
+        complete = [batch for batch in batches if batch.missing == 0]
+        if not complete:
+            return
+        questions = flight.issued.shape[1]
+        slowest = max(batches, key=attrgetter("seconds"))  # all have the same size
+        last = slowest.size / questions * clock_seconds(slowest)
+        for batch in complete:
+            if batch.model not in self._clocks_set:
+                self._clocks_set.add(batch.model)
+                flight.start_clock(batch)
+        if any(flight.until[batch.model] < last for batch in complete) and flight.account.fits(
+            self._most * questions - flight.issued.sum(axis=1)
+        ):
+            for batch in complete:
+                while flight.until[batch.model] < last and (extra := self._next_round(flight, batch.model)).any():
+                    yield extra
+        if len(complete) == len(batches):
+            flight.now = last
+
+    def _next_round(self, flight: BatchesInFlight, model: int) -> TrialArray:
+        """(L, M): a model's next round, as far as its horizon allows."""
+        extra = np.zeros_like(flight.issued)
+        extra[model] = np.minimum(1, self._most - flight.issued[model])
+        return extra

@@ -10,7 +10,6 @@ pairs, Bonferroni's divisor counts the possible mistakes (see `objectives`).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,28 +33,22 @@ from scorio.sinf.futility import predictive_power, smallest_delta, trials_needed
 from scorio.sinf.multiplicity import holm
 
 
-class SharedError(NamedTuple):
-    """The rule at the error level that this look has reached, and the sign of each pair's call (0: none)."""
-
-    rule: Rule
-    called: NDArray[np.int8]
-
-
 def share_error(
     p_first: FloatArray, p_second: FloatArray, ways: Sequence[Evidence], objective: Objective, rule: Correctable
-) -> SharedError:
-    """One look's familywise calls, from the smallest one-sided p-values so far, for each model of a pair."""
+) -> tuple[Rule, NDArray[np.int8]]:
+    """The rule at the error level that this look has reached, and the sign of each pair's familywise call (0: none),
+    from the smallest one-sided p-values so far, for each model of a pair."""
     evidence = ways[0]
     family = objective.family(evidence.models)
     if isinstance(family, int):
         level = rule_shared_among(family, rule)
-        return SharedError(level, calls(level, ways))
+        return level, calls(level, ways)
     members = evidence.positions(family)
     p = np.concatenate([p_first[members], p_second[members]])
     significant = holm(p, 1.0 - rule.confidence)
     signs = np.zeros(len(evidence.z), np.int8)
     signs[members] = significant[: len(members)].astype(np.int8) - significant[len(members) :].astype(np.int8)
-    return SharedError(rule_shared_among(len(p) - int(significant.sum()), rule), signs)
+    return rule_shared_among(len(p) - int(significant.sum()), rule), signs
 
 
 def first_call(objective: Objective, models: int, rule: Correctable) -> Rule:
@@ -322,8 +315,6 @@ def after(evidence: Evidence, times: FloatArray, *, drift: bool = True) -> Evide
         evidence,
         difference=evidence.difference / shrink,
         sigma=evidence.sigma / root,
-        sigma_first=evidence.sigma_first / root,
-        sigma_second=evidence.sigma_second / root,
         z=evidence.z * root / shrink,
         information=evidence.information * times,
     )

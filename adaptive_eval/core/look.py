@@ -126,7 +126,7 @@ def judge_look(
         ahead,
         reach,
         available=available,
-        spent=_exhausted_pairs(level, evidence),
+        spent=level.exhausted(evidence) if has_error_left(level) else np.zeros(len(evidence.z), bool),
         futility=judging.futility_under(level, evidence),
         ungraded_decide=pairs_decided_by_ungraded(ways, level, judging),
     )
@@ -222,11 +222,6 @@ def _reachable_information(evidence: Evidence, available: AvailableTrials, fixed
     return np.clip(reach, np.minimum(evidence.information, 1.0), 1.0)
 
 
-def _exhausted_pairs(rule: Rule, evidence: Evidence) -> BoolArray:
-    """Comparisons that have used up their error under an earlier horizon, and can no longer be called."""
-    return rule.exhausted(evidence) if has_error_left(rule) else np.zeros(len(evidence.z), bool)
-
-
 def _verdicts(
     evidence: Evidence,
     memory: LatchedVerdicts,
@@ -235,7 +230,7 @@ def _verdicts(
     pairs: IndexArray,
     *,
     available: AvailableTrials,
-    spent: BoolArray,
+    spent: BoolArray,  # pairs that have used up their error under an earlier horizon
     futility: float | None,
     ungraded_decide: BoolArray,
 ) -> NDArray[np.intp]:
@@ -344,18 +339,12 @@ def letters(standing: JudgedLook) -> tuple[str, ...]:
     """Each model's letters; models that share one are not shown to differ, by all pairs. "" against a fixed value."""
     if standing.evidence.against_reference:
         return ("",) * standing.evidence.models
-    shown = letter_display(_distinguished_pairs(standing))
-    place = np.argsort(standing.order)
-    return tuple(shown[at] for at in place.tolist())
-
-
-def _distinguished_pairs(standing: JudgedLook) -> BoolArray:
-    """(L, L), best to worst: whether the pair is resolved in today's direction, ignoring margins."""
     order = standing.order
     above, below = np.triu_indices(len(order), k=1)
     apart = np.zeros((len(order), len(order)), dtype=bool)
     apart[above, below] = _resolved_in_order(standing, np.stack([order[above], order[below]], axis=1))
-    return apart | apart.T
+    shown = letter_display(apart | apart.T)
+    return tuple(shown[at] for at in np.argsort(order).tolist())
 
 
 def _resolved_in_order(standing: JudgedLook, pairs: IndexArray) -> BoolArray:

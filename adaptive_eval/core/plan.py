@@ -11,14 +11,13 @@ from adaptive_eval.core.coupled_rule import CoupledSequential
 from adaptive_eval.core.drawn import next_questions
 from adaptive_eval.core.evidence import Estimator, IndexArray, Prior, judged_pairs
 from adaptive_eval.core.gates import SeveralGates
-from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.policies import BUILT_IN, Policy, Weighted
 from adaptive_eval.core.rules import Correctable, Rule, is_giving_up
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import LEAST_DRAWN, MOST_PER_ROUND, Bench, Budget, Pace, Trials, require
+from adaptive_eval.core.settings import LEAST_DRAWN, MOST_PER_ROUND, Bench, Budget, Pace, PastHorizon, Trials, require
 from adaptive_eval.core.types import NO_COST, Cost
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from adaptive_eval.core.evidence import Evidence, IndexArray
+from adaptive_eval.core.evidence import IndexArray
 from adaptive_eval.core.gates import rows_of_gates
 from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, describe, letters, pair_verdicts, tiers
@@ -187,7 +187,8 @@ def _models(
     plan: Plan, standing: JudgedLook, available: AvailableTrials, means: FloatArray, bounds: ScoreBounds | None
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = standing.estimates, standing.estimates.sigma()
-    likely = _drawn_variance(means, plan.bench.clusters) if plan.drawn else _question_variance(means, plan.bench)
+    bench = plan.bench
+    likely = _drawn_variance(means, bench.clusters) if plan.drawn else _by_benchmark(sampled_variance, means, bench)
     sampled = np.sqrt(_similar_question_variance(estimates.var, likely))
     bayes_sigma = np.sqrt(estimates.bayes_var)
     tier, ends = tiers(standing), (estimates, estimates) if bounds is None else (bounds.lowest, bounds.highest)
@@ -233,11 +234,6 @@ def _by_benchmark(
     return np.asarray(total)
 
 
-def _question_variance(values: FloatArray, bench: Bench) -> FloatArray:
-    """Variance of the mean of values (..., M) whose questions are a sample."""
-    return _by_benchmark(sampled_variance, values, bench)
-
-
 def _drawn_variance(values: FloatArray, clusters: NDArray[np.int64] | None) -> FloatArray:
     """Variance of the mean of each row (n, M) over questions that are not nan, if their clusters are a sample.
 
@@ -271,7 +267,8 @@ def _comparisons(
     at, margin = evidence.positions(pairs), evidence.margin
     over_all = replace(evidence, deciding=None).positions(pairs)
     if plan.drawn:
-        difference = plain_differences(evidence, pairs)
+        first = evidence.plain_positions(pairs)  # as judged, without a gate's margin
+        difference = np.where(evidence.first[first] == pairs[:, 0], 1.0, -1.0) * evidence.difference[first]
         sampled = _drawn_variance(means[pairs[:, 0]] - means[pairs[:, 1]], plan.bench.clusters)
     else:
         difference, sampled = _differences(plan, pairs, means)
@@ -325,12 +322,6 @@ def _gates(plan: Plan, standing: JudgedLook, bounds: ScoreBounds | None) -> tupl
     )
 
 
-def plain_differences(evidence: Evidence, pairs: IndexArray) -> FloatArray:
-    """The difference of each pair (n, 2) as it is judged, without a gate's margin."""
-    at = evidence.plain_positions(pairs)
-    return np.asarray(np.where(evidence.first[at] == pairs[:, 0], evidence.difference[at], -evidence.difference[at]))
-
-
 def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The mean difference of each pair, and its variance if the questions are a sample."""
     reference = 0.0 if plan.objective.reference is None else plan.objective.reference
@@ -352,7 +343,7 @@ def _differences_in_parts(means: FloatArray, pairs: IndexArray, bench: Bench) ->
         part = slice(start, start + at_once)
         d = means[pairs[part, 0]] - means[pairs[part, 1]]
         difference[part] = bench.mean(d)
-        variance[part] = _question_variance(d, bench)
+        variance[part] = _by_benchmark(sampled_variance, d, bench)
     return difference, variance
 
 

@@ -1,43 +1,48 @@
 """Many simulated runs of one plan at once, as whole arrays instead of one controller each.
 
-Every step commits the next round of every run, looks at all of them (`core.side_by_side`), and composes their next
-rounds. Each run has the same looks and trials as a controller would on the same outcomes, which tests check. Decisions
-are made elsewhere in `core`; this module does what a controller does between looks, if models go in step, start from
-nothing, and only trials are capped. Other runs need a controller each.
+Every step commits the next round of every run, looks at all of them, and composes their next rounds. A look works on
+whole arrays, so that one at a hundred small runs takes hardly longer than one at a single run. Models and pairs are
+numbered on from run to run (`Evidence.benches`); runs do not affect each other. With many models most pairs are called
+early; if that latches, only the others are looked at again. Each run has the same looks and trials as a controller
+would on the same outcomes, which tests check. Decisions are made elsewhere in `core`; this module does what a
+controller does between looks, if models go in step, start from nothing, and only trials are capped. Other runs need a
+controller each.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import count
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.compose import checked_allocation, most_that_fit
+from adaptive_eval.core.conclusions import why_no_further
 from adaptive_eval.core.evidence import Estimates, IndexArray, judged_pairs, update
 from adaptive_eval.core.in_flight import TrialArray
 from adaptive_eval.core.judge import BoolArray, LatchedVerdicts
-from adaptive_eval.core.look import (
-    AvailableTrials,
-    JudgedLook,
-    judge_look,
-    likely_open,
-    pair_verdicts,
-)
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, judge_look, likely_open, pair_verdicts
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import UnresolvedPairs, View, spread_over_open
-from adaptive_eval.core.reasons import why_no_further
-from adaptive_eval.core.settings import Bench
-from adaptive_eval.core.side_by_side import replace_pairs, select_benches, select_pairs, undecided
+from adaptive_eval.core.rules import judges_by_pair
+from adaptive_eval.core.settings import Bench, Budget
 from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import PairVerdict, Reason
 from scorio.moments import FloatArray, IntArray
 
 MOST_CELLS = 1 << 16
 """The most questions, over all models and runs, that stand side by side: more would take memory without saving time."""
+
+
+def can_stand_side_by_side(plan: Plan) -> bool:
+    """Whether runs of a plan can be looked at together: they go in step from nothing, only trials are capped, and no
+    pair's judgement depends on other pairs."""
+    alone = plan.judging.familywise or not judges_by_pair(plan.deciding_rule) or plan.objective.margin is not None
+    begun = bool(plan.drawn) or plan.first is not None or plan.bench.prior_counts is not None or bool(plan.earlier)
+    return plan.pace.in_step and not alone and not begun and replace(plan.budget, trials=None) == Budget()
 
 
 class StackedEnd(NamedTuple):
@@ -329,3 +334,27 @@ def _single_view(view: View, own: slice, pairs: IndexArray, mine: BoolArray) -> 
         sizes=view.sizes[own],
         question_weights=view.question_weights,
     )
+
+
+def select_benches(values: Any, keep: NDArray[np.bool_], benches: int) -> Any:
+    """Estimates or verdicts of the benches that are kept; every array has a row for each model or pair."""
+    rows = np.repeat(keep, len(getattr(values, fields(values)[0].name)) // benches)
+    return type(values)(**{one.name: getattr(values, one.name)[rows] for one in fields(values)})
+
+
+def undecided(memory: LatchedVerdicts) -> IndexArray:
+    """Positions of the pairs that are neither called nor tied; if verdicts latch, a look can change no others."""
+    return np.flatnonzero((memory.call == 0) & ~memory.tie)
+
+
+def select_pairs(memory: LatchedVerdicts, among: IndexArray) -> LatchedVerdicts:
+    """The verdicts of the pairs at these positions."""
+    return LatchedVerdicts(**{one.name: getattr(memory, one.name)[among] for one in fields(memory)})
+
+
+def replace_pairs(memory: LatchedVerdicts, among: IndexArray, now: LatchedVerdicts) -> LatchedVerdicts:
+    """The verdicts of all pairs, with those at these positions replaced by `now`."""
+    merged = {one.name: getattr(memory, one.name).copy() for one in fields(memory)}
+    for name, values in merged.items():
+        values[among] = getattr(now, name)
+    return LatchedVerdicts(**merged)

@@ -18,8 +18,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from adaptive_eval.core import Budget, Plan
-from adaptive_eval.core.side_by_side import can_stand_side_by_side
-from adaptive_eval.core.stack import MOST_CELLS
+from adaptive_eval.core.stack import MOST_CELLS, can_stand_side_by_side
 from adaptive_eval.study.scenario import Scenario, uncapped
 from adaptive_eval.study.simulated import SimulatedRun, simulate_run, simulate_side_by_side
 from adaptive_eval.study.types import median_range

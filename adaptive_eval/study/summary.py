@@ -106,7 +106,7 @@ def _rule(plan: Plan) -> Rule:
 
 def _equals(sigma: float, information: float) -> Evidence:
     """Evidence on two equal models."""
-    zero, half = np.zeros(1), np.full(1, sigma / np.sqrt(2.0))
+    zero = np.zeros(1)
     return Evidence(
         models=2,
         against_reference=False,
@@ -114,8 +114,6 @@ def _equals(sigma: float, information: float) -> Evidence:
         second=np.array([1]),
         difference=zero,
         sigma=np.array([sigma]),
-        sigma_first=half,
-        sigma_second=half,
         z=zero,
         information=np.array([information]),
     )

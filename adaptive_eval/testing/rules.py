@@ -79,7 +79,7 @@ def check_boundary(rule: Rule, on: Evidence) -> None:
         alone = _boundary(rule, _part(on, np.array([at])), name)
         same = np.allclose(alone, boundary[at], rtol=1e-9, atol=0.0, equal_nan=True)
         fail_unless(same, f"{name}: the boundary of a pair depends on which other pairs there are: {_first(on, at)}")
-    turned = replace(on, difference=-on.difference, z=-on.z, sigma_first=on.sigma_second, sigma_second=on.sigma_first)
+    turned = replace(on, difference=-on.difference, z=-on.z)
     other = _boundary(rule, turned, name) != boundary
     fail_unless(not other.any(), f"{name} favours the first or the second of a pair: {_first(on, other)}")
     larger = replace(on, difference=1.5 * on.difference, z=1.5 * on.z)
@@ -161,8 +161,6 @@ def _evidence(models: int, reference: bool, z: FloatArray, information: FloatArr
         second=second,
         difference=np.where(known, z * np.where(known, sigma, 0.0), 0.0),
         sigma=sigma,
-        sigma_first=both[first],
-        sigma_second=both[second],
         z=np.where(known, z, 0.0),
         information=np.where(known, information, 0.0),
     )

@@ -22,8 +22,6 @@ def evidence(
         second=second,
         difference=np.where(known, at * np.where(known, sigma, 0.0), 0.0),
         sigma=sigma,
-        sigma_first=both[first],
-        sigma_second=both[second],
         z=np.where(known, at, 0.0),
         information=np.array(information, dtype=float),
     )

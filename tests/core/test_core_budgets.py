@@ -24,10 +24,10 @@ from adaptive_eval.core import (
     Trials,
     Verdict,
 )
+from adaptive_eval.core.conclusions import UNPAID
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Pairs, Ranking
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
-from adaptive_eval.core.reasons import UNPAID
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import NO_COST, Cause, Lost
 

@@ -8,13 +8,12 @@ import pytest
 from adaptive_eval.core import Bench, Controller, Outcome, Pairs, Plan, Trials
 from adaptive_eval.core.coupled_rule import KAPPA_BY_TRIAL, ContinuedCoupled, CoupledSequential
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import has_error_left, is_correctable, judges_by_pair
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Margin, Pace
+from adaptive_eval.core.settings import Margin, Pace, PastHorizon
 from adaptive_eval.core.types import Verdict
 
 RULE = CoupledSequential(Sequential(start=0.05))
@@ -31,8 +30,6 @@ def evidence(z: float, information: float, paired: tuple[bool, bool] | None) -> 
         second=np.array([1, 2]),
         difference=0.01 * both,
         sigma=0.01 * both,
-        sigma_first=0.01 * both,
-        sigma_second=0.01 * both,
         z=z * both,
         information=information * both,
         paired=None if paired is None else np.array(paired),

@@ -10,9 +10,8 @@ import pytest
 from adaptive_eval.core import Bench, Best, Budget, Controller, Outcome, Plan, Reason, Trials
 from adaptive_eval.core import early_stop as module
 from adaptive_eval.core.early_stop import EndedRun
-from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.policies import Leader
-from adaptive_eval.core.settings import Pace
+from adaptive_eval.core.settings import Pace, PastHorizon
 from adaptive_eval.core.types import SetAside
 from scorio.moments import FloatArray
 

@@ -11,12 +11,11 @@ from thoroughness import first_of, sizes
 from adaptive_eval.core import Bench, Controller, Optimal, Plan, Trials, ZScore
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import estimate
-from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate, Ranking
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Margin, Pace
+from adaptive_eval.core.settings import Margin, Pace, PastHorizon
 
 BINARY = np.array([0.0, 1.0])
 SIZES = (10, 30)

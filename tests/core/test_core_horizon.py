@@ -10,11 +10,11 @@ from core_runs import Answers, Shell, exact, straight
 
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.anytime import Anytime
-from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import PastHorizon
 
 BINARY = np.array([0.0, 1.0])
 HORIZONS = (8, 16, 32, 64)

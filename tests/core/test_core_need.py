@@ -6,6 +6,7 @@ from core_runs import Answers, straight
 from scipy.stats import binom
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core.compose import times_to_decision
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.in_flight import clock_seconds
 from adaptive_eval.core.judge import Judging
@@ -13,7 +14,6 @@ from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.trials_needed import times_to_decision
 
 QUESTIONS = 10
 BINARY = np.array([0.0, 1.0])
@@ -29,8 +29,6 @@ def evidence(z: float, information: float) -> Evidence:
         second=np.array([1]),
         difference=0.1 * z * one,
         sigma=0.1 * one,
-        sigma_first=0.07 * one,
-        sigma_second=0.07 * one,
         z=z * one,
         information=information * one,
     )

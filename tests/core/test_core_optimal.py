@@ -12,11 +12,11 @@ from scipy.stats import binom
 
 from adaptive_eval.core import Bench, Controller, Judging, Objective, Optimal, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.horizon import PastHorizon, carried_over
+from adaptive_eval.core.horizon import carried_over
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Pairs, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import ContinuedOptimal, Spacing
 from adaptive_eval.core.rules import is_correctable, is_giving_up
-from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.settings import Margin, PastHorizon
 
 QUESTIONS = 10
 RULE = Optimal(spacing=Spacing(1.0))

@@ -81,8 +81,6 @@ def side_by_side(found: Estimates) -> Evidence:
         second=np.arange(1, 2 * pairs, 2),
         difference=score[:, 0] - score[:, 1],
         sigma=sigma,
-        sigma_first=np.sqrt(var[:, 0]),
-        sigma_second=np.sqrt(var[:, 1]),
         z=z,
         information=at_end.sum(axis=1) / noise.sum(axis=1),
     )

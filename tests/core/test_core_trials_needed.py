@@ -20,8 +20,6 @@ def needed(z: float, information: float, rule: Rule, delta: float = 0.0) -> floa
         second=np.array([1]),
         difference=0.02 * one,
         sigma=0.02 / z * one,
-        sigma_first=0.01 * one,
-        sigma_second=0.01 * one,
         z=z * one,
         information=information * one,
     )

@@ -14,12 +14,12 @@ from thoroughness import examples
 
 from adaptive_eval.core import Ask, Bench, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.evidence import Estimates, update
-from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging, LatchedVerdicts, judge
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
+from adaptive_eval.core.settings import PastHorizon
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.core.ungraded import score_bounds, why_unjudgeable
 

@@ -21,7 +21,7 @@ from adaptive_eval.core.policies import Leader, Policy, Uniform, UnresolvedPairs
 from adaptive_eval.core.rules import ExpectedLoss, Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
-from adaptive_eval.core.side_by_side import can_stand_side_by_side
+from adaptive_eval.core.stack import can_stand_side_by_side
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.pilot import AnswerUsage

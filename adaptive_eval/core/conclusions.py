@@ -1,11 +1,13 @@
-"""Models that no comparison can want again, whatever the other trials show: their servers can be released.
+"""What follows from the latest look: which models are still wanted, and why a run or a model of it ends.
 
 A comparison is decided for good once its verdict has latched, or a rule has given it up. Any other that is out of reach
 may be reopened by new trials of either model, and a comparison outside the objective's current ones by a change of the
 order. So a model is still wanted if it is in an open comparison or in flight, or linked to such a model by a chain of
 undecided comparisons. As long as there are such models, the members of any comparison that would be open if the order
-brought it up are wanted as well.
+brought it up are wanted as well. The servers of all others can be released.
 """
+
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,31 @@ from numpy.typing import NDArray
 from adaptive_eval.core.judge import BoolArray
 from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.types import Verdict
+from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
+
+SILENT = (
+    "{timed_out} of the {trials} requests of a round ran out of time at every attempt, and time-outs count as answers "
+    "only beside as many real ones: raise sampling.timeout if its answers take longer, or mend its server; the next "
+    "start asks them again"
+)
+"""Why a model is set aside that hardly ever answers."""
+UNPAID = (
+    "the trials that it lacks do not fit the budget, which counts those that are there of earlier settings, too: raise "
+    "the budget, and the next start asks for them"
+)
+"""Why a model that joins or comes back is set aside, if more was spent on it before than the budget leaves room for."""
+
+
+def why_no_further(standing: JudgedLook, fits: bool, set_aside: Iterable[Lost]) -> Reason:
+    """Why there is no further round; `fits`: whether the caps would allow one for every open comparison."""
+    verdicts = {VERDICTS[each] for each in standing.verdicts.tolist()}
+    unpaid = {lost.cause for lost in set_aside} == {Cause.BUDGET} and Verdict.BLOCKED in verdicts
+    if unpaid or (Verdict.OPEN in verdicts and not fits):
+        return Reason.BUDGET
+    if Verdict.OUT_OF_REACH in verdicts or Verdict.OPEN in verdicts:
+        return Reason.OUT_OF_REACH
+    return Reason.BLOCKED if Verdict.BLOCKED in verdicts else Reason.SETTLED
+
 
 _OPEN, _LATCHED = VERDICTS.index(Verdict.OPEN), VERDICTS.index(Verdict.TIED)
 
