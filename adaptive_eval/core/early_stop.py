@@ -36,7 +36,8 @@ REPLAYS = 32
 MOST_TRIALS = 200_000
 """Trials of a run at its horizon. Replays of 12 models on 30 questions, at most 28,800 trials, take half a second, or
 two seconds if they cannot run side by side."""
-AT_CAPS = (Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
+CUT_OFF = (Reason.WALL_TIME, Reason.GPU_TIME)
+"""Reasons that end a run with rounds in flight."""
 
 
 class EarlyStop(NamedTuple):
@@ -63,6 +64,8 @@ class EndedRun:
     """Whether it went on without some of its models."""
     judged: FloatArray
     """(L,): the share of each model's trials that looks have seen; only these were chosen by what looks showed."""
+    parked: int = 0
+    """Trials asked ahead of looks that none has seen: a cap on trials counts them."""
 
     @classmethod
     def from_controller(cls, controller: Controller) -> "EndedRun | None":
@@ -72,7 +75,11 @@ class EndedRun:
             return None
         counts = controller.counts - controller.overrun
         judged = counts.sum(axis=(1, 2)) / np.maximum(controller.trials, 1)
-        return cls(plan, counts, reason, float(controller.available.affordable), bool(controller.set_aside), judged)
+        available = controller.available
+        unseen = (
+            0 if plan.budget.bought or reason in CUT_OFF else int(available.reserved.sum() + controller.overrun.sum())
+        )
+        return cls(plan, counts, reason, float(available.affordable), bool(controller.set_aside), judged, unseen)
 
     @property
     def why_not(self) -> str | None:
@@ -124,8 +131,8 @@ class EndedRun:
 
     def _replay_plan(self) -> Plan:
         """The plan with caps turned into trials at the mean price, since the cost of a replayed trial is unknown."""
-        left = 0.0 if self.reason in AT_CAPS else self.affordable
-        trials = max(int(self.counts.sum()), int(self.plan.opening.sum()))
+        left = 0.0 if self.reason in (Reason.BUDGET, *CUT_OFF) else self.affordable
+        trials = max(int(self.counts.sum()) + self.parked, int(self.plan.opening.sum()))
         budget = Budget(trials=trials + int(left)) if math.isfinite(left) else Budget()
         return replace(self.plan, budget=budget, spent_first=NOTHING_SPENT)
 

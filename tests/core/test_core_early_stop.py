@@ -141,3 +141,17 @@ def test_caps_are_played_as_trials(reason: Reason, affordable: float, cap: Calla
     again = run._replay_plan().budget
     assert again == Budget(trials=cap(int(run.counts.sum())))
     assert np.isfinite(run.replay(4).shift).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_cap_on_trials_is_played_with_what_was_asked_ahead(seed: int) -> None:
+    """Rounds of parked models stay reserved: without them the replays would end before the run did."""
+    one = plan(bench=Bench(4, 5, W), pace=Pace(lookahead=8, held=True), budget=Budget(trials=400))
+    rng, controller = np.random.default_rng(seed), Controller(one)
+    while controller.finished is None:
+        for asked in controller.ask_rounds():
+            hits = rng.binomial(asked.extra, [[0.9], [0.88], [0.2], [0.1]])
+            controller.tell_round(asked, np.stack([asked.extra - hits, hits], axis=-1))
+    run = EndedRun.from_controller(controller)
+    assert run is not None and run.parked > 0
+    assert run._replay_plan().budget == one.budget
