@@ -73,6 +73,13 @@ class Alarms:
         self.stopped: str | None = None
         """Why the alarms end the run; None if it goes on."""
 
+    @classmethod
+    def judged(cls) -> "Alarms":
+        """Alarms that have been judged, for who only reads a run."""
+        alarms = cls((), (), np.zeros((0, 0), np.int32), ())
+        alarms._judged = True
+        return alarms
+
     def follow(self, usages: Sequence[TrialUsage]) -> None:
         """Use these running totals of the models, each until its model has answers beyond the opening."""
         self._usages = usages
@@ -93,7 +100,7 @@ class Alarms:
 
     def see(self, model: int, record: TrialRecord) -> None:
         """Keep an answer as an example if it is the first trial of the first question."""
-        if record.trial == 0 and record.question == self._questions[0].id:
+        if not self._judged and record.trial == 0 and record.question == self._questions[0].id:
             self._examples[model] = AlarmExample.from_record(record, self._questions[0])
 
     def look_up(self, reader: RunReader) -> None:

@@ -216,7 +216,7 @@ class Loop:
             self.journal.observer.looked(decision.looks)
         for event in decision.events:
             self.note(event)
-            if isinstance(event, ThresholdsFrozen) and self.state.fit is not None:
+            if isinstance(event, ThresholdsFrozen):
                 self.grader.grading.rubric = self.state.fit.rubric
         if decision.verdicts:
             self.journal.committer.add(CommitBatch(verdicts=decision.verdicts))

@@ -43,6 +43,11 @@ class OpeningFit:
         self.unplanned: set[Place] = set()
         """Held trials that no round has asked for: they are from a start with other models."""
 
+    @classmethod
+    def over(cls, roster: Roster) -> "OpeningFit":
+        """A fit that is over, for rubrics with nothing to fit."""
+        return cls(RubricConfig(), open_rubric(RubricConfig()), roster, np.zeros((len(roster.models), 0), np.int32))
+
     @property
     def is_over(self) -> bool:
         """Whether the thresholds are known."""

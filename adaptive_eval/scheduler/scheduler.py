@@ -73,9 +73,8 @@ class Scheduler:
         state, store, observer = self.state, self._loop.journal.store, self._loop.journal.observer
         await self._mending.run()
         left = self.supply.take_over(store, state.roster)
-        if state.alarms is not None:
-            state.alarms.look_up(store.reader)
-        for record in stored_records(store.reader, judged=state.reserve is not None, fitted=state.fit is not None):
+        state.alarms.look_up(store.reader)
+        for record in stored_records(store.reader, judged=state.reserve is not None, fitted=state.has_fit):
             state.apply(record)
         for event in lose_entered(store, state, left):
             observer.happened(event)

@@ -81,15 +81,15 @@ class RunState:
     ) -> None:
         """`lanes`: empty if the run is only read; `reserve`: the cost reserved for a verdict, if answers are judged by
         requests; `fit`: if the rubric has thresholds to be fitted."""
-        self.controller, self.alarms, self.fit = controller, alarms, fit
+        self.controller, self.alarms = controller, alarms or Alarms.judged()
+        self.fit, self.has_fit = fit or OpeningFit.over(roster), fit is not None
         self.roster, self.lanes, self.reserve = roster, lanes, reserve
         self.capped = controller.plan.budget.bought
         """Whether a cap counts answers that were lost."""
         self.departures = Departures(tuple(roster.models), controller.plan.bench.recorded)
         self.trials = TrialTable(len(roster.models))
         self.spent = SpentByModel(len(roster.models))
-        if alarms is not None:
-            alarms.follow(self.spent.usages)
+        self.alarms.follow(self.spent.usages)
         self.awaiting: dict[Place, TrialRecord] = {}
         """Answers on disk that await their verdicts."""
         self._news = News()
@@ -97,7 +97,7 @@ class RunState:
     @property
     def stopped_by_alarms(self) -> str | None:
         """Why alarms end the run; None if it goes on."""
-        return None if self.alarms is None else self.alarms.stopped
+        return self.alarms.stopped
 
     @property
     def has_begun(self) -> bool:
@@ -135,7 +135,7 @@ class RunState:
                 self._news.lost[model] = self._news.lost.get(model, NO_COST).plus(cost)
             case VerdictsWasted(model=name) if name in self.roster.models:
                 self.spent.count_grading(self.roster.models.position(name), wasted_use(event))
-            case AlarmRaised() if self.alarms is not None:
+            case AlarmRaised():
                 self.alarms.raised.add((event.model, event.fault))
 
     def loss(self, model: int, answers: int, *, killed: bool) -> AnswersLost:
@@ -150,8 +150,7 @@ class RunState:
         if record.model not in self.roster.models:
             return
         model, question = self.roster.cell(record.model, record.question)
-        if self.alarms is not None:
-            self.alarms.see(model, record)
+        self.alarms.see(model, record)
         if record.awaits_verdict:
             self.awaiting[trial_place(record)] = record
             self.spent.spend(model, record.outcome())
@@ -165,7 +164,6 @@ class RunState:
             self._apply_outcome(record.outcome())
             self._report_ungraded(model, record)
             return
-        assert self.fit is not None
         self._spend(model, record.outcome())
         held = self.fit.hold(record)
         if is_new:
@@ -183,7 +181,7 @@ class RunState:
         if (record := self.awaiting.pop(trial_place(verdict), None)) is not None:
             self.spent.usages[self.roster.models.position(record.model)].spend(record.outcome(), -1)
             self._apply_trial(record.judged(verdict))
-        elif self.fit is not None and (outcome := self.fit.settle(verdict)) is not None:
+        elif (outcome := self.fit.settle(verdict)) is not None:
             if trial_place(verdict) in self.fit.unplanned:  # the core is told of it now, and counts it itself
                 self.fit.unplanned.remove(trial_place(verdict))
                 self.controller.spend_outside_plan(-1, outcome.cost.times(-1))
@@ -203,7 +201,7 @@ class RunState:
         self._spend(model, outcome)
         if outcome.awaits_thresholds:
             return
-        if self.fit is not None and not self.fit.is_over:
+        if not self.fit.is_over:
             self.fit.count(outcome)
         self._judge(model, question, outcome)
 
@@ -214,8 +212,7 @@ class RunState:
 
     def _judge(self, model: int, question: int, outcome: StoredOutcome) -> None:
         """Queue an answer for the core, now that it has its category."""
-        if self.alarms is not None:
-            self.alarms.add(model, question, outcome)
+        self.alarms.add(model, question, outcome)
         self.spent.usages[model].judge(outcome)
         told = outcome.to_outcome(model, question)
         if self.trials.step(model, question, outcome.trial) is None:
@@ -249,27 +246,23 @@ class RunState:
         over = self.controller.finished is not None
         looks = news.tell_core(self.controller)
         if over:
-            return Decision(news.events, (), (), self._new_categories())
+            return Decision(news.events, (), (), self.fit.take_verdicts())
         if news.unjudged and not stopping:  # nobody pays for their verdicts
             self.controller.end_over_budget()
         set_aside = [*news.events, *self.departures.set_aside_by_core(self.controller)]
         events: list[Event] = []
-        if looks and self.alarms is not None:
+        if looks:
             events += self.alarms.judge(self.departures.recorded | self.controller.set_aside.keys())
         if looks or not news.begun:
             events += self.departures.settle(self.controller, launched)
-        if self.fit is not None and self.controller.finished is None and self.fit.is_ready(self.departures.is_gone):
+        if self.controller.finished is None and self.fit.is_ready(self.departures.is_gone):
             events.append(self.fit.freeze())
-        return Decision(set_aside, looks, events, self._new_categories())
-
-    def _new_categories(self) -> Sequence[Regrade]:
-        """The categories of answers that wait for thresholds, once these are known."""
-        return () if self.fit is None else self.fit.take_verdicts()
+        return Decision(set_aside, looks, events, self.fit.take_verdicts())
 
     def want(self, asks: Iterable[Ask]) -> Iterator[Ask]:
         """Yield those of the core's trials that have to be asked; stored answers to others await thresholds."""
         for ask in asks:
-            if self.fit is not None and self.fit.has(self._place(ask)):
+            if self.fit.has(self._place(ask)):
                 self.trials.move(ask.model, ask.question, (ask.trial,), Step.AWAITS_THRESHOLDS)
             else:
                 self.trials.move(ask.model, ask.question, (ask.trial,), Step.WANTED)
