@@ -49,6 +49,11 @@ class OpeningFit:
         return cls(RubricConfig(), open_rubric(RubricConfig()), roster, np.zeros((len(roster.models), 0), np.int32))
 
     @property
+    def is_needed(self) -> bool:
+        """Whether the rubric has thresholds that its configuration does not give."""
+        return bool(open_rubric(self._section).lacks)
+
+    @property
     def is_over(self) -> bool:
         """Whether the thresholds are known."""
         return not self.rubric.lacks

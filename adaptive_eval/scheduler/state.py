@@ -82,7 +82,7 @@ class RunState:
         """`lanes`: empty if the run is only read; `reserve`: the cost reserved for a verdict, if answers are judged by
         requests; `fit`: if the rubric has thresholds to be fitted."""
         self.controller, self.alarms = controller, alarms or Alarms.judged()
-        self.fit, self.has_fit = fit or OpeningFit.over(roster), fit is not None
+        self.fit = fit or OpeningFit.over(roster)
         self.roster, self.lanes, self.reserve = roster, lanes, reserve
         self.capped = controller.plan.budget.bought
         """Whether a cap counts answers that were lost."""
