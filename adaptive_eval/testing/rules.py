@@ -24,8 +24,8 @@ RAISED_LEVEL = 0.25
 LEAVES_ERROR = ("remaining_error", "exhausted", "tied")
 CERTAIN_Z, CERTAIN_SIGMA = 50.0, 0.01
 """Half of the scale apart, with all the trials allowed: whoever does not call this calls nothing."""
-NOTHING_Z, NOTHING_SIGMA = 0.67, 0.5
-"""z of every second exact tie, with a standard error of half of the scale: whoever calls this calls anything."""
+NOTHING_Z, NOTHING_SIGMA = 0.99, 0.5
+"""z of every third exact tie, with a standard error of half of the scale: whoever calls this calls anything."""
 
 
 def check_rule(rule: Rule) -> None:

@@ -274,6 +274,7 @@ BROKEN_RULES: list[tuple[Any, str]] = [
     (Broken(lambda on: 4.0 * on.information), "calls a pair that differs by next to nothing"),
     (Broken(lambda on: np.zeros_like(on.z)), "calls a pair that differs by next to nothing"),
     (Broken(lambda on: np.full_like(on.z, 0.3)), "calls a pair that differs by next to nothing, as exact ties do"),
+    (Broken(lambda on: np.full_like(on.z, 0.7)), "calls a pair that differs by next to nothing, as exact ties do"),
     (Broken(lambda on: np.abs(on.z) >= 2.0), "must be the number that |z| has to reach"),
     (Levelled(), "needs confidence, p_value, at_level"),
 ]
