@@ -248,9 +248,13 @@ class TestValues:
             r"\frac{x^{5000}-1}{x-1}",
             r"\frac{(x+y)^{20}-(x-y)^{20}}{(x+y+z)^{15}}",
             r"x=(x+y+z)^{25}",
+            r"\int_{0}^{1} \frac{x^{5}\sin(x)}{1+x^4} dx",
+            r"\int_0^\infty e^{-x^2}\cos(x)\sin(x^3) dx",
+            r"x\int_1^2 \frac{\sin(xy)}{1+y^4} dy",
+            r"\int x^{30} e^{x} \sin(x) dx",
         ],
     )
-    def test_what_would_be_expanded_for_minutes_is_wrong_at_once(
+    def test_what_would_be_worked_out_for_minutes_is_wrong_at_once(
         self, said: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("math_verify.verify", lambda *_, **__: pytest.fail("it would be worked out"))
@@ -274,6 +278,15 @@ class TestValues:
             (r"\{1,2\}", r"\{2,3\}"),
             ("ABC", "abc"),
             (r"\frac{(x+1)^{9}-(x-1)^{9}}{2}", r"9x^8+84x^6+126x^4+36x^2+1"),
+            (r"2\int_0^1 x^2 dx", r"\frac{2}{3}"),
+            (r"\int_{-\infty}^{\infty} e^{-x^2} dx", r"\sqrt{\pi}"),
+            (r"\int_0^y \cos(x) dx", r"\sin(y)"),
+            (r"\int 2x dx", "x^2+1"),
+            (r"\int_{-1}^{1} \frac{1}{x} dx", "1"),
+            (r"\int_0^\infty \frac{\sin x}{x} dx", "1"),
+            (r"\int_0^{100} e^{-100(x-31)^2} dx", "1"),
+            (r"10^{12}\int_0^1 e^{x^2} dx - 1462651745907", "1"),
+            (r"\int_0^1\int_0^1 xy dx dy", "1"),
         ],
     )
     def test_what_is_equal_or_not_plain_is_left_to_math_verify(self, one: str, other: str) -> None:
