@@ -10,7 +10,7 @@ searched for fields again.
 import re
 from collections.abc import Collection, Iterator, Mapping
 from string import ascii_uppercase
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
@@ -64,32 +64,19 @@ class PromptConfig(Section):
         return few_shot
 
 
-class _TemplatePlace(NamedTuple):
-    """A part of a template that is not plain text."""
-
-    literal: str | None
-    field: str | None
-    more: str
-
-
 def template_fields(template: str) -> frozenset[str]:
     """The names in single braces of a template."""
-    return frozenset(place.field for place in _places(template) if place.field is not None and not place.more)
+    return frozenset(found["field"] for found in PLACE.finditer(template) if found["field"] and not found["more"])
 
 
 def template_problems(template: str, known: Collection[str]) -> Iterator[str]:
     """Problems with the braces of a template, given the fields of questions."""
-    for place in dict.fromkeys(_places(template)):
-        if place.field in known and place.more:
-            yield f"{{{place.field}{place.more}}} is more than a name; write {{{place.field}}}"
-        elif place.field is not None and place.field not in known and not place.more:
-            fields = ", ".join(f"{{{name}}}" for name in known)
-            rule = f"{{{place.field}}} is none of {fields}"
-            yield f"{rule}: name it in questions.fields.metadata, or write {{{{{place.field}}}}} for the text itself"
-
-
-def _places(template: str) -> list[_TemplatePlace]:
-    return [_TemplatePlace(match["literal"], match["field"], match["more"] or "") for match in PLACE.finditer(template)]
+    for field, more in dict.fromkeys((found["field"], found["more"]) for found in PLACE.finditer(template)):
+        if field in known and more:
+            yield f"{{{field}{more}}} is more than a name; write {{{field}}}"
+        elif field is not None and field not in known and not more:
+            rule = f"{{{field}}} is none of {', '.join(f'{{{name}}}' for name in known)}"
+            yield f"{rule}: name it in questions.fields.metadata, or write {{{{{field}}}}} for the text itself"
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:

@@ -65,55 +65,39 @@ def _json(path: Path) -> Iterator[FileRow]:
     """Read an array of objects, or one object a line."""
     text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     if not text.lstrip().startswith(b"["):
-        yield from _json_lines(text)
+        # split only at line feeds: str.splitlines would also split at U+2028, which a question may contain
+        lines = ((f"line {number}", line) for number, line in enumerate(text.split(b"\n"), start=1) if line.strip())
+        yield from (_json_row(place, line) for place, line in lines)
         return
     try:
         entries = _parse_json(text)
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 (byte {error.start + 1}); save the file as UTF-8") from error
     except ValueError as error:
-        if _is_json(text.lstrip().partition(b"\n")[0]):  # lines, of which the first is a list
-            yield from _json_lines(text)
-            return
-        raise ConfigError(f"{path}: is not JSON: {error}; write an array of objects, or one object a line") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path}: is nested too deeply to be read") from error
+        raise ConfigError(f"{path}: {error}; write an array of objects, or one object a line") from error
     for number, entry in enumerate(entries, start=1):
         problem = None if isinstance(entry, dict) else f"holds {_type_name(entry)}, not an object"
         yield FileRow(f"entry {number}", {} if problem else entry, problem)
 
 
-def _is_json(text: bytes) -> bool:
+def _json_row(place: str, line: bytes) -> FileRow:
     try:
-        _parse_json(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _parse_json(raw: bytes) -> Any:
-    return json.loads(raw.decode(), parse_float=Decimal, parse_int=_integer, parse_constant=_refuse_constant)
-
-
-def _json_lines(text: bytes) -> Iterator[FileRow]:
-    # split only at line feeds: str.splitlines would also split at U+2028, which a question may contain
-    for number, raw in enumerate(text.split(b"\n"), start=1):
-        if raw.strip():
-            yield _json_row(f"line {number}", raw)
-
-
-def _json_row(place: str, raw: bytes) -> FileRow:
-    try:
-        value = _parse_json(raw)
-    except UnicodeDecodeError as error:
-        return FileRow(place, {}, f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8")
+        value = _parse_json(line)
     except ValueError as error:
-        return FileRow(place, {}, f"is not JSON: {error}; a JSONL file has one object a line")
-    except RecursionError:
-        return FileRow(place, {}, "is nested too deeply to be read")
+        return FileRow(place, {}, f"{error}; a JSONL file has one object a line")
     if not isinstance(value, dict):
         return FileRow(place, {}, f"holds {_type_name(value)}, not an object; a JSONL file has one object a line")
     return FileRow(place, value)
+
+
+def _parse_json(raw: bytes) -> Any:
+    """Parse JSON; the message of a `ValueError` says what is wrong."""
+    try:
+        return json.loads(raw.decode(), parse_float=Decimal, parse_int=_integer, parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 (byte {error.start + 1})") from error
+    except ValueError as error:
+        raise ValueError(f"is not JSON: {error}") from error
+    except RecursionError as error:
+        raise ValueError("is nested too deeply to be read") from error
 
 
 def _integer(digits: str) -> int | str:

@@ -163,7 +163,7 @@ class TestJsonl:
             ('[{"prompt": "a?", "answer": "1"}, 5]', "entry 2: holds a number, not an object"),
             ('[{"prompt": "a?"}]', "entry 1: has no field 'answer'"),
             ('[\n{"prompt": "a?"\n', "is not JSON: .* line .*; write an array of objects, or one object a line"),
-            ('[1]\n{"prompt": "a?", "answer": "1"}', "line 1: holds a list, not an object"),
+            ('[1]\n{"prompt": "a?", "answer": "1"}', "is not JSON: Extra data: .*; write an array of objects, or one"),
             ("[]", "no question is left"),
         ],
     )
