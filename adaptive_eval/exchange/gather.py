@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import FAILED, finish_word
-from adaptive_eval.exchange.repeats import GivenAnswer, Repeats
 from adaptive_eval.exchange.samples import LogError, LogFile, LoggedQuestion, LoggedSettings, Record, tidy_text
+from adaptive_eval.store.records import answer_digest, counted_size
+from adaptive_eval.store.repeats import SHORTEST_REPEAT
 
 MODEL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 BETWEEN = "\0"
@@ -37,12 +38,6 @@ class KnownNames(NamedTuple):
     questions: Collection[str]
 
 
-@dataclass
-class _Model:
-    settings: LoggedSettings
-    place: str
-
-
 class _Question(NamedTuple):
     task: str
     id: str
@@ -60,15 +55,55 @@ class _Cell:
     """Whether trials must keep their numbers: seeds follow from them, so a renumbered trial could be asked again."""
 
 
+class RepeatFilter:
+    """Passes on the trials that count, and holds back those for which that is not yet known.
+
+    A server that ignores the seed, or serves a cache, gives the same answer to a question many times: such answers are
+    not independent, and count once. A long text does not come twice by chance. A short one may, such as the letter of a
+    choice, so short repeats count if the model's answers to some question differ, which shows that it was sampled.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], set[int]] = defaultdict(set)
+        self._held_back: dict[str, list[PlacedRecord]] = {}
+        self._vary: set[str] = set()
+        self._long: Counter[str] = Counter()
+
+    def take(self, placed: PlacedRecord) -> list[PlacedRecord]:
+        """Add a trial; returns the trials that count now: none, this one, or this one after those held back."""
+        answer, model = placed.record.answer if placed.record.has_text else None, placed.record.model
+        digest = None if answer is None else answer_digest(answer)
+        if answer is None or digest is None:
+            return [placed]
+        seen, released = self._seen[model, placed.question], list[PlacedRecord]()
+        if digest in seen and counted_size(answer.text) + counted_size(answer.reasoning or "") >= SHORTEST_REPEAT:
+            self._long[model] += 1
+            return []
+        if digest in seen and model not in self._vary:
+            self._held_back.setdefault(model, []).append(placed)
+            return []
+        if seen and digest not in seen:
+            self._vary.add(model)
+            released = self._held_back.pop(model, [])
+        seen.add(digest)
+        return [*released, placed]
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Number of repeats that do not count, by model."""
+        return dict(self._long + Counter({model: len(held) for model, held in self._held_back.items()}))
+
+
 class RecordGatherer:
     """Collects records one by one and assigns them to trials."""
 
     def __init__(
         self, known: KnownNames | None, left_out: Collection[str], further: bool, *, repeats_are_samples: bool = False
     ) -> None:
-        self._repeats = None if repeats_are_samples else Repeats[PlacedRecord]()
+        self._repeats = None if repeats_are_samples else RepeatFilter()
         self._known, self._left_out, self._further = known, left_out, further
-        self._models: dict[str, _Model] = {}
+        self._models: dict[str, tuple[LoggedSettings, str]] = {}
+        """The settings of each model, and the place of its first record."""
         self._questions: dict[str, _Question] = {}
         self._cells: dict[tuple[str, str], _Cell] = defaultdict(_Cell)
         self._seen: dict[tuple[str, str, int | str], tuple[str, str | None]] = {}
@@ -77,8 +112,6 @@ class RecordGatherer:
         self._shift: dict[tuple[str, str], int] = {}
         self._in_file: Counter[tuple[str, str]] = Counter()
         self._found_left_out: set[str] = set()
-        self._tidy: set[tuple[str, str, str]] = set()
-        """Names of model, question and task that need no cleaning."""
         self.files: list[str] = []
         """Names of the files, in the order in which they were read."""
         self.copies = 0
@@ -98,10 +131,7 @@ class RecordGatherer:
     def take(self, file: LogFile, record: Record) -> list[PlacedRecord]:
         """Add a record; returns the trials that count now: this one if it is one, and any that were held back."""
         place = f"{file.path}: {record.place}"
-        if (names := (record.model, record.question, record.task)) not in self._tidy or not record.asked.is_plain:
-            record = _clean_record(record, place)
-            if names == (record.model, record.question, record.task):
-                self._tidy.add(names)
+        record = _clean_record(record, place)
         if self._is_left_out(record):
             return []
         question = self._question(record, place)
@@ -120,14 +150,8 @@ class RecordGatherer:
         held.last = max(held.last, trial)
         held.keeps_numbers |= self._known is not None and (record.own or record.seed is not None)
         self.without_text += not record.has_text
-        return self._trials_to_count(PlacedRecord(record, place, question, trial))
-
-    def _trials_to_count(self, placed: PlacedRecord) -> list[PlacedRecord]:
-        """The trials that are known to count after this one."""
-        record, counting = placed.record, [placed]
-        if self._repeats is not None and not record.own:
-            answer = record.answer if record.has_text else None
-            counting = self._repeats.take(GivenAnswer(record.model, placed.question, answer), placed)
+        placed = PlacedRecord(record, place, question, trial)
+        counting = [placed] if self._repeats is None or record.own else self._repeats.take(placed)
         for one in counting:
             self._cells[one.record.model, one.question].trials += 1
         return counting
@@ -138,7 +162,7 @@ class RecordGatherer:
     def models(self) -> Mapping[str, LoggedSettings]:
         """The models with trials, and their settings."""
         having = {model for model, _ in self._cells}
-        return {name: model.settings for name, model in self._models.items() if name in having}
+        return {name: settings for name, (settings, _) in self._models.items() if name in having}
 
     @property
     def keys(self) -> Mapping[str, str]:
@@ -204,12 +228,12 @@ class RecordGatherer:
                 f"{place}: the configuration has no model {record.model!r}, but {known}; name the model of the file "
                 f"with NAME=FILE, or leave it out with --leave-out {record.model!r}"
             )
-        model = self._models.setdefault(record.model, _Model(record.settings, place))
-        if model.settings.sampling != record.settings.sampling:
-            ours, theirs = dict(record.settings.sampling), dict(model.settings.sampling)
+        settings, before = self._models.setdefault(record.model, (record.settings, place))
+        if settings.sampling != record.settings.sampling:
+            ours, theirs = dict(record.settings.sampling), dict(settings.sampling)
             raise LogError(
                 f"{place}: {record.model} was asked with {ours or 'no settings'} here, and with "
-                f"{theirs or 'no settings'} in {model.place}; these are two models: name each with NAME=FILE"
+                f"{theirs or 'no settings'} in {before}; these are two models: name each with NAME=FILE"
             )
 
     def _question(self, record: Record, place: str) -> str:
@@ -253,33 +277,18 @@ class RecordGatherer:
 
 
 def _clean_record(record: Record, place: str) -> Record:
-    """The record with cleaned names; raises `LogError` if a run cannot have them."""
-    model, question, task = (
-        tidy_text(record.model).strip(),
-        tidy_text(record.question).strip(),
-        tidy_text(record.task).strip(),
-    )
+    """The record without invalid Unicode; raises `LogError` for names that a run cannot have."""
+    given = record.model, record.question, record.task
+    model, question, task = (tidy_text(name).strip() for name in given)
     if not MODEL_NAME.fullmatch(model):
         raise LogError(f"{place}: {model!r:.80} can be no model's name; write NAME=FILE to give it one")
     if not question or BETWEEN in question:
         raise LogError(f"{place}: {question!r:.80} can be no question's id")
-    asked = _clean_question(record.asked)
-    if asked is record.asked and (model, question, task) == (record.model, record.question, record.task):
+    prompt, answer, choices, cluster = record.asked
+    clean = tidy_text(prompt), tidy_text(answer), tuple(map(tidy_text, choices)), tidy_text(cluster or "") or None
+    if clean == record.asked and (model, question, task) == given:
         return record
-    return record._replace(model=model, question=question, task=task, asked=asked)
-
-
-def _clean_question(asked: LoggedQuestion) -> LoggedQuestion:
-    """The question without lone surrogates, which cannot be sent to a server."""
-    if asked.is_plain:
-        return asked
-    prompt, answer, choices, cluster = asked
-    return LoggedQuestion(
-        tidy_text(prompt),
-        tidy_text(answer),
-        tuple(map(tidy_text, choices)),
-        None if cluster is None else tidy_text(cluster),
-    )
+    return record._replace(model=model, question=question, task=task, asked=LoggedQuestion(*clean))
 
 
 def _why_missing(record: Record) -> str | None:

@@ -3,7 +3,6 @@
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from adaptive_eval.errors import GraderError
 from adaptive_eval.exchange.gather import PlacedRecord
@@ -16,107 +15,80 @@ from adaptive_eval.store import TrialRecord
 from adaptive_eval.store.records import AWAITS_THRESHOLDS
 
 
-class TextGrading(NamedTuple):
-    """The grader of texts, and which of them it grades."""
+class RecordGrader:
+    """Grades records by a rubric.
 
-    grading: Grading
-    everything: bool
-    """Whether all texts are graded, as when logs cannot know the rubric's thresholds, or only those to which the log
-    gives neither a category of the rubric nor a verdict that leads to one."""
-
-    def wants(self, record: Record) -> bool:
-        """Whether this record is graded again."""
-        return record.has_text and (self.everything or record.category is None)
-
-
-async def graded_trials(
-    batch: Sequence[PlacedRecord],
-    questions: Mapping[str, Question],
-    rubric: Rubric,
-    anew: TextGrading | None,
-    *,
-    declared: bool,
-) -> list[TrialRecord]:
-    """Grade a batch of records; `declared` says whether the user has given the rubric."""
-    if anew is None:
-        return [_logged_trial(one, rubric, declared=declared) for one in batch]
-    return await asyncio.gather(
-        *(_regraded_trial(one, questions[one.question], rubric, anew, declared=declared) for one in batch)
-    )
-
-
-async def _regraded_trial(
-    one: PlacedRecord, question: Question, rubric: Rubric, anew: TextGrading, *, declared: bool
-) -> TrialRecord:
-    record = one.record
-    if anew.everything and not record.has_text:
-        mend = "leave --grader out, and the log's own grade is taken"
-        if rubric.lacks:
-            mend = (
-                "the rubric's thresholds are fitted on the logs' texts: give numbers for them under rubric.thresholds"
-            )
-        raise LogError(f"{one.place}: has no text to grade; {mend}")
-    if not anew.wants(record) or record.answer is None:
-        return _logged_trial(one, rubric, declared=declared)
-    if not anew.everything and (verdict := _verdict(record, rubric)) is not None:
-        return _trial(
-            one, rubric.category(verdict), {**_verdict_signals(record), **record.signals}, record.extracted, None
-        )
-    grade = await grade_or_error(anew.grading, record.answer, question.for_trial(one.trial))
-    if isinstance(grade, GraderError):
-        return _trial(one, None, {}, None, str(grade))
-    awaits = AWAITS_THRESHOLDS if grade.category is None else None
-    return _trial(one, grade.category, grade.signals, grade.extracted, awaits)
-
-
-def _logged_trial(one: PlacedRecord, rubric: Rubric, *, declared: bool) -> TrialRecord:
-    """The trial with the grade that its log gives."""
-    record = one.record
-    signals = record.signals
-    category = record.category if _is_of_this_rubric(record, rubric, declared=declared) else None
-    if category is not None and category >= len(rubric.weights):
-        known = ", ".join(f"{number} {name}" for number, name in enumerate(rubric.names))
-        mend = "give --weights, or --config with a rubric that has it"
-        raise LogError(f"{one.place}: the category must be one of the rubric's ({known}), but got {category}; {mend}")
-    if category is None and record.value is not None:
-        category = _category_of_score(one, record.value, rubric)
-        right = record.value >= max(rubric.weights)
-        signals = {"is_correct": right, "score": record.value, **signals}
-    elif category is None and record.grader_error is None:
-        raise LogError(
-            f"{one.place}: the log has no grade of this trial; give --grader math (or exact, choice ...), or --config"
-        )
-    return _trial(one, category, signals, record.extracted, record.grader_error if category is None else None)
-
-
-def _is_of_this_rubric(record: Record, rubric: Rubric, *, declared: bool) -> bool:
-    """Whether a record's category is that of this rubric: it has the same name, or if unknown the same weight.
-
-    Otherwise the log was graded by another rubric, and the weight counts: its category 0 may be the best. But if the
-    user has declared a rubric without this weight, the number counts, since only the weights differ.
+    Without a configuration, or with thresholds that no log knows, a grader grades all texts; else only those to which
+    the log gives neither a category of the rubric nor a verdict that leads to one.
     """
-    if record.category is None or record.value is None:
-        return True
-    if record.category >= len(rubric.weights):
-        return False
-    if declared and not any(math.isclose(record.value, weight) for weight in rubric.weights):
-        return True
-    if record.label is not None:
-        return record.label == rubric.names[record.category]
-    return math.isclose(record.value, rubric.weights[record.category])
 
+    def __init__(self, rubric: Rubric, pool: Grading | None, *, declared: bool) -> None:
+        """`declared` says whether a configuration has given the rubric; without a `pool` the logs' grades are kept."""
+        self._rubric, self._pool, self._declared = rubric, pool, declared
+        self._everything = not declared or bool(rubric.lacks)
 
-def _verdict(record: Record, rubric: Rubric) -> dict[str, SignalValue] | None:
-    """Facts for the rubric from the log's verdict of right or wrong; None if the rubric needs a grader's signals."""
-    if record.answer is None or record.value not in (0.0, 1.0):
-        return None
-    facts = {**answer_facts(record.answer), **_verdict_signals(record), **record.signals}
-    return facts if rubric.needs <= facts.keys() else None
+    async def trials(self, batch: Sequence[PlacedRecord], questions: Mapping[str, Question]) -> list[TrialRecord]:
+        """Grade a batch of records."""
+        if self._pool is None:
+            return [self._logged_trial(one) for one in batch]
+        pool = self._pool
+        return await asyncio.gather(*(self._regraded_trial(one, questions[one.question], pool) for one in batch))
 
+    async def _regraded_trial(self, one: PlacedRecord, question: Question, pool: Grading) -> TrialRecord:
+        record, rubric = one.record, self._rubric
+        if self._everything and not record.has_text:
+            mend = "leave --grader out, and the log's own grade is taken"
+            if rubric.lacks:
+                mend = "the rubric's thresholds are fitted on the logs' texts: give numbers under rubric.thresholds"
+            raise LogError(f"{one.place}: has no text to grade; {mend}")
+        if record.answer is None or not record.has_text or not (self._everything or record.category is None):
+            return self._logged_trial(one)
+        if not self._everything and record.value in (0.0, 1.0):  # a verdict, which may be all that the rubric needs
+            signals: dict[str, SignalValue] = {"is_correct": record.value == 1.0, "score": record.value}
+            signals.update(record.signals)
+            if rubric.needs <= (facts := {**answer_facts(record.answer), **signals}).keys():
+                return _trial(one, rubric.category(facts), signals, record.extracted, None)
+        grade = await grade_or_error(pool, record.answer, question.for_trial(one.trial))
+        if isinstance(grade, GraderError):
+            return _trial(one, None, {}, None, str(grade))
+        awaits = AWAITS_THRESHOLDS if grade.category is None else None
+        return _trial(one, grade.category, grade.signals, grade.extracted, awaits)
 
-def _verdict_signals(record: Record) -> dict[str, SignalValue]:
-    """A log's score of 0 or 1 as signals."""
-    return {"is_correct": record.value == 1.0, "score": record.value or 0.0}
+    def _logged_trial(self, one: PlacedRecord) -> TrialRecord:
+        """The trial with the grade that its log gives."""
+        record, rubric, signals = one.record, self._rubric, one.record.signals
+        category = record.category if self._is_of_this_rubric(record) else None
+        if category is not None and category >= len(rubric.weights):
+            known = ", ".join(f"{number} {name}" for number, name in enumerate(rubric.names))
+            mend = "give --weights, or --config with a rubric that has it"
+            raise LogError(
+                f"{one.place}: the category must be one of the rubric's ({known}), but got {category}; {mend}"
+            )
+        if category is None and record.value is not None:
+            category = _category_of_score(one, record.value, rubric)
+            right = record.value >= max(rubric.weights)
+            signals = {"is_correct": right, "score": record.value, **signals}
+        elif category is None and record.grader_error is None:
+            mend = "give --grader math (or exact, choice ...), or --config"
+            raise LogError(f"{one.place}: the log has no grade of this trial; {mend}")
+        return _trial(one, category, signals, record.extracted, record.grader_error if category is None else None)
+
+    def _is_of_this_rubric(self, record: Record) -> bool:
+        """Whether a record's category is that of this rubric: it has the same name, or if unknown the same weight.
+
+        Otherwise the log was graded by another rubric, and the weight counts: its category 0 may be the best. But if
+        the user has declared a rubric without this weight, the number counts, since only the weights differ.
+        """
+        rubric = self._rubric
+        if record.category is None or record.value is None:
+            return True
+        if record.category >= len(rubric.weights):
+            return False
+        if self._declared and not any(math.isclose(record.value, weight) for weight in rubric.weights):
+            return True
+        if record.label is not None:
+            return record.label == rubric.names[record.category]
+        return math.isclose(record.value, rubric.weights[record.category])
 
 
 def _category_of_score(one: PlacedRecord, value: float, rubric: Rubric) -> int:

@@ -1,15 +1,15 @@
 """The steps of an import: read, gather, grade and write, all or nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_grader, make_terms, question_from_log
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import KnownNames, PlacedRecord, RecordGatherer
-from adaptive_eval.exchange.grading import TextGrading, graded_trials
+from adaptive_eval.exchange.grading import RecordGrader
 from adaptive_eval.exchange.run_directory import draft_run
 from adaptive_eval.exchange.samples import LogError, LogFile
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement, find_agreeing_graders
@@ -82,7 +82,11 @@ class _Import:
 
     async def read_all(self, take: Take) -> None:
         """Pass all trials to `take`, in batches."""
-        async with self._opened_grading() as anew:
+        async with AsyncExitStack() as stack:
+            given, rubric, (folder, keys) = self._terms.grader, self._terms.rubric, self._surroundings
+            pool = None if given is None else GradingPool(given, rubric, folder=folder, keys=keys)
+            anew = None if pool is None else await stack.enter_async_context(pool)
+            grader = RecordGrader(rubric, anew, declared=self._terms.request.config is not None)
             batch: list[PlacedRecord] = []
             for number, file in enumerate(self._files):
                 self.gathering.next_file(file)
@@ -91,10 +95,10 @@ class _Import:
                         self._require_question(placed)
                         batch.append(placed)
                     if len(batch) >= AT_A_TIME:
-                        await self._hand_over(batch, anew, take)
+                        await self._hand_over(batch, grader, take)
                         batch = []
                         self._on_progress((number + file.share) / len(self._files), self.trials)
-            await self._hand_over(batch, anew, take)
+            await self._hand_over(batch, grader, take)
         self.gathering.require_left_out()
         if not self.trials:
             named = ", ".join(str(file.path) for file in self._files[:3])
@@ -102,14 +106,13 @@ class _Import:
             why = "; ".join(reasons[:3]) or "everything is left out"
             raise LogError(f"{named}: no trial is there: {why}")
 
-    async def _hand_over(self, batch: list[PlacedRecord], anew: TextGrading | None, take: Take) -> None:
-        declared = self._terms.request.config is not None
-        records = await graded_trials(batch, self._questions, self._terms.rubric, anew, declared=declared)
+    async def _hand_over(self, batch: list[PlacedRecord], grader: RecordGrader, take: Take) -> None:
+        records = await grader.trials(batch, self._questions)
         take(records)
         for placed, record in zip(batch, records, strict=True):
-            question, grader = self._questions[record.question], self._terms.grader
+            question, given = self._questions[record.question], self._terms.grader
             # an Inspect task's scores only come with its samples
-            by_task = placed.record.of_task and isinstance(grader and find_grader(grader, question), InspectScores)
+            by_task = placed.record.of_task and isinstance(given and find_grader(given, question), InspectScores)
             if placed.record.has_text and record.category is not None and record.answer.text and not by_task:
                 self._sample.take(GradedAnswer(question, record.answer, record.category))
         self.trials += len(batch)
@@ -122,8 +125,7 @@ class _Import:
         grader = terms.grader or likely_grader(self.gathering.models.values())
         if any(grader.key_problem(one.question) for one in sample):
             return GraderComparison(grader)  # without keys nothing can be graded, and the run cannot continue
-        folder, keys = (Path(), frozenset[str]()) if config is None else (config.folder, config.keys)
-        found = await agreement(grader, terms.rubric, sample, folder, keys)
+        found = await agreement(grader, terms.rubric, sample, *self._surroundings)
         if found.all_agree:
             return GraderComparison(grader, found)
         return GraderComparison(None, found, tuple(await find_agreeing_graders(GRADERS, terms.rubric, sample)))
@@ -141,12 +143,8 @@ class _Import:
             kind = getattr(grader, "kind", "")
             raise LogError(f"{placed.place}: question {placed.record.question!r} {problem} (the grader {kind})")
 
-    @asynccontextmanager
-    async def _opened_grading(self) -> AsyncIterator[TextGrading | None]:
-        grader, config = self._terms.grader, self._terms.request.config
-        if grader is None:
-            yield None
-            return
-        folder, keys = (Path(), frozenset[str]()) if config is None else (config.folder, config.keys)
-        async with GradingPool(grader, self._terms.rubric, folder=folder, keys=keys) as pool:
-            yield TextGrading(pool, everything=config is None or bool(self._terms.rubric.lacks))
+    @property
+    def _surroundings(self) -> tuple[Path, frozenset[str]]:
+        """The folder and the keys of graders."""
+        config = self._terms.request.config
+        return (Path(), frozenset()) if config is None else (config.folder, config.keys)

@@ -6,10 +6,9 @@ with that weight.
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -139,23 +138,12 @@ class LoggedSettings(NamedTuple):
 
 def known_sampling(given: Mapping[str, object]) -> Mapping[str, object]:
     """The valid settings among those of a log."""
-    return _known_sampling(b"{" + b",".join(_members(given)) + b"}")
-
-
-def _members(given: Mapping[str, object]) -> Iterator[bytes]:
-    """Each setting as JSON, without integers beyond 64 bits, which no setting allows."""
-    for key, value in sorted(given.items(), key=lambda one: str(one[0])):
-        with suppress(TypeError):
-            yield orjson.dumps({key: value}, option=orjson.OPT_NON_STR_KEYS, default=str)[1:-1]
-
-
-@lru_cache(maxsize=256)
-def _known_sampling(given: bytes) -> Mapping[str, object]:
     known: dict[str, object] = {}
-    for key, value in orjson.loads(given).items():
-        with suppress(ValidationError):
-            Sampling.model_validate_json(orjson.dumps({key: value}), strict=True)
-            known[key] = value
+    for key, value in given.items():
+        with suppress(TypeError, ValidationError):  # a TypeError for what is no JSON, as integers beyond 64 bits
+            setting = orjson.dumps({key: value})
+            Sampling.model_validate_json(setting, strict=True)
+            known |= orjson.loads(setting)
     return known
 
 
@@ -166,11 +154,6 @@ class LoggedQuestion(NamedTuple):
     answer: str = ""
     choices: tuple[str, ...] = ()
     cluster: str | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether its texts need no cleaning."""
-        return self.prompt.isascii() and self.answer.isascii() and not self.choices and not self.cluster
 
 
 class Record(NamedTuple):

@@ -10,9 +10,9 @@ from logs import imported, lines, lm_eval_row
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.exchange.gather import PlacedRecord, RepeatFilter
 from adaptive_eval.exchange.recording import recording_of_run
-from adaptive_eval.exchange.repeats import GivenAnswer, Repeats
-from adaptive_eval.exchange.samples import logged_answer
+from adaptive_eval.exchange.samples import Record, logged_answer
 from adaptive_eval.record.view import read_view as view_of
 
 LONG = "because of this " * 20
@@ -90,10 +90,11 @@ def test_trials_of_further_files_wait_for_each_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize("certain", [0.5, 0.9])
 def test_no_letter_of_an_honest_server_is_left_out(certain: float) -> None:
     for seed in range(500):
-        rng, repeats, passed = np.random.default_rng(seed), Repeats[int](), 0
+        rng, repeats, passed = np.random.default_rng(seed), RepeatFilter(), 0
         for question in range(20):
             for trial in range(8):
                 letter = "A" if rng.random() < certain else string.ascii_uppercase[rng.integers(1, 4)]
                 answer = logged_answer(letter, finish_reason="stop")
-                passed += len(repeats.take(GivenAnswer("m", str(question), answer), trial))
+                record = Record("", "m", str(question), trial, answer=answer, has_text=True)
+                passed += len(repeats.take(PlacedRecord(record, "", str(question), trial)))
         assert (passed, repeats.dropped) == (160, {}), seed
