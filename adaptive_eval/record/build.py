@@ -15,7 +15,6 @@ from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, que
 from adaptive_eval.core.types import Look, Reason, Verdict
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.record.by_group import BENCHMARK
-from adaptive_eval.record.finding import Findings
 from adaptive_eval.record.gate import (
     NOT_ANSWERS,
     UNDECIDED,
@@ -89,45 +88,50 @@ def scores_without_prior(snapshot: Snapshot) -> dict[int, OwnScore]:
     return {model: OwnScore(float(scores[model]), rank) for model, rank in zip(known, ranks, strict=True)}
 
 
-def latest_findings(snapshot: Snapshot) -> Findings:
-    """Convert a snapshot to findings, without the parts that take a while."""
-    result, usages = snapshot.result, snapshot.usages
+def look_results(snapshot: Snapshot) -> Results:
+    """Build the results without the parts that take a while, and without warnings."""
+    subject, result, usages = snapshot.subject, snapshot.result, snapshot.usages
     alone = scores_without_prior(snapshot)
     models = tuple(
         _model_row(snapshot, row, usages[row.model], alone.get(row.model, NO_OWN_SCORE)) for row in result.models
     )
-    pairs, names = tuple(_pair_row(snapshot.subject, one) for one in result.comparisons), snapshot.subject.models
-    reversals = tuple((names[one.better], _model_name(snapshot.subject, one.worse)) for one in result.reversals)
-    gate, gates_of_benchmarks = _build_gate(snapshot, models, pairs, reversals)
-    return Findings(
+    pairs = tuple(_pair_row(subject, one) for one in result.comparisons)
+    reversals = tuple((subject.models[one.better], _model_name(subject, one.worse)) for one in result.reversals)
+    gate, of_benchmarks = _build_gate(snapshot, models, pairs, reversals)
+    return Results(
+        format=FORMAT,
+        run=snapshot.run,
+        decisions=subject.decisions,
+        weights=tuple(snapshot.bench.weights.tolist()),
         models=models,
         pairs=pairs,
-        trials_to_go=result.trials_to_go,
-        decisions=snapshot.subject.decisions,
-        weights=tuple(snapshot.bench.weights.tolist()),
         reversals=reversals,
+        adjusted_p=(),
+        looks=(),
+        questions=(),
+        warnings=(),
+        cost=_run_cost(snapshot),
+        trials_to_go=result.trials_to_go,
         gate=gate,
-        gates_of_benchmarks=gates_of_benchmarks,
+        groups=tuple(
+            replace(row, gate=of_benchmarks.get((row.group, row.model)) if row.by == BENCHMARK else None)
+            for row in snapshot.groups
+        ),
     )
 
 
 def build_results(snapshot: Snapshot) -> Results:
     """Build the results, which takes a while with thousands of questions."""
     subject, result, usages, weights = snapshot.subject, snapshot.result, snapshot.usages, snapshot.bench.weights
-    found, order = latest_findings(snapshot), [row.model for row in result.models]
+    found, order = look_results(snapshot), [row.model for row in result.models]
     early_end, models = _correct_scores(snapshot, found.models)
     names = [subject.models[model] for model in order]
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
     arrived = snapshot.arrived[order]
     waiting = (arrived - snapshot.judged[order]).sum(axis=-1)
-    return Results(
-        format=FORMAT,
-        run=snapshot.run,
-        decisions=subject.decisions,
-        weights=found.weights,
+    return replace(
+        found,
         models=models,
-        pairs=found.pairs,
-        reversals=found.reversals,
         adjusted_p=_order_matrix(result, order),
         looks=tuple(map(_look_row, snapshot.looks)),
         questions=CountedRows(subject.questions, arrived, waiting, weights),
@@ -142,17 +146,10 @@ def build_results(snapshot: Snapshot) -> Results:
             *repeat_cautions(subject.models, usages, subject.drawn),
             *signal_cautions(subject.models, usages),
         ),
-        cost=_run_cost(snapshot),
-        trials_to_go=result.trials_to_go,
         servers=server_rows(snapshot.events),
         turns=turns_rows(snapshot.events),
         batches=batch_rows(pending_batches(snapshot.events)),
-        gate=found.gate,
         metrics=metrics,
-        groups=tuple(
-            replace(row, gate=found.gates_of_benchmarks.get((row.group, row.model)) if row.by == BENCHMARK else None)
-            for row in snapshot.groups
-        ),
         early_end=early_end,
     )
 

@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.record.gate import OUTCOMES, Outcomes
+from adaptive_eval.record.gate import OUTCOMES
 from adaptive_eval.record.lines import safe_line, safe_name, several
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
@@ -21,33 +20,6 @@ MAX_GATE_LINES = 5
 """Models with a line of their own under a gate; further ones are only counted, and have their rows."""
 UNDECIDED = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
 STATES = ("PASS", "FAIL", "UNDECIDED", "resolved", "tied", "open", "out of reach", "blocked")
-
-
-class Findings(NamedTuple):
-    """Findings of the latest look, as in results.json, with models from best to worst; empty before the first look."""
-
-    models: tuple[ModelRow, ...] = ()
-    pairs: tuple[PairRow, ...] = ()
-    trials_to_go: float | None = None
-    decisions: Mapping[str, object] = MappingProxyType({})
-    weights: tuple[float, ...] = ()
-    reversals: tuple[tuple[str, str | None], ...] = ()
-    gate: tuple[GateRow, ...] = ()
-    gates_of_benchmarks: Outcomes = MappingProxyType({})
-
-    @classmethod
-    def of(cls, results: Results) -> Self:
-        """Take the findings from results."""
-        return cls(**{name: getattr(results, name) for name in cls._fields if hasattr(results, name)})
-
-    @property
-    def verdicts(self) -> Counter[Verdict]:
-        """Number of comparisons by verdict."""
-        return Counter(Verdict(pair.verdict) for pair in self.pairs)
-
-
-NOTHING_FOUND = Findings()
-Judged = Findings | Results
 
 
 class Clause(NamedTuple):
@@ -71,7 +43,7 @@ class Clause(NamedTuple):
         return f" {_list_names([names.get(name, name) for name in self.others])}" if self.others else ""
 
 
-def comparison_state(found: Judged, pair: PairRow) -> str:
+def comparison_state(found: Results, pair: PairRow) -> str:
     """State of a comparison: its verdict, or under a gate the outcome of the judged model."""
     outcomes = {row.model: row.outcome for row in found.gate}
     return next((outcomes[name] for name in (pair.better, pair.worse) if name in outcomes), pair.verdict)
@@ -88,7 +60,7 @@ def count_states(states: Iterable[str]) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in sorted(counts, key=STATES.index))
 
 
-def finding(results: Judged) -> tuple[str, ...]:
+def finding(results: Results) -> tuple[str, ...]:
     """The finding of the run in one sentence; for a gate, one sentence a model, the worst outcome first."""
     if not results.gate:
         return (_ranking_sentence(results),)
@@ -97,12 +69,12 @@ def finding(results: Judged) -> tuple[str, ...]:
     return (*lines[:MAX_GATE_LINES], *([f"And {more} more."] if more > 0 else []))
 
 
-def _ranking_sentence(results: Judged) -> str:
+def _ranking_sentence(results: Results) -> str:
     scored = [row for row in results.models if row.score is not None]
     asked = objective_view(results.decisions)
     if not scored:
         return "No model has a score yet."
-    if _is_alarmed(results):
+    if is_alarmed(results.decisions, results.warnings):
         return "No ranking: all answers of every model are empty, identical, unreadable or wrong."
     if not asked.compares:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
@@ -121,11 +93,7 @@ def _ranking_sentence(results: Judged) -> str:
     return _leaders_sentence(results, scored, rivals)
 
 
-def _is_alarmed(found: Judged) -> bool:
-    return isinstance(found, Results) and is_alarmed(found.decisions, found.warnings)
-
-
-def model_verdicts(found: Judged) -> tuple[str, ...]:
+def model_verdicts(found: Results) -> tuple[str, ...]:
     """How each model compares with the others, best model first; "" if no comparison involves it."""
     return tuple(", ".join(map(str, model_clauses(found, row))) for row in found.models)
 
@@ -148,7 +116,7 @@ def counted_sentence(results: Results) -> str | None:
     return " ".join(told) or None
 
 
-def difference_text(results: Judged, pair: PairRow, ahead: str | None = None, called: str = "") -> str:
+def difference_text(results: Results, pair: PairRow, ahead: str | None = None, called: str = "") -> str:
     """The difference in favour of `ahead` (default: the better model) with its 95% interval, which is `called` so."""
     if pair.difference is None or pair.sigma is None:
         return "unknown"
@@ -161,12 +129,12 @@ def difference_text(results: Judged, pair: PairRow, ahead: str | None = None, ca
 INTERVAL = "95% interval "
 
 
-def gate_pair(found: Judged, row: GateRow) -> PairRow:
+def gate_pair(found: Results, row: GateRow) -> PairRow:
     """The comparison that decides a model's gate outcome."""
     return next(one for one in found.pairs if {one.better, one.worse} == {row.model, row.baseline})
 
 
-def gate_line(results: Judged, row: GateRow) -> str:
+def gate_line(results: Results, row: GateRow) -> str:
     """One model's outcome, both scores, and their difference with its interval."""
     scale, scores = Scale.of(results.weights), {one.name: one.score for one in results.models}
     both = ", ".join(f"{_name(name)} {scale.score(scores[name])}" for name in (row.model, row.baseline))
@@ -187,7 +155,7 @@ def letters_tell_more(models: Sequence[ModelRow]) -> bool:
 # -- the sentence of the run -------------------------------------------------------------------------------------------
 
 
-def _leaders_sentence(results: Judged, scored: list[ModelRow], rivals: list[ModelRow]) -> str:
+def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[ModelRow]) -> str:
     leader = scored[0]
     if len(scored) == 1:
         return f"{_name(leader.name)} is the only model with a score: {Scale.of(results.weights).score(leader.score)}."
@@ -199,14 +167,14 @@ def _leaders_sentence(results: Judged, scored: list[ModelRow], rivals: list[Mode
     if verdicts == {Verdict.TIED}:
         each = "neighbours among them are " if len(rivals) > 1 else ""
         return f"{_list_names(among)} are best, and {each}equal{_within_delta(results)}: {standing}."
-    yet = " yet" if isinstance(results, Findings) or results.run.status == "running" else ""
+    yet = " yet" if results.run.status == "running" else ""
     if len(among) == len(scored) or leader.name not in {pair.better for pair in results.pairs}:
         return f"No model is shown to be best{yet}: {standing}."
     left = next((state_word(one) for one in UNDECIDED if one in verdicts), "open")
     return f"{_list_names(among)} are ahead; which of them is best is {left}: {standing}."
 
 
-def _standing(results: Judged, model: ModelRow, other: ModelRow, says: str = "has") -> str:
+def _standing(results: Results, model: ModelRow, other: ModelRow, says: str = "has") -> str:
     """A model's score, and its lead over another if the two are compared."""
     pair = next((one for one in results.pairs if {one.better, one.worse} == {model.name, other.name}), None)
     by = "" if pair is None else difference_text(results, pair, model.name, INTERVAL)
@@ -214,7 +182,7 @@ def _standing(results: Judged, model: ModelRow, other: ModelRow, says: str = "ha
     return f"{_name(model.name)} {says} {Scale.of(results.weights).score(model.score)}{ahead}"
 
 
-def _unbeaten_rivals(results: Judged, leader: ModelRow) -> list[ModelRow]:
+def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:
     beaten = {
         pair.worse
         for pair in results.pairs
@@ -223,7 +191,7 @@ def _unbeaten_rivals(results: Judged, leader: ModelRow) -> list[ModelRow]:
     return [row for row in results.models if row.score is not None and row.name not in {leader.name, *beaten}]
 
 
-def _top_sentence(results: Judged, scored: list[ModelRow], wanted: int) -> str:
+def _top_sentence(results: Results, scored: list[ModelRow], wanted: int) -> str:
     names = _names(scored[:wanted])
     last, *others = scored[wanted - 1 : wanted + 1]
     nearest = f": {_standing(results, last, others[0])}" if others else ""
@@ -235,14 +203,14 @@ def _top_sentence(results: Judged, scored: list[ModelRow], wanted: int) -> str:
     return f"{_list_names(names, wanted)} {verb} ahead; {left} with the others not resolved{nearest}."
 
 
-def _value_sentence(results: Judged, value: str) -> str:
+def _value_sentence(results: Results, value: str) -> str:
     called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
     above = sum(((pair.z or 0.0) > 0.0) != _is_reversed(results, pair) for pair in called)
     left = len(results.pairs) - len(called)
     return f"{several(above, 'model')} above {value}, {len(called) - above} below it, {left} not known to be either."
 
 
-def _baseline_sentence(results: Judged, baseline: str) -> str:
+def _baseline_sentence(results: Results, baseline: str) -> str:
     called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
     ahead = [pair.worse if _is_reversed(results, pair) else pair.better for pair in called]
     better, worse = sum(name != baseline for name in ahead), ahead.count(baseline)
@@ -261,7 +229,7 @@ def _baseline_sentence(results: Judged, baseline: str) -> str:
 # -- the sentences of the models ---------------------------------------------------------------------------------------
 
 
-def model_clauses(found: Judged, row: ModelRow) -> Iterator[Clause]:
+def model_clauses(found: Results, row: ModelRow) -> Iterator[Clause]:
     """A model's relations to others: first equal and open, then better and worse. Where only neighbours are compared,
     the upper one of the two has the clause."""
     asked = objective_view(found.decisions)
@@ -274,7 +242,7 @@ def model_clauses(found: Judged, row: ModelRow) -> Iterator[Clause]:
         why = f": {gate[row.name].why}" if len(gate) > MAX_GATE_LINES else ""  # else the finding says it
         yield Clause(own[0].verdict, gate[row.name].outcome, after=why)
         return
-    if _is_alarmed(found):
+    if is_alarmed(found.decisions, found.warnings):
         return  # such answers support no verdict
     if asked.in_order:
         own = [pair for pair in own if pair.better == row.name] or own
@@ -291,7 +259,7 @@ def model_clauses(found: Judged, row: ModelRow) -> Iterator[Clause]:
             yield Clause(verdict, words, tuple(others), zone)
 
 
-def _relation(found: Judged, pair: PairRow, name: str) -> str:
+def _relation(found: Results, pair: PairRow, name: str) -> str:
     """A verdict as words that stand before the name of the other model."""
     ahead = pair.better == name
     match pair.verdict:
@@ -304,7 +272,7 @@ def _relation(found: Judged, pair: PairRow, name: str) -> str:
     return "open against" if pair.verdict == Verdict.OPEN else "undecided against"
 
 
-def _against_value(found: Judged, relation: str, name: str) -> str:
+def _against_value(found: Results, relation: str, name: str) -> str:
     """Words for a model that is compared with a value, or measured on its own."""
     asked, scale = objective_view(found.decisions), Scale.of(found.weights)
     resolved = relation in ("better than", "worse than")
@@ -317,13 +285,13 @@ def _against_value(found: Judged, relation: str, name: str) -> str:
     return f"{relation} {scale.score(asked.value)}"
 
 
-def _within_delta(found: Judged) -> str:
+def _within_delta(found: Results) -> str:
     stopping = found.decisions.get("stopping")
     delta = stopping.get("delta") if isinstance(stopping, Mapping) else None
     return f" within {Scale.of(found.weights).points(delta)}" if delta else ""
 
 
-def _is_reversed(results: Judged, pair: PairRow) -> bool:
+def _is_reversed(results: Results, pair: PairRow) -> bool:
     """Whether the pair was called for the other model, and the scores have changed places since."""
     return (pair.better, pair.worse) in results.reversals
 

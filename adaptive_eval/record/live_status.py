@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Cost, Reason
 from adaptive_eval.endpoints.types import Endpoint
-from adaptive_eval.record.build import grading_cost, latest_findings
-from adaptive_eval.record.finding import NOTHING_FOUND, finding
+from adaptive_eval.record.build import grading_cost, look_results
 from adaptive_eval.record.removed_models import counted_gpu_seconds
-from adaptive_eval.record.results import OtherCostRow
+from adaptive_eval.record.results import OtherCostRow, Results
 from adaptive_eval.record.sites import SiteBook, SiteRow
 from adaptive_eval.record.snapshot import RunSubject, batch_rows, take_snapshot
 from adaptive_eval.record.status import (
     CurrentTraffic,
     ModelTraffic,
     Status,
-    standings,
+    results_in_progress,
     used_caps,
 )
 from adaptive_eval.record.words import promise_in_short
@@ -42,7 +41,7 @@ class StatusTaker:
         self._scheduler = scheduler
         self._endpoints = endpoints
         self._events, self._heard, self._sites = events, 0, SiteBook()
-        self._found = NOTHING_FOUND
+        self._results: Results | None = None
         self._as_of: tuple[int, Reason | None, int] = (0, None, 0)
 
     def take(self) -> Status:
@@ -56,11 +55,10 @@ class StatusTaker:
             "gpu_seconds": counted_gpu_seconds(scheduler.meter.servers(), requests, beside),
             "wall_seconds": elapsed,
         }
-        self._update_findings()
+        self._update_results()
         return Status(
             looks=len(controller.looks),
-            standings=standings(self._found),
-            verdicts=self._found.verdicts,
+            results=self._results,
             caps=used_caps(plan.budget, used, beside),
             traffic=self._traffic(),
             models=tuple(self._models_traffic()),
@@ -68,24 +66,22 @@ class StatusTaker:
             new_trials=trials - scheduler.taken_up[0],
             new_tokens=tokens - scheduler.taken_up[1],
             elapsed=elapsed,
-            trials_to_go=self._found.trials_to_go,
             promise=promise_in_short(decisions),
             batches=batch_rows(scheduler.supply.pending),
             usage=Cost(tokens, used["usd"], sum(requests)),
             beside=beside,
             grading=grading_cost(usage.grading for usage in usages),
             sites=self._site_rows(),
-            gate=self._found.gate,
-            finding=finding(self._found),
         )
 
-    def _update_findings(self) -> None:
+    def _update_results(self) -> None:
         controller = self._controller
         as_of = (len(controller.looks), controller.finished, len(controller.set_aside))
         if as_of != self._as_of:
             usages = self._scheduler.state.spent.usages
             snapshot = take_snapshot(self._subject, controller, usages, elapsed=0.0, now=0.0, stopped=False)
-            self._as_of, self._found = as_of, NOTHING_FOUND if snapshot is None else latest_findings(snapshot)
+            self._as_of = as_of
+            self._results = None if snapshot is None else results_in_progress(look_results(snapshot))
 
     def _site_rows(self) -> tuple[SiteRow, ...]:
         events, now = self._events(), time.time()

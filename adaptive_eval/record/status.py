@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import NO_COST, Cost, Verdict
-from adaptive_eval.record.finding import Clause, Judged, count_states, model_clauses
-from adaptive_eval.record.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow
+from adaptive_eval.record.finding import Clause, count_states, finding, model_clauses
+from adaptive_eval.record.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow, Results
 from adaptive_eval.record.sites import SiteRow
 
 
@@ -25,7 +25,7 @@ class Standing(NamedTuple):
         return next(iter(self.clauses), None)
 
 
-def standings(found: Judged) -> tuple[Standing, ...]:
+def standings(found: Results) -> tuple[Standing, ...]:
     """The ranking, best model first."""
     return tuple(Standing(row, tuple(model_clauses(found, row))) for row in found.models)
 
@@ -79,9 +79,8 @@ class Status:
     """State of a run at one moment."""
 
     looks: int
-    standings: tuple[Standing, ...]
-    """From best to worst; empty before the first look."""
-    verdicts: Counter[Verdict]
+    results: Results | None
+    """Of the latest look, as a run in progress has them, and without warnings; None before the first look."""
     caps: tuple[Cap, ...]
     traffic: CurrentTraffic
     models: tuple[ModelTraffic, ...]
@@ -92,8 +91,6 @@ class Status:
     """Trials committed in this start."""
     new_tokens: int
     elapsed: float
-    trials_to_go: float | None
-    """Estimate of the trials that open comparisons still need; None before the first look."""
     promise: str | None = None
     """Error rate promised for each call, in one line."""
     batches: tuple[BatchRow, ...] = ()
@@ -106,10 +103,31 @@ class Status:
     """Cost of grades by a judge or a verifier."""
     sites: tuple[SiteRow, ...] = ()
     """Sites on a cluster."""
-    gate: tuple[GateRow, ...] = ()
-    """The gate's outcome for each model."""
-    finding: tuple[str, ...] = ()
-    """Finding of the latest look, in sentences."""
+
+    @property
+    def standings(self) -> tuple[Standing, ...]:
+        """The ranking, best model first; empty before the first look."""
+        return () if self.results is None else standings(self.results)
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """Number of comparisons by verdict."""
+        return Counter(Verdict(pair.verdict) for pair in (() if self.results is None else self.results.pairs))
+
+    @property
+    def gate(self) -> tuple[GateRow, ...]:
+        """The gate's outcome for each model."""
+        return () if self.results is None else self.results.gate
+
+    @property
+    def finding(self) -> tuple[str, ...]:
+        """Finding of the latest look, in sentences."""
+        return () if self.results is None else finding(self.results)
+
+    @property
+    def trials_to_go(self) -> float | None:
+        """Estimate of the trials that open comparisons still need; None before the first look."""
+        return None if self.results is None else self.results.trials_to_go
 
     @property
     def states(self) -> str:
@@ -119,7 +137,13 @@ class Status:
     @property
     def judged(self) -> int:
         """Trials that looks have judged, which the scores are computed from."""
-        return sum(one.row.trials for one in self.standings if one.row.recorded is None)
+        rows = () if self.results is None else self.results.models
+        return sum(row.trials for row in rows if row.recorded is None)
+
+
+def results_in_progress(results: Results) -> Results:
+    """Results as a run in progress shows them."""
+    return replace(results, run=replace(results.run, status="running", reason=None), warnings=())
 
 
 def used_caps(budget: Budget, used: Mapping[str, float], beside: Sequence[OtherCostRow]) -> tuple[Cap, ...]:

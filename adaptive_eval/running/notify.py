@@ -18,7 +18,7 @@ from adaptive_eval.config.run import NotifyConfig, RunConfig
 from adaptive_eval.endpoints.secrets import remove_keys
 from adaptive_eval.errors import AdaptiveEvalError, first_line
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.status import Standing, Status
+from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.store import (
     AlarmRaised,
@@ -114,8 +114,8 @@ class Notifier(IdleWatcher):
     def ended(self, ended: Ended) -> None:
         """The run has ended, well or because the user has stopped it."""
         finished = ended.reason is not None and ended.reason.ends(ended.status.trials)
-        last = tuple(map(Standing, ended.results.models if ended.results else ()))  # with what was asked ahead
-        self._tell("end", "finished" if finished else "stopped", ended.why, replace(ended.status, standings=last))
+        last = replace(ended.status, results=ended.results)  # with what was asked ahead
+        self._tell("end", "finished" if finished else "stopped", ended.why, last)
 
     def failed(self, error: Exception) -> None:
         """An error has ended it; of one that was not foreseen nobody knows what its text holds."""

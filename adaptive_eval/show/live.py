@@ -96,7 +96,7 @@ class LiveDisplay(IdleWatcher):
         if status is None:
             return Text("starting")
         below = [line for line in self._lines_below(status) if line is not None]
-        above = [Text(line) for line in status.finding[:SHOWN_FINDINGS] if status.standings]
+        above = [Text(line) for line in status.finding[:SHOWN_FINDINGS]]
         height = sum(len(self._console.render_lines(part)) for part in (*above, *below))
         rows = max(self._console.height - OTHER_LINES - height, MIN_ROWS)
         return Group(

@@ -55,7 +55,9 @@ SHOWN = ("name", "tier", "score", "lo", "hi", "trials", "set_aside", "recorded")
 
 def said(status: Status) -> dict[str, object]:
     """Everything that a display shows of the run itself."""
-    plain = orjson.loads(orjson.dumps(replace(status, caps=(), standings=()), default=list, option=OPTIONS))
+    derived = {name: getattr(status, name) for name in ("verdicts", "trials_to_go", "gate", "finding")}
+    plain = orjson.loads(orjson.dumps(replace(status, caps=(), results=None), default=list, option=OPTIONS))
+    plain |= orjson.loads(orjson.dumps(derived, default=list, option=OPTIONS))
     plain["usage"] = [round(used, 9) for used in plain["usage"]]  # the same sum in another order
     ranking = [([getattr(one.row, name) for name in SHOWN], one.clause) for one in status.standings]
     caps = [(cap.name, cap.used, cap.cap) for cap in status.caps if cap.name != "wall_seconds"]

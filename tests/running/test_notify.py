@@ -4,7 +4,6 @@ import asyncio
 import json
 import sys
 import warnings
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -85,8 +84,7 @@ def test_a_notification_that_fails_is_a_warning(site: Site, command: list[str], 
 
 NOTHING = Status(
     looks=0,
-    standings=(),
-    verdicts=Counter(),
+    results=None,
     caps=(),
     traffic=CurrentTraffic(1, 0, 0, 1, 1),
     models=(),
@@ -94,7 +92,6 @@ NOTHING = Status(
     new_trials=0,
     new_tokens=0,
     elapsed=0.0,
-    trials_to_go=None,
 )
 
 

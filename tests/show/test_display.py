@@ -312,7 +312,13 @@ async def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut(tmp_path
     ]
     console = Console(file=io.StringIO(), width=80, height=24)
     display = LiveDisplay(Scale(0.0, 1.0), console=console)
-    display._name, display._status = "run", replace(bed.take(), standings=tuple(rows))
+    status = bed.take()
+    assert status.results is not None
+    pair = replace(status.results.pairs[0], verdict="resolved", difference=None)  # a finding of one line
+    pairs = tuple(replace(pair, better=one.row.name, worse=one.clauses[0].others[0]) for one in rows)
+    decisions = {"objective": {"kind": "ranking"}}
+    found = replace(status.results, models=tuple(one.row for one in rows), pairs=pairs, decisions=decisions)
+    display._name, display._status = "run", replace(status, results=found)
     words = [f"word{number}" for number in range(60)]
     for _ in range(9):
         display.happened(ModelSetAside(model="m", reason=" ".join(words)))

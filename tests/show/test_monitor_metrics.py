@@ -4,21 +4,21 @@ import asyncio
 import socket
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from urllib.request import ProxyHandler, build_opener
 
 import httpx2
 import pytest
 from gated import GatedServer
 from live_runs import MODELS, Site, small_world
+from page_views import simulated, world
 from patient_time import HANGS
 from ports import held_port
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.status import Cap, CurrentTraffic, ModelTraffic, Status
@@ -84,10 +84,12 @@ def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int) -> None:
         scrape(port)
 
 
+RESULTS = simulated(world(("a", "b", "c")), looks=1).results
+assert RESULTS is not None
+OPEN = replace(RESULTS.pairs[0], verdict="open")
 STATUS = Status(
     looks=7,
-    standings=(),
-    verdicts=Counter({Verdict.OPEN: 2, Verdict.RESOLVED: 1}),
+    results=replace(RESULTS, pairs=(OPEN, OPEN, replace(OPEN, verdict="resolved")), trials_to_go=12.0),
     caps=(Cap("gpu_seconds", 12.5, 3600.0),),
     traffic=CurrentTraffic(3, 2, 5, 1, 2),
     models=(
@@ -99,7 +101,6 @@ STATUS = Status(
     new_trials=40,
     new_tokens=900,
     elapsed=31.5,
-    trials_to_go=None,
     beside=(
         OtherCostRow("lost", "a", 0, 70, 0.01, 2.0, 2.0, answers=3),
         OtherCostRow("greedy", None, 8, 90, 0.02, 1.0, 1.0),
@@ -125,7 +126,9 @@ async def test_every_number_has_its_name_and_unit(port: int) -> None:
     assert of(sample, "comparisons", verdict="open") == 2 and of(sample, "comparisons", verdict="blocked") == 0
     assert of(sample, "budget_used_gpu_seconds") == 12.5 and of(sample, "budget_cap_gpu_seconds") == 3600.0
     assert of(sample, "looks_total") == 7 and of(sample, "active_seconds_total") == 31.5
-    assert not any(name == "adaptive_eval_trials_to_go" for name, _ in sample)
+    assert of(sample, "trials_to_go") == 12
+    metrics._status = replace(STATUS, results=None)  # before the first look
+    assert "adaptive_eval_trials_to_go" not in {one.name for one in metrics.collect()}
     lost, greedy = {"model": "a", "what": "lost"}, {"model": "", "what": "greedy"}
     assert of(sample, "other_answers_total", **lost) == 3 and of(sample, "other_tokens_total", **lost) == 70
     assert of(sample, "other_trials_total", **greedy) == 8 and of(sample, "other_usd_total", **greedy) == 0.02

@@ -1,7 +1,6 @@
 """What a terminal and Prometheus show of sites on a cluster."""
 
 import io
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -27,7 +26,7 @@ OVER = replace(SERVES, model="cyd", state="ended", up=None, moves=0, losses=0)
 
 def status(rows: Sequence[SiteRow] = (SERVES, LOST, OVER)) -> Status:
     now = CurrentTraffic(120, 0, 0, 1, 1)
-    return Status(3, (), Counter(), (), now, (), 640, 640, 9000, 50.0, None, None, sites=tuple(rows))
+    return Status(3, None, (), now, (), 640, 640, 9000, 50.0, None, sites=tuple(rows))
 
 
 def drawn(shown: Status) -> str:

@@ -2,10 +2,9 @@
 
 from adaptive_eval.config.planning import core_caps
 from adaptive_eval.record.ending import Ended, build_ended
-from adaptive_eval.record.finding import NOTHING_FOUND, Findings, finding
 from adaptive_eval.record.sites import site_rows
 from adaptive_eval.record.snapshot import batch_rows
-from adaptive_eval.record.status import CurrentTraffic, Status, standings, used_caps
+from adaptive_eval.record.status import CurrentTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import ReplicaBack, ReplicaLost, Spending, events_since_start
@@ -18,13 +17,11 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     stored, results, spent = feed.stored, feed.results, current_spending(feed)
     before = spent if before is None else before
     budget = core_caps(stored.config.budget, stored.config.models, stored.config.serving_groups)
-    found = NOTHING_FOUND if results is None else Findings.of(results)
     elapsed, beside, decisions = feed.sums.elapsed, feed.other_costs, stored.config.stated()
     used = {"trials": spent.trials, "tokens": spent.tokens, "usd": spent.usd}
     return Status(
         looks=len(feed.sums.looks),
-        standings=standings(found),
-        verdicts=found.verdicts,
+        results=None if results is None else results_in_progress(results),
         caps=used_caps(budget, used | {"gpu_seconds": feed.gpu_seconds, "wall_seconds": elapsed}, beside),
         traffic=_traffic(feed),
         models=(),
@@ -32,15 +29,12 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         new_trials=spent.trials - before.trials,
         new_tokens=spent.tokens - before.tokens,
         elapsed=elapsed,
-        trials_to_go=found.trials_to_go,
         promise=promise_in_short(decisions),
         batches=batch_rows(pending_batches(feed.sums.events)),
         usage=stored_cost(spent),
         beside=beside,
         grading=feed.grading if results is None else results.cost.grading,
         sites=site_rows(feed.sums.events),
-        gate=found.gate,
-        finding=finding(found),
     )
 
 
