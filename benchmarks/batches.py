@@ -22,7 +22,7 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 
 from adaptive_eval.config.pace import Favour
 from adaptive_eval.core import Controller, Pace
-from adaptive_eval.endpoints.batches.types import BatchConfig
+from adaptive_eval.endpoints.batching import BatchConfig
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import judge_replay
 

@@ -7,9 +7,10 @@ from typing import Any
 import orjson
 from live_runs import small_world
 
-from adaptive_eval.endpoints.batches.opening import BatchService
-from adaptive_eval.endpoints.batches.types import BatchConfig
-from adaptive_eval.endpoints.batches.wire import MaybeCreated
+from adaptive_eval.batches.endpoint import BatchedEndpoint
+from adaptive_eval.batches.service import BatchService
+from adaptive_eval.batches.wire import MaybeCreated
+from adaptive_eval.endpoints.batching import BatchConfig
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, error_signal
 from adaptive_eval.endpoints.types import (
     Again,
@@ -25,12 +26,10 @@ from adaptive_eval.endpoints.types import (
 from adaptive_eval.http_server import HttpRequest
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
-from adaptive_eval.simulate.batches import BatchHabits
-from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.faults import BatchHabits, Faults
 from adaptive_eval.simulate.replies import ApiReply
 from adaptive_eval.store import Event
 from adaptive_eval.store.pending import PendingBatch, pending_batches
-from adaptive_eval.supply.batches import BatchedEndpoint
 
 RESPONDENT = Respondent(small_world())
 CONFIG = EndpointConfig(base_url="http://service/v1", model="ada")

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import CommitBatch, Event, Roster, RunHeader, RunReader, RunStarted, Store
 from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.supply.hosts import ServerHost
+from adaptive_eval.supply.pool import open_pool
+from adaptive_eval.supply.supplies import OpenSupply
 from adaptive_eval.supply.types import Lane, TrialPrice
 
 
@@ -162,6 +165,8 @@ class Bed:
         self.controller = Controller(self.plan)
         self.hosts: Sequence[ServerHost] = ()
         """Where servers are started, if any are."""
+        self.supplies: Sequence[OpenSupply] = ()
+        """Further supplies."""
 
     async def start(self, during: Callable[[Scheduler], object] | None = None) -> Scheduler:
         """Run until it ends; `during` gets the scheduler before."""
@@ -172,7 +177,8 @@ class Bed:
             store.commit(CommitBatch(events=[RunStarted()]))
             roster = Roster.of(SKILLS, (question.id for question in QUESTIONS))
             state = RunState(self.controller, roster, lanes)
-            scheduler = Scheduler(Loop(state, QUESTIONS, self.grading, store, self.observer, self.hosts))
+            supplies = [partial(open_pool, self.hosts), *self.supplies]
+            scheduler = Scheduler(Loop(state, QUESTIONS, self.grading, store, self.observer, supplies))
             if during is not None:
                 during(scheduler)
             await scheduler.run()

@@ -40,6 +40,7 @@ LAYERS: list[str] = [
     "adaptive_eval.record",
     "adaptive_eval.exchange",
     "adaptive_eval.running",
+    "adaptive_eval.batches",
     "adaptive_eval.sites",
     "adaptive_eval.study",
     "adaptive_eval.show",

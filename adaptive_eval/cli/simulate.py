@@ -11,8 +11,7 @@ from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.simulate.answering import ANSWER_WORDS, OwnQuestions
-from adaptive_eval.simulate.batches import BatchHabits, parse_habits
-from adaptive_eval.simulate.faults import Faults, parse_faults
+from adaptive_eval.simulate.faults import BatchHabits, Faults, parse_faults, parse_habits
 from adaptive_eval.simulate.judging import HABITS, JUDGE, VERIFIER, SimulatedVerifier, parse_judge
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import WORLDS, World, own_questions

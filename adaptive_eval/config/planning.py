@@ -23,7 +23,7 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench, Budget, Margin, PastHorizon, Trials
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.batches.types import came_by_batch
+from adaptive_eval.endpoints.batching import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask

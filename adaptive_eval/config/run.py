@@ -18,7 +18,7 @@ from pydantic import (
 from adaptive_eval.config.benchmarks import BenchmarkPart
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
-from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConfig
+from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig

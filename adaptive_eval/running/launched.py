@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -18,21 +17,14 @@ from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.launch.command import free_ports, server_command, server_environment
 from adaptive_eval.launch.endpoint import ServedEndpoint
-from adaptive_eval.launch.host import ExclusivePlaces, Host
+from adaptive_eval.launch.host import Host
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
+from adaptive_eval.running.sources import Models, OpenedHosts, OpenedSource, SourceContext
 from adaptive_eval.store import Store
-from adaptive_eval.supply.hosts import ServerHost
+from adaptive_eval.supply.pool import open_pool
 
 LOGS = "logs"
 """The folder in a run's directory that servers print to."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedHosts:
-    """Hosts, and the endpoint of each model that they serve, by model index; nothing is started yet."""
-
-    hosts: Sequence[ServerHost]
-    endpoints: Mapping[int, ServedEndpoint]
 
 
 class RemoteServers(Protocol):
@@ -42,14 +34,17 @@ class RemoteServers(Protocol):
         """Hosts for the models of the run, which is stored there; nothing is started."""
 
 
-def open_hosts(
-    config: RunConfig,
-    environment: Mapping[str, str],
-    logs: Path,
-    places: ExclusivePlaces,
-    notices: Sequence[Notice] = (),
-) -> OpenedHosts:
-    """A host for each launched model, or for those that share one; raises `ConfigError`."""
+def open_source(context: SourceContext, models: Models) -> OpenedSource:
+    """Open these models, whose servers are on this machine or elsewhere; raises `ConfigError`."""
+    opened = context.elsewhere or _hosts_here(context)
+    for number, model in models.items():
+        opened.endpoints[number].answered_before = model.name in context.answered
+    return OpenedSource(opened.endpoints.items(), partial(open_pool, opened.hosts), opened.hosts)
+
+
+def _hosts_here(context: SourceContext) -> OpenedHosts:
+    """A host for each launched model, or for those that share one."""
+    config, environment = context.config, context.keys
     require_programs(config, environment)
     require_no_cluster(config)
     ports, hosts = free_ports(), []
@@ -57,9 +52,10 @@ def open_hosts(
     for group in config.serving_groups:
         for place in group.places or (None,):
             servers = {
-                number: open_server(config, number, environment, logs, place, ports, notices) for number in group.models
+                number: open_server(config, number, environment, context.logs, place, ports, context.notices)
+                for number in group.models
             }
-            hosts.append(Host(place, servers, places))
+            hosts.append(Host(place, servers, context.places))
             for number, server in servers.items():
                 endpoints[number].add(server.served)
     return OpenedHosts(hosts, dict(endpoints))

@@ -1,30 +1,23 @@
-"""Opens whatever answers for the models of a run.
-
-A *source* opens the endpoints of the models that it has. To add one, write it, and name it in `SOURCES`, before
-`_direct`, which has all models that are left.
-"""
+"""Opens whatever answers for the models of a run, and closes it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.prepare import seed_base
-from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints import open_files
-from adaptive_eval.endpoints.batches.opening import open_batches
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.redaction import answer_secrets
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Notice, Prompt
-from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.launch.host import ExclusivePlaces
-from adaptive_eval.running.launched import OpenedHosts, open_hosts
-from adaptive_eval.supply.batches import BatchedEndpoint
+from adaptive_eval.running.sources import OpenedHosts, SourceContext, open_sources
 from adaptive_eval.supply.hosts import ServerHost
+from adaptive_eval.supply.supplies import OpenSupply
 
 
 @dataclass(slots=True)
@@ -35,6 +28,8 @@ class Serving:
     """One for each model, in their order."""
     hosts: Sequence[ServerHost] = ()
     """Hosts that start servers; each must be loaded before its endpoint answers."""
+    supplies: Sequence[OpenSupply] = ()
+    """For models that are not always there, or whose requests outlive a start."""
     secrets: tuple[str, ...] = ()
     """Secrets that servers are sent, in every form; no answer is stored with one."""
     ending: bool = False
@@ -48,108 +43,6 @@ class Serving:
         if self.ending:
             for host in self.hosts:
                 host.kill()
-
-
-@dataclass(frozen=True, slots=True)
-class SourceContext:
-    """Values that a source may need to open endpoints."""
-
-    config: RunConfig
-    keys: Mapping[str, str]
-    """The environment, completed by .env."""
-    logs: Path
-    """The folder for the logs of servers."""
-    hosts: OpenedHosts
-    opener: Callable[..., Endpoint]
-    """Opens an endpoint at a server of others."""
-    stack: AsyncExitStack
-    """Closes what endpoints share after all of them."""
-    patient: bool
-    """Retries may take as long as they do."""
-    answered: Collection[str] = ()
-    """Models that have answered at an earlier start."""
-
-    def open(self, model: ModelConfig) -> Endpoint:
-        """The endpoint of a model at a server of others."""
-        return self.opener(model, model.sampling, model.concurrency, has_answered=model.name in self.answered)
-
-
-FEW_RETRIES = 1
-"""Retries that Inspect makes of a model's request where nobody is patient."""
-Models = Mapping[int, ModelConfig]
-"""Models by their index in the configuration."""
-Endpoints = Iterator[tuple[int, Endpoint]]
-"""Endpoints, each with the index of its model; who takes one closes it."""
-
-
-def _recorded(context: SourceContext, models: Models) -> Endpoints:
-    return ((number, NeverAsked()) for number, model in models.items() if model.recorded is not None)
-
-
-def _inspected(context: SourceContext, models: Models) -> Endpoints:
-    """Models that a task of Inspect asks, all in one process; it begins with the first request."""
-    config, tasks = context.config, context.config.inspect_tasks
-    if not tasks:
-        return
-    # imported here: most runs have no such task
-    from adaptive_eval.inspect.endpoint import InspectEndpoint
-    from adaptive_eval.inspect.process import InspectProcess
-    from adaptive_eval.inspect.types import InspectModel
-
-    asked = [
-        InspectModel(
-            name=model.name,
-            inspect=model.inspect or "",
-            config=dict(model.config),
-            args=dict(model.args),
-            slots=model.concurrency.in_flight,
-            token_limit=model.sampling.max_tokens,
-        )
-        for model in models.values()
-    ]
-    logs, retries = context.logs, None if context.patient else FEW_RETRIES
-    errors = logs / "inspect.log"
-    process = InspectProcess(tasks, asked, config.folder, context.keys, logs / "inspect", errors, retries)
-    context.stack.push_async_callback(process.close)
-    for at, (number, model) in enumerate(models.items()):
-        yield (
-            number,
-            InspectEndpoint(
-                at,
-                process,
-                tasks,
-                seed_base(config, model),
-                model.concurrency.attempts,
-                only_right_and_wrong="score" not in open_rubric(config.rubric).needs,
-                counts_usd=config.budget.usd is not None,
-                has_answered=model.name in context.answered,
-            ),
-        )
-
-
-def _launched(context: SourceContext, models: Models) -> Endpoints:
-    """Models whose servers the run starts."""
-    for number, endpoint in context.hosts.endpoints.items():
-        endpoint.answered_before = context.config.models[number].name in context.answered
-        yield number, endpoint
-
-
-def _batched(context: SourceContext, models: Models) -> Endpoints:
-    """Models that are asked through a batch service, and directly where patience ends."""
-    for number, model in models.items():
-        if model.batch is not None:
-            keys, folder = context.keys, context.config.folder
-            service = open_batches(model, model.sampling, model.concurrency, model.batch, keys=keys, folder=folder)
-            yield number, BatchedEndpoint(model.name, context.open(model), service, model.concurrency.attempts)
-
-
-def _direct(context: SourceContext, models: Models) -> Endpoints:
-    """Models at servers of others."""
-    return ((number, context.open(model)) for number, model in models.items())
-
-
-SOURCES: Sequence[Callable[[SourceContext, Models], Endpoints]] = (_recorded, _inspected, _launched, _batched, _direct)
-"""Each is given the models that those before it do not have."""
 
 
 @asynccontextmanager
@@ -174,17 +67,22 @@ async def opened_endpoints(
         places = ExclusivePlaces(shared, config.name, patient=patient)
         stack.callback(places.release)
         notices = allow_open_files(config)
-        hosts = elsewhere or open_hosts(config, keys, logs, places, notices)
         opener = partial(open_endpoint, keys=keys, loads=LoadWatch(), folder=config.folder, notices=notices)
-        context = SourceContext(config, keys, logs, hosts, opener, stack, patient, answered)
+        context = SourceContext(config, keys, logs, places, notices, elsewhere, opener, stack, patient, answered)
         endpoints: dict[int, Endpoint] = {}
-        for source in SOURCES:
-            models = {number: model for number, model in enumerate(config.models) if number not in endpoints}
-            for number, endpoint in source(context, models):
+        hosts, supplies = list[ServerHost](), list[OpenSupply]()
+        for source in open_sources(context):
+            for number, endpoint in source.endpoints:
                 stack.push_async_callback(endpoint.close)
                 endpoints[number] = endpoint
+            hosts += source.hosts
+            supplies += [source.open_supply] if source.open_supply is not None else []
+        for number, model in enumerate(config.models):
+            if number not in endpoints:
+                endpoints[number] = NeverAsked() if model.recorded is not None else context.open(model)
+                stack.push_async_callback(endpoints[number].close)
         secrets = answer_secrets(((one, one.sampling) for one in config.asked), keys)
-        serving = Serving([endpoints[number] for number in range(len(config.models))], hosts.hosts, secrets)
+        serving = Serving([endpoints[number] for number in range(len(config.models))], hosts, supplies, secrets)
         try:
             yield serving
         finally:

@@ -76,7 +76,7 @@ class Session:
             alarms=Alarms(prepared.models, prepared.questions, opening, drawn, stop_on),
             fit=fit,
         )
-        loop = Loop(state, prepared.questions, grading, store, self, serving.hosts, removed.gpu_seconds)
+        loop = Loop(state, prepared.questions, grading, store, self, serving.supplies, removed.gpu_seconds)
         self._scheduler = Scheduler(loop)
         self._subject = run_subject(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(

@@ -44,8 +44,7 @@ from adaptive_eval.supply.happenings import (
     Ticked,
     Unanswered,
 )
-from adaptive_eval.supply.hosts import ServerHost
-from adaptive_eval.supply.supplies import Supplies
+from adaptive_eval.supply.supplies import OpenSupply, Supplies
 from adaptive_eval.supply.types import Request
 
 REFUSALS_SECONDS = 2.0
@@ -62,14 +61,14 @@ class Loop:
         grading: Grading,
         store: Store,
         observer: Observer,
-        hosts: Sequence[ServerHost] = (),
+        supplies: Sequence[OpenSupply] = (),
         removed_gpu_seconds: float = 0.0,
     ) -> None:
-        """`hosts`: where servers are started; `removed_gpu_seconds`: of models that were taken out of the run."""
+        """`removed_gpu_seconds`: of models that were taken out of the run."""
         self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
         say = self.happenings.put_nowait
         self.state, self.ending = state, RunEnd(state)
-        self.supply = Supplies(state.lanes, hosts, say, self)
+        self.supply = Supplies(state.lanes, supplies, say, self)
         self.meter = RunMeter(state.lanes, self.supply, store.reader, removed_gpu_seconds)
         self.journal = RunJournal(store, self.meter, observer, say)
         committer = self.journal.committer

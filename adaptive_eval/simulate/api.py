@@ -1,11 +1,13 @@
 """The OpenAI chat, completions and models API of a simulated world, as a function from requests to timed replies.
 
-Batches in three formats are in `batches`.
+Batch services beside it are an extra, which is imported for the first request to one.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from importlib import import_module
 from itertools import count
 from typing import Any
 
@@ -13,9 +15,8 @@ import orjson
 
 from adaptive_eval.http_server import HttpRequest, HttpResponse
 from adaptive_eval.simulate.answering import DrawnAnswer, Respondent
-from adaptive_eval.simulate.batches import BatchApi, BatchHabits
 from adaptive_eval.simulate.choices import SimulatedChoice, cut_short, draw_logprobs, draw_prompt_logprobs, split_tokens
-from adaptive_eval.simulate.faults import Fault, Faults, TimeWindow
+from adaptive_eval.simulate.faults import BatchHabits, Fault, Faults, TimeWindow
 from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.replies import (
     JSON,
@@ -28,6 +29,8 @@ from adaptive_eval.simulate.replies import (
     whole_reply,
 )
 
+BATCHES = "adaptive_eval.batches.simulated"
+"""The module of simulated batch services."""
 FIRST_TOKEN = 0.1
 """Part of an answer's time until its first token."""
 STREAM_PIECES = 8
@@ -221,7 +224,7 @@ class Api:
         self._places = places
         self._attempts: Counter[object] = Counter()
         self._serial = count()
-        self.batches = BatchApi(habits or BatchHabits(), self._complete, now)
+        self._habits = habits or BatchHabits()
         self.counts: Counter[str] = Counter()
         """Numbers of requests by outcome: `answered`, the name of a fault, or `rejected`."""
 
@@ -231,8 +234,6 @@ class Api:
             if request.method != "POST":
                 return _error(405, f"{request.path} takes POST")
             return self._completion(request.path == _CHAT, request.body)
-        if (reply := self.batches.handle(request)) is not None:
-            return reply
         if request.path == "/health":
             return whole_reply(b"", 503 if self._is(self._faults.stuck) else 200)
         if request.path == "/v1/models":
@@ -243,7 +244,14 @@ class Api:
             return whole_reply(orjson.dumps({"object": "list", "data": data}))
         if request.path == "/metrics":
             return whole_reply(self._metrics(), kind="text/plain; version=0.0.4")
-        return _error(404, f"there is nothing at {request.path}")
+        at_batches = "/batches" in request.path or "/files" in request.path
+        reply: ApiReply | None = self.batches.handle(request) if at_batches else None
+        return reply or _error(404, f"there is nothing at {request.path}")
+
+    @cached_property
+    def batches(self) -> Any:
+        """The batch services of the extra."""
+        return import_module(BATCHES).BatchApi(self._habits, self._complete, self._now)
 
     def _metrics(self) -> bytes:
         lines = ["# TYPE simulate_requests_total counter"]

@@ -75,6 +75,38 @@ class Faults:
         return any(getattr(self, fault.value) > 0.0 for fault in Fault)
 
 
+@dataclass(frozen=True, slots=True)
+class BatchHabits:
+    """The behaviour of batches at a simulated service."""
+
+    seconds: float = 1.0
+    """From the creation of a batch to its end."""
+    errored: float = 0.0
+    """Share of requests that fail."""
+    left_out: float = 0.0
+    """Share of requests that are missing from the results."""
+    doubled: float = 0.0
+    """Share of results that come twice."""
+    strange: float = 0.0
+    """Share of results that are followed by one with an unknown id."""
+    expired: float = 0.0
+    """Share of batches that expire when half of their requests are answered."""
+    failed: float = 0.0
+    """Share of batches that fail as a whole because too many are waiting (openai and openrouter)."""
+    refused: float = 0.0
+    """Share of creations that are refused with 429."""
+    lost: float = 0.0
+    """Share of creations that succeed, while their reply is lost."""
+    broken: float = 0.0
+    """Share of other calls that get a 500."""
+    seed: int = 0
+
+    def meets(self, what: str, *about: object) -> bool:
+        """Whether this happens, by the id of the event."""
+        share: float = getattr(self, what)
+        return share > 0.0 and unit_float(hashed_integers(1, "batch", self.seed, what, *about)[0]) < share
+
+
 def parse_settings(what: str, defaults: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """Parse `name=value` texts, each value with the type of its default; raises `ConfigError`.
 
@@ -115,3 +147,10 @@ def parse_faults(settings: Iterable[str]) -> Faults:
     if min(shares) < 0.0 or sum(shares) >= 1.0:
         raise ConfigError(f"the shares of faulty requests must be at least 0 and sum to less than 1, but got {shares}")
     return faults
+
+
+def parse_habits(settings: Iterable[str]) -> BatchHabits:
+    """Parse habits from `name=value` texts: a share, or a number."""
+    values = parse_settings("batch", asdict(BatchHabits()), settings)
+    require_shares("batch", values, unbounded=("seconds", "seed"))
+    return BatchHabits(**values)

@@ -19,8 +19,7 @@ from typing import Self
 from adaptive_eval.http_server import HttpRequest, HttpServer, Parts
 from adaptive_eval.simulate.answering import OwnQuestions, Respondent
 from adaptive_eval.simulate.api import Api
-from adaptive_eval.simulate.batches import BatchHabits
-from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.faults import BatchHabits, Faults
 from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.replies import ApiReply, ServingSlots, send_reply
 from adaptive_eval.simulate.worlds import World
@@ -84,7 +83,8 @@ class SimulatedServer:
     @property
     def batch_counts(self) -> Counter[str]:
         """Number of batches, and of the requests in them, by state."""
-        return self._api.batches.counts
+        counts: Counter[str] = self._api.batches.counts
+        return counts
 
     async def listen(self) -> None:
         """Accept connections; after `die`, on the same port."""

@@ -15,7 +15,8 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.launch.endpoint import ServedPlace
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, spelled_flag
-from adaptive_eval.running.launched import LOGS, OpenedHosts, file_name
+from adaptive_eval.running.launched import LOGS, file_name
+from adaptive_eval.running.sources import OpenedHosts
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SitesEndpoint, SiteService
 from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import Store

@@ -1,1 +1,1 @@
-"""Where answers come from: servers of others, servers that a run starts and stops, batch services."""
+"""Where answers come from: the interface of a supply, and pools of servers that a run starts and stops."""

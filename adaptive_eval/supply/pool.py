@@ -32,7 +32,7 @@ from adaptive_eval.errors import EndpointError
 from adaptive_eval.store import Event, ServerRests, ServersNoticed
 from adaptive_eval.supply.happenings import Noted, PlaceFreed, PlacesLost, Say, ServerDown, ServerUp, TaskEnded
 from adaptive_eval.supply.hosts import PlaceLost, ServerHost
-from adaptive_eval.supply.types import Demand, Supply
+from adaptive_eval.supply.types import Demand, Journal, Lane, Supply
 
 _Task = asyncio.Task[None]
 
@@ -332,6 +332,11 @@ class ServerPool(Supply):
         for place in self._places:
             if model in place.host.models:
                 place.host.abandon(model, error)
+
+
+def open_pool(hosts: Sequence[ServerHost], lanes: Sequence[Lane], say: Say, journal: Journal) -> ServerPool:
+    """The servers of the models that these hosts serve."""
+    return ServerPool(hosts, [lane.name for lane in lanes], say)
 
 
 def _choose(

@@ -1,27 +1,24 @@
 """All supplies of a run behind the interface of one.
 
-To add a supply, write it in a file of its own, and name it in `Supplies.__init__`.
+Each is opened where a model asks for it (`running.sources`).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from adaptive_eval.store import Roster, Store
 from adaptive_eval.store.pending import PendingBatch
-from adaptive_eval.supply.batch_services import BatchServices
 from adaptive_eval.supply.happenings import Say
-from adaptive_eval.supply.hosts import ServerHost
-from adaptive_eval.supply.pool import ServerPool
 from adaptive_eval.supply.types import Demand, Journal, Lane, Request, Supply
+
+OpenSupply = Callable[[Sequence[Lane], Say, Journal], Supply]
+"""Opens a supply of some of these models, which may put happenings on the queue of the run and record events."""
 
 
 class Supplies(Supply):
     """The supplies of all models; a model that none of them has is asked at servers of others."""
 
-    def __init__(self, lanes: Sequence[Lane], hosts: Sequence[ServerHost], say: Say, journal: Journal) -> None:
-        self._each: Sequence[Supply] = (
-            ServerPool(hosts, [lane.name for lane in lanes], say),
-            BatchServices(lanes, journal),
-        )
+    def __init__(self, lanes: Sequence[Lane], each: Sequence[OpenSupply], say: Say, journal: Journal) -> None:
+        self._each = [open_supply(lanes, say, journal) for open_supply in each]
         others = Supply()
         of_model = {model: supply for supply in self._each for model in supply.models}
         self._by_model = [of_model.get(model, others) for model in range(len(lanes))]

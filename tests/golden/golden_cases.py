@@ -13,8 +13,7 @@ from golden_stage import ENDED, MODELS, Stage, fast, small_world
 
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
-from adaptive_eval.simulate.batches import BatchHabits
-from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.faults import BatchHabits, Faults
 from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.worlds import copies, many_questions, rubric
 

@@ -17,7 +17,7 @@ from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.simulate.batches import BatchHabits
+from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import (
     AnswersLost,

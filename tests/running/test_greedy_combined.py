@@ -8,7 +8,7 @@ from test_batched_runs import QUICK
 from test_launched_run import events, launched, none_left, nothing_is_left, places_of_its_own, printed  # noqa: F401
 
 from adaptive_eval.record.results_file import read_results
-from adaptive_eval.simulate.batches import BatchHabits
+from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import ServerLaunched
 

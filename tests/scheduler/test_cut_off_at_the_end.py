@@ -8,15 +8,16 @@ from batch_bench import SAMPLING, DirectModel, DirectWire, ServiceInMemory
 from batch_bench import question as asked
 from fakes import QUESTIONS, SKILLS, Bed
 
+from adaptive_eval.batches.endpoint import BatchedEndpoint
+from adaptive_eval.batches.service import BatchService
+from adaptive_eval.batches.supply import open_services
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import Cost, Reason
-from adaptive_eval.endpoints.batches.opening import BatchService
-from adaptive_eval.endpoints.batches.types import BatchConfig
+from adaptive_eval.endpoints.batching import BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
-from adaptive_eval.supply.batches import BatchedEndpoint
 from adaptive_eval.supply.types import Lane, TrialPrice
 
 pytestmark = pytest.mark.patient
@@ -73,6 +74,7 @@ class CutOffBatches(CutOff):
     def __init__(self, directory: Path, tokens: int | None) -> None:
         super().__init__(directory, tokens)
         self.service = ServiceInMemory(seconds=6.0)
+        self.supplies = [open_services]
 
     def _lane(self, name: str) -> Lane:
         config = EndpointConfig(base_url="http://service/v1", model=name)

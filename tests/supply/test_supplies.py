@@ -1,11 +1,16 @@
 """All supplies of a run as one: each model is asked where its own supply says, and batches of earlier starts go on."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from adaptive_eval.batches.book import BatchBook
+from adaptive_eval.batches.calls import trial_id
+from adaptive_eval.batches.endpoint import BatchedEndpoint
+from adaptive_eval.batches.supply import open_services
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.store import (
@@ -19,10 +24,8 @@ from adaptive_eval.store import (
     TrialRecord,
 )
 from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT
-from adaptive_eval.supply.batch_book import BatchBook
-from adaptive_eval.supply.batch_calls import trial_id
-from adaptive_eval.supply.batches import BatchedEndpoint
 from adaptive_eval.supply.happenings import Happening
+from adaptive_eval.supply.pool import open_pool
 from adaptive_eval.supply.supplies import Supplies
 from adaptive_eval.supply.types import Lane, Request, TrialPrice
 
@@ -71,7 +74,8 @@ def opened() -> Supplies:
     batched = BatchedEndpoint("bob", nobody, nobody, attempts=1)
     said: list[Happening] = []
     hosts: Any = [HostOfCyd()]
-    return Supplies([lane(ADA, nobody), lane(BOB, batched), lane(CYD, nobody)], hosts, said.append, NoJournal())
+    lanes = [lane(ADA, nobody), lane(BOB, batched), lane(CYD, nobody)]
+    return Supplies(lanes, [partial(open_pool, hosts), open_services], said.append, NoJournal())
 
 
 @pytest.fixture

@@ -15,15 +15,15 @@ from dataclasses import replace
 from itertools import count
 from secrets import token_hex
 
-from adaptive_eval.endpoints.batches.opening import BatchService
-from adaptive_eval.endpoints.batches.response_fields import ID
+from adaptive_eval.batches.book import BatchBook
+from adaptive_eval.batches.calls import AwaitedAnswer, BatchCalls, CarriedBatch, NoBatchAnswer, trial_id, variants
+from adaptive_eval.batches.service import BatchService
+from adaptive_eval.batches.types import ID
 from adaptive_eval.endpoints.failures import safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt, summed_stats
 from adaptive_eval.errors import EndpointError, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.store.pending import PendingBatch
-from adaptive_eval.supply.batch_book import BatchBook
-from adaptive_eval.supply.batch_calls import AwaitedAnswer, BatchCalls, CarriedBatch, NoBatchAnswer, trial_id, variants
 from adaptive_eval.supply.types import Journal
 
 GATHER_SECONDS = 0.25

@@ -10,7 +10,13 @@ from dataclasses import replace
 
 import orjson
 
-from adaptive_eval.endpoints.batches.response_fields import (
+from adaptive_eval.batches.types import (
+    MARK,
+    BatchRequest,
+    BatchResult,
+    BatchStage,
+    BatchState,
+    ResultStatus,
     bad,
     identifier,
     parse_count,
@@ -18,8 +24,7 @@ from adaptive_eval.endpoints.batches.response_fields import (
     require_object,
     safe_word,
 )
-from adaptive_eval.endpoints.batches.types import MARK, BatchRequest, BatchResult, BatchStage, BatchState, ResultStatus
-from adaptive_eval.endpoints.batches.wire import BatchWire
+from adaptive_eval.batches.wire import BatchWire
 
 _STAGES = {
     "completed": BatchStage.ENDED,

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from adaptive_eval.endpoints.batches.types import BatchResult, BatchStage, BatchState, ResultStatus
+from adaptive_eval.batches.calls import AwaitedAnswer, BatchCalls, CarriedBatch, NoBatchAnswer, trial_id, variants
+from adaptive_eval.batches.types import BatchResult, BatchStage, BatchState, ResultStatus
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import EndpointError, Rejected
 from adaptive_eval.store import BatchEnded
 from adaptive_eval.store.pending import PendingBatch
-from adaptive_eval.supply.batch_calls import AwaitedAnswer, BatchCalls, CarriedBatch, NoBatchAnswer, trial_id, variants
 
 CANCEL_SECONDS = 10.0
 """How long a run that ends waits for the service to cancel a batch."""

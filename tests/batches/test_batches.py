@@ -9,14 +9,14 @@ from batch_bench import Desk, ServiceInMemory, question, truth
 from patient_time import HANGS
 from thoroughness import first_of
 
-from adaptive_eval.endpoints.batches.types import came_by_batch
-from adaptive_eval.endpoints.batches.wire import MaybeCreated
+from adaptive_eval.batches.calls import trial_id
+from adaptive_eval.batches.endpoint import BatchedEndpoint
+from adaptive_eval.batches.wire import MaybeCreated
+from adaptive_eval.endpoints.batching import came_by_batch
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
-from adaptive_eval.supply.batch_calls import trial_id
-from adaptive_eval.supply.batches import BatchedEndpoint
 
 pytestmark = pytest.mark.patient
 KINDS = ("openai", "openrouter")

@@ -2,7 +2,7 @@
 
 The rules for requests to models hold here: no redirect is followed, no secret is shown, bodies are bounded, and a
 plausible Retry-After is honoured. A batch is created with a single attempt: if the reply is lost, the caller must first
-find out whether there is a batch (`supply.batches`).
+find out whether there is a batch (`calls`).
 """
 
 import asyncio

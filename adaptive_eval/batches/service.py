@@ -8,13 +8,14 @@ from pathlib import Path
 import orjson
 from pydantic import SecretStr
 
+from adaptive_eval.batches import anthropic
+from adaptive_eval.batches.anthropic import AnthropicBatches
+from adaptive_eval.batches.openai import OpenAiBatches
+from adaptive_eval.batches.openrouter import OpenRouterBatches
+from adaptive_eval.batches.types import BatchFormat, BatchRequest, BatchResult
+from adaptive_eval.batches.wire import BatchWire
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
-from adaptive_eval.endpoints.batches import anthropic
-from adaptive_eval.endpoints.batches.anthropic import AnthropicBatches
-from adaptive_eval.endpoints.batches.openai import OpenAiBatches
-from adaptive_eval.endpoints.batches.openrouter import OpenRouterBatches
-from adaptive_eval.endpoints.batches.types import BATCHED, BatchConfig, BatchFormat, BatchRequest, BatchResult
-from adaptive_eval.endpoints.batches.wire import BatchWire
+from adaptive_eval.endpoints.batching import BATCHED, BatchConfig
 from adaptive_eval.endpoints.failures import error_signal, error_status, find_error
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Notice, Prompt, Sampling
 from adaptive_eval.endpoints.wire import PATHS, BodyBuilder

@@ -12,10 +12,19 @@ from datetime import datetime
 
 import orjson
 
-from adaptive_eval.endpoints.batches.openai import list_entries
-from adaptive_eval.endpoints.batches.response_fields import identifier, parse_count, require_object, safe_word
-from adaptive_eval.endpoints.batches.types import BatchRequest, BatchResult, BatchStage, BatchState, ResultStatus
-from adaptive_eval.endpoints.batches.wire import BatchWire
+from adaptive_eval.batches.openai import list_entries
+from adaptive_eval.batches.types import (
+    BatchRequest,
+    BatchResult,
+    BatchStage,
+    BatchState,
+    ResultStatus,
+    identifier,
+    parse_count,
+    require_object,
+    safe_word,
+)
+from adaptive_eval.batches.wire import BatchWire
 
 HEADERS = {"anthropic-version": "2023-06-01"}
 KEY_HEADER = "x-api-key"

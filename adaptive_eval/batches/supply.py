@@ -1,13 +1,35 @@
 """Models that are asked through batch services: the requests of a start, and those that it leaves to the next."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from adaptive_eval.batches.calls import trial_id
+from adaptive_eval.batches.endpoint import BatchedEndpoint
+from adaptive_eval.batches.service import open_batches
+from adaptive_eval.endpoints.types import Endpoint
+from adaptive_eval.running.sources import Models, OpenedSource, SourceContext
 from adaptive_eval.store import BatchTaken, Roster, Store, events_of_kind
 from adaptive_eval.store.pending import PendingBatch, pending_batches
-from adaptive_eval.supply.batch_calls import trial_id
-from adaptive_eval.supply.batches import BatchedEndpoint
+from adaptive_eval.supply.happenings import Say
 from adaptive_eval.supply.types import Journal, Lane, Request, Supply
+
+
+def open_source(context: SourceContext, models: Models) -> OpenedSource:
+    """Open these models, which are asked directly where patience with batches ends."""
+    return OpenedSource(_endpoints(context, models), open_services)
+
+
+def _endpoints(context: SourceContext, models: Models) -> Iterator[tuple[int, Endpoint]]:
+    keys, folder = context.keys, context.config.folder
+    for number, model in models.items():
+        assert model.batch is not None
+        service = open_batches(model, model.sampling, model.concurrency, model.batch, keys=keys, folder=folder)
+        yield number, BatchedEndpoint(model.name, context.open(model), service, model.concurrency.attempts)
+
+
+def open_services(lanes: Sequence[Lane], say: Say, journal: Journal) -> "BatchServices":
+    """The batch services of those models that are asked through one."""
+    return BatchServices(lanes, journal)
 
 
 class BatchServices(Supply):

@@ -8,22 +8,16 @@ import pytest
 from live_runs import small_world
 from raw_servers import Exchange, raw_server
 
-from adaptive_eval.endpoints.batches.anthropic import chat_payload, message_params
-from adaptive_eval.endpoints.batches.openai import parse_result, parse_state
-from adaptive_eval.endpoints.batches.opening import BatchService, batch_root, open_batches
-from adaptive_eval.endpoints.batches.types import (
-    BatchConfig,
-    BatchResult,
-    BatchStage,
-    BatchState,
-    ResultStatus,
-    came_by_batch,
-)
-from adaptive_eval.endpoints.batches.wire import MaybeCreated
+from adaptive_eval.batches.anthropic import chat_payload, message_params
+from adaptive_eval.batches.openai import parse_result, parse_state
+from adaptive_eval.batches.service import BatchService, batch_root, open_batches
+from adaptive_eval.batches.types import BatchResult, BatchStage, BatchState, ResultStatus
+from adaptive_eval.batches.wire import MaybeCreated
+from adaptive_eval.endpoints.batching import BatchConfig, came_by_batch
 from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling
 from adaptive_eval.errors import Rejected, Unavailable
-from adaptive_eval.simulate.batches import BatchHabits
+from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer
 
 KEY = "sk-secret-0123456789abcdef"

@@ -10,8 +10,7 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.http_server import HttpRequest
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
-from adaptive_eval.simulate.batches import BatchHabits, parse_habits
-from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.faults import BatchHabits, Faults, parse_habits
 
 
 class Clocked:

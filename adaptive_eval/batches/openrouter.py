@@ -11,10 +11,9 @@ from dataclasses import replace
 
 import orjson
 
-from adaptive_eval.endpoints.batches.openai import list_entries, parse_results, plain_state
-from adaptive_eval.endpoints.batches.response_fields import require_object
-from adaptive_eval.endpoints.batches.types import BatchRequest, BatchResult, BatchState
-from adaptive_eval.endpoints.batches.wire import BatchWire
+from adaptive_eval.batches.openai import list_entries, parse_results, plain_state
+from adaptive_eval.batches.types import BatchRequest, BatchResult, BatchState, require_object
+from adaptive_eval.batches.wire import BatchWire
 from adaptive_eval.errors import Rejected
 
 _BUSY = re.compile(r"rate.?limit|too many|limit (?:was )?reached|overloaded|try again", re.IGNORECASE)

@@ -7,57 +7,17 @@ A batch passes through its service's states within `seconds`, and then has the c
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from adaptive_eval.http_server import HttpRequest
-from adaptive_eval.simulate.answering import hashed_integers, unit_float
-from adaptive_eval.simulate.faults import parse_settings, require_shares
+from adaptive_eval.simulate.answering import hashed_integers
+from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.replies import ApiReply, whole_reply
-
-
-@dataclass(frozen=True, slots=True)
-class BatchHabits:
-    """The behaviour of batches at a simulated service."""
-
-    seconds: float = 1.0
-    """From the creation of a batch to its end."""
-    errored: float = 0.0
-    """Share of requests that fail."""
-    left_out: float = 0.0
-    """Share of requests that are missing from the results."""
-    doubled: float = 0.0
-    """Share of results that come twice."""
-    strange: float = 0.0
-    """Share of results that are followed by one with an unknown id."""
-    expired: float = 0.0
-    """Share of batches that expire when half of their requests are answered."""
-    failed: float = 0.0
-    """Share of batches that fail as a whole because too many are waiting (openai and openrouter)."""
-    refused: float = 0.0
-    """Share of creations that are refused with 429."""
-    lost: float = 0.0
-    """Share of creations that succeed, while their reply is lost."""
-    broken: float = 0.0
-    """Share of other calls that get a 500."""
-    seed: int = 0
-
-    def meets(self, what: str, *about: object) -> bool:
-        """Whether this happens, by the id of the event."""
-        share: float = getattr(self, what)
-        return share > 0.0 and unit_float(hashed_integers(1, "batch", self.seed, what, *about)[0]) < share
-
-
-def parse_habits(settings: Iterable[str]) -> BatchHabits:
-    """Parse habits from `name=value` texts: a share, or a number."""
-    values = parse_settings("batch", asdict(BatchHabits()), settings)
-    require_shares("batch", values, unbounded=("seconds", "seed"))
-    return BatchHabits(**values)
-
 
 Complete = Callable[[str, bytes], tuple[int, dict[str, Any]]]
 """Returns status and body of the chat API, given the path and the request."""

@@ -1,0 +1,145 @@
+"""Batches, requests and results in the terms of every service, the protocol of a format, and safe fields of replies.
+
+A batch is found again by its key, which is in its metadata, if the service has any, and at the start of each request's
+id (`custom_id`), which comes back with the result. An unexpected value in a reply is a `Failure`, or is ignored.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from adaptive_eval.endpoints.failures import Failure, FailureKind
+
+MARK = "adaptive_eval"
+"""The metadata key for a batch's own key."""
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
+"""Valid ids from a service: safe within a path."""
+_SHOWN_WORD = 40
+
+
+class BatchStage(StrEnum):
+    """Progress of a batch."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    """There are results, though perhaps not for all requests."""
+    FAILED = "failed"
+    """The batch was refused as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """One request of a batch."""
+
+    custom_id: str
+    body: Mapping[str, object]
+    """The body for the chat or completions API."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchState:
+    """State of a batch, as reported by its service."""
+
+    id: str
+    stage: BatchStage
+    said: str
+    """The service's own word for it."""
+    key: str | None = None
+    """The key in its metadata, if it has any."""
+    total: int | None = None
+    """Number of requests, if the service reports it."""
+    created: float | None = None
+    """Seconds since 1970."""
+    files: tuple[str, ...] = ()
+    """Ids of the files with results."""
+    inline: tuple[object, ...] = ()
+    """Results that arrived with the state."""
+    reason: str = ""
+    """Why it failed."""
+    busy: bool = False
+    """Whether it failed because the service is too busy, and may be accepted later."""
+
+
+class ResultStatus(StrEnum):
+    """How a request of a batch ended."""
+
+    RESPONSE = "response"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """One result."""
+
+    custom_id: str
+    status: ResultStatus = ResultStatus.RESPONSE
+    code: int = 200
+    """HTTP status of the response."""
+    payload: object = None
+    """The response in the form of the chat or completions API."""
+    error: Mapping[str, object] = field(default_factory=dict)
+    """The body of an error."""
+
+
+class BatchFormat(Protocol):
+    """A service's format of batches; it raises `Failure` or `Rejected`."""
+
+    most_bytes: int
+
+    def encode(self, request: BatchRequest) -> bytes:
+        """The request as it is sent, so that its size is known."""
+
+    async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
+        """Submit a batch once: if the reply is lost, it is unknown whether the batch was created."""
+
+    async def state(self, batch: str) -> BatchState:
+        """The state of a batch."""
+
+    async def listed(self, since: float) -> list[BatchState]:
+        """Batches created since then, and perhaps earlier ones, newest first."""
+
+    async def cancel(self, batch: str) -> None:
+        """Ask for a batch to end; its results include what was answered by then."""
+
+    async def results(self, state: BatchState) -> list[BatchResult]:
+        """Every result that can be read."""
+
+
+# -- fields of replies -------------------------------------------------------------------------------------------------
+
+
+def bad(what: str) -> Failure:
+    """The error for an invalid response of a batch service."""
+    return Failure(FailureKind.BAD_RESPONSE, f"the reply of the batch service is not a batch: {what}")
+
+
+def require_object(value: object, what: str) -> Mapping[str, object]:
+    """The value as an object; raises `Failure` if it is not one."""
+    if not isinstance(value, dict):
+        raise bad(f"{what} is of type {type(value).__name__}")
+    return value
+
+
+def identifier(value: object, what: str) -> str:
+    """A service's id; raises `Failure` if it is invalid."""
+    if not isinstance(value, str) or not ID.fullmatch(value):
+        raise bad(f"{what} is not a valid id")
+    return value
+
+
+def safe_word(value: object) -> str:
+    """A service's word, reduced to characters that are safe to show."""
+    return re.sub(r"[^A-Za-z0-9_ -]", "", value)[:_SHOWN_WORD] if isinstance(value, str) else ""
+
+
+def parse_count(value: object) -> int | None:
+    """The value as a count; None if it is not one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
+
+
+def parse_time(value: object) -> float | None:
+    """The value as seconds since 1970; None if it is not a time."""
+    return float(value) if isinstance(value, int | float) and 0 < value < 2**36 else None

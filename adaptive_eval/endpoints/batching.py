@@ -1,0 +1,70 @@
+"""The configuration of a model's batch service, and the mark of the answers that came from it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from adaptive_eval.sections import Count, Seconds, Section, refuse
+
+BATCHED = " (batch)"
+"""Suffix of the `replica` of an answer from a batch service."""
+
+Kind = Literal["openai", "anthropic", "openrouter"]
+MOST_REQUESTS: Mapping[Kind, int] = {"openai": 50_000, "anthropic": 100_000, "openrouter": 5_000}
+"""Most requests in a batch."""
+UNKNOWN_TO_MESSAGES = frozenset(
+    {"min_p", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs", "reasoning_effort"}
+)
+"""Settings of `sampling` that the Messages API of anthropic does not have."""
+CANNOT_CANCEL: frozenset[Kind] = frozenset({"openrouter"})
+"""Formats whose batches cannot be cancelled."""
+
+
+def _an_address(url: str | None) -> str | None:
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+        raise refuse("must be http(s)://host[:port]/path, without a user, a password or a query", "write it like that")
+    return url.rstrip("/")
+
+
+class BatchConfig(Section):
+    """A batch service for requests to a model: each round is one batch, answered within a day."""
+
+    kind: Kind
+    """API of the service: openai (files of requests), anthropic (message batches), or openrouter (one body)."""
+    base_url: Annotated[str | None, AfterValidator(_an_address)] = None
+    """API root of the service; default: the model's `base_url`, for openrouter with `/beta` instead of `/v1`."""
+    price_factor: float = Field(0.5, ge=0, le=1)
+    """Price of an answer in a batch, as a share of the model's `price`."""
+    patience: Seconds | None = Field(None, gt=0)
+    """Age at which a batch is cancelled, and its unanswered requests are sent directly, at the full price; default:
+    never. Not for openrouter, whose batches cannot be cancelled."""
+    requests: Count | None = Field(None, ge=1)
+    """Most requests in a batch; default: the service's limit."""
+    first_poll: Seconds = Field(10.0, gt=0)
+    """Time from sending a batch to its first poll; each further pause is longer by half."""
+    longest_poll: Seconds = Field(300.0, gt=0)
+    """The longest pause between two polls."""
+    expected: Seconds | None = Field(None, gt=0)
+    """Expected duration of a batch, for `plan`; default: that of a pilot's batches, else an hour."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.patience is not None and self.kind in CANNOT_CANCEL:
+            rule = f"has a patience, but batches of {self.kind} cannot be cancelled: their answers would be paid twice"
+            raise refuse(rule, "remove `patience`")
+        return self
+
+    @property
+    def most_requests(self) -> int:
+        """How many requests a batch may have."""
+        return min(self.requests or MOST_REQUESTS[self.kind], MOST_REQUESTS[self.kind])
+
+
+def came_by_batch(replica: str) -> bool:
+    """Whether an answer with this replica came from a batch service, at its price."""
+    return replica.endswith(BATCHED)
