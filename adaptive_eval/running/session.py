@@ -15,7 +15,6 @@ from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, StoreError
-from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_unjudged
 from adaptive_eval.record.ending import Ended, Ending, build_ended
 from adaptive_eval.record.live_status import StatusTaker
@@ -65,16 +64,13 @@ class Session:
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
         opening, stop_on = prepared.plan.opening, prepared.config.stopping.on_alarm
         drawn = [SamplingFreedom.from_sampling(model.sampling) for model in prepared.config.models]
-        section = prepared.config.rubric
-        goes_by_opening = bool(open_rubric(section).lacks)
-        fit = OpeningFit(section, prepared.rubric, prepared.roster, opening) if goes_by_opening else None
         state = RunState(
             controller,
             prepared.roster,
             lanes,
             reserve=verdict_reserve(grading, capped=prepared.plan.budget.bought),
             alarms=Alarms(prepared.models, prepared.questions, opening, drawn, stop_on),
-            fit=fit,
+            fit=OpeningFit(prepared.config.rubric, prepared.rubric, prepared.roster, opening),
         )
         loop = Loop(state, prepared.questions, grading, store, self, serving.supplies, removed.gpu_seconds)
         self._scheduler = Scheduler(loop)
