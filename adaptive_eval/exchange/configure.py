@@ -22,7 +22,7 @@ from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.gather import RecordGatherer
-from adaptive_eval.exchange.samples import LoggedQuestion, LoggedSettings
+from adaptive_eval.exchange.samples import LoggedSettings
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import GraderOptions
@@ -61,10 +61,11 @@ def config_tree(
     for (model, _), number in trials.items():
         by_model[model] += max(number, least)
     most = math.ceil(max(by_model.values()) / len(questions))
+    fields = ("id", "prompt", "answer", *(["cluster"] if any(question.cluster for question in questions) else ()))
     tree: dict[str, Any] = {
         "name": name,
         "seed": hashed_base(sum(trials.values()), name, "import"),  # none that the logs are likely to have
-        "questions": {"path": QUESTIONS_FILE, "fields": _fields(questions)},
+        "questions": {"path": QUESTIONS_FILE, "fields": dict(zip(fields, fields, strict=True))},
         "models": [_model(name, settings) for name, settings in gathering.models.items()],
         **({} if grader is None else {"grader": {"kind": getattr(grader, "kind", None)}}),
         "rubric": rubric_tree(weights),
@@ -85,13 +86,6 @@ def rubric_tree(weights: Sequence[float] | None) -> dict[str, Any]:
     return {"categories": [{"name": f"score {rest:g}", "weight": rest}, *conditions], "name": "scores"}
 
 
-def stored_config_from(tree: Mapping[str, Any], folder: Path) -> RunConfig:
-    """The configuration to store with the run."""
-    models = [{"base_url": UNKNOWN_URL, **model} for model in tree["models"]]
-    whole = {"grader": {"kind": "logged"}, **tree, "models": models, "folder": str(folder)}
-    return RunConfig.model_validate_json(json.dumps(whole))
-
-
 def config_text(tree: Mapping[str, Any], runnable: bool) -> str:
     """The configuration as YAML, with variables to be filled in."""
     return "\n".join([*_heading(runnable), *(() if "grader" in tree else NO_GRADER), *_sections(tree), ""])
@@ -109,19 +103,9 @@ def question_lines(questions: Sequence[Question]) -> Iterator[str]:
         yield json.dumps(row, ensure_ascii=True)
 
 
-def question_from_log(key: str, asked: LoggedQuestion) -> Question:
-    """Convert a question of the logs."""
-    return Question(key, asked.prompt, asked.answer, asked.choices, asked.cluster)
-
-
 def run_name(path: Path) -> str:
     """Derive a valid run name from a directory."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).lstrip("._-")[:100] or "imported"
-
-
-def _fields(questions: Sequence[Question]) -> dict[str, Any]:
-    named = {"id": "id", "prompt": "prompt", "answer": "answer"}
-    return named | ({"cluster": "cluster"} if any(question.cluster for question in questions) else {})
 
 
 def _model(name: str, settings: LoggedSettings) -> dict[str, Any]:
@@ -131,12 +115,6 @@ def _model(name: str, settings: LoggedSettings) -> dict[str, Any]:
     if settings.system is not None:
         model["prompt"] = {"system": settings.system}
     return model
-
-
-def likely_grader(models: Iterable[LoggedSettings]) -> GraderOptions:
-    """The grader closest to that of the logs, if they name one, or the default."""
-    kind = next((settings.grader for settings in models if settings.grader is not None), DEFAULT_GRADER)
-    return GRADERS[kind].model_validate({"kind": kind})
 
 
 def _heading(runnable: bool) -> Iterator[str]:
@@ -232,24 +210,25 @@ def make_terms(request: ImportRequest) -> ImportTerms:
         thresholds = thresholds_from_run(config.rubric)
         rubric = open_rubric(config.rubric, thresholds_from_event(thresholds))
         return ImportTerms(request, rubric, config.grader, questions, thresholds)
-    rubric = _rubric(request.weights)
-    return ImportTerms(request, rubric, None if request.grader is None else _grader_named(request.grader), None)
-
-
-def _rubric(weights: Sequence[float] | None) -> Rubric:
-    tree: Mapping[str, object] = rubric_tree(weights)
+    if request.grader is not None and request.grader not in GRADERS:
+        raise ConfigError(f"--grader must be one of {', '.join(GRADERS)}, but got {request.grader!r}")
     try:
-        return open_rubric(RubricConfig.model_validate_json(json.dumps(tree)))
+        rubric = open_rubric(RubricConfig.model_validate_json(json.dumps(rubric_tree(request.weights))))
     except ValidationError as error:
-        raise ConfigError(
-            f"--weights must be two or more different numbers, as in 0,0.5,1, but got {weights}"
-        ) from error
-
-
-def _grader_named(kind: str) -> GraderOptions:
-    if kind not in GRADERS:
-        raise ConfigError(f"--grader must be one of {', '.join(GRADERS)}, but got {kind!r}")
+        rule = f"--weights must be two or more different numbers, as in 0,0.5,1, but got {request.weights}"
+        raise ConfigError(rule) from error
     try:
-        return GRADERS[kind].model_validate({"kind": kind})
+        grader = None if request.grader is None else _default_grader(request.grader)
     except ValidationError as error:
-        raise ConfigError(f"the grader {kind} has options that must be given; give --config with a grader") from error
+        rule = f"the grader {request.grader} has options that must be given; give --config with a grader"
+        raise ConfigError(rule) from error
+    return ImportTerms(request, rubric, grader, None)
+
+
+def likely_grader(models: Iterable[LoggedSettings]) -> GraderOptions:
+    """The grader closest to that of the logs, if they name one, or the default."""
+    return _default_grader(next((one.grader for one in models if one.grader is not None), DEFAULT_GRADER))
+
+
+def _default_grader(kind: str) -> GraderOptions:
+    return GRADERS[kind].model_validate({"kind": kind})

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_grader, make_terms, question_from_log
+from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_grader, make_terms
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import KnownNames, PlacedRecord, RecordGatherer
 from adaptive_eval.exchange.grading import RecordGrader
@@ -18,6 +18,7 @@ from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.questions import Question
 from adaptive_eval.record.results import Results
 from adaptive_eval.store import TrialRecord
 
@@ -59,8 +60,8 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
     with draft_run(request.to, terms) as draft:
         asyncio.run(work.read_all(draft.take))
         compared = asyncio.run(work.compared())
-        finished = draft.finish(work.gathering, terms, compared.grader)
-    return ImportResult(request.to, work.trials, work.gathering, finished.results, finished.runnable, compared)
+        results, runnable = draft.finish(work.gathering, compared.grader)
+    return ImportResult(request.to, work.trials, work.gathering, results, runnable, compared)
 
 
 class _Import:
@@ -136,7 +137,7 @@ class _Import:
         if key in self._checked:
             return
         self._checked.add(key)
-        question = self._questions.setdefault(key, question_from_log(placed.record.question, placed.record.asked))
+        question = self._questions.setdefault(key, Question(placed.record.question, *placed.record.asked))
         grader = self._terms.grader
         problem = None if grader is None else grader.key_problem(question)
         if grader is not None and problem is not None:

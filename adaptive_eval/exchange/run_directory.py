@@ -3,13 +3,14 @@
 The run has one look at all trials, stored and published like that of any run.
 """
 
+import json
 import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, stored_setup
 from adaptive_eval.config.run import RunConfig
@@ -18,13 +19,12 @@ from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.exchange.configure import (
     CONFIG_FILE,
     QUESTIONS_FILE,
+    UNKNOWN_URL,
     ImportTerms,
     config_text,
     config_tree,
-    question_from_log,
     question_lines,
     run_name,
-    stored_config_from,
 )
 from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.exchange.samples import NOT_LOGGED, LogError
@@ -108,13 +108,6 @@ def _set_aside_lacking(state: RunState) -> None:
     state.decide()
 
 
-class FinishedImport(NamedTuple):
-    """The results of an imported run, and whether it can be continued."""
-
-    results: Results | None
-    runnable: bool
-
-
 @contextmanager
 def draft_run(path: Path, terms: ImportTerms) -> Iterator["RunDraft"]:
     """A context with a run to be filled, which is moved to `path` at the end; on any error nothing is left there."""
@@ -136,7 +129,7 @@ class RunDraft:
     """Collects graded trials and turns them into a run."""
 
     def __init__(self, directory: Path, place: Path, terms: ImportTerms) -> None:
-        self._directory, self._place = directory, place
+        self._directory, self._place, self._terms = directory, place, terms
         config = terms.request.config
         self._draft = Draft.begin(directory)
         self._bases = {} if config is None else {model.name: seed_base(config, model) for model in config.models}
@@ -162,8 +155,12 @@ class RunDraft:
             )
         self._seeds_match = self._seeds_match and seed != NOT_LOGGED and number == one.trial
 
-    def finish(self, gathering: RecordGatherer, terms: ImportTerms, grader: GraderOptions | None) -> FinishedImport:
-        """Write the run and its results; `grader` reproduces its grades, None if no grader is known to."""
+    def finish(self, gathering: RecordGatherer, grader: GraderOptions | None) -> tuple[Results | None, bool]:
+        """Write the run; returns its results, and whether it can be continued.
+
+        `grader` reproduces its grades; None if no grader is known to.
+        """
+        terms = self._terms
         for model, key in () if self._seeds_match else gathering.gaps:
             self._draft.renumber(model, key)
         if terms.request.config is not None and terms.questions is not None:
@@ -173,7 +170,7 @@ class RunDraft:
             if grader is None:
                 config = config.model_copy(update={"grader": Logged()})
         else:
-            questions = tuple(question_from_log(key, one) for key, one in gathering.asked.items())
+            questions = tuple(Question(key, *asked) for key, asked in gathering.asked.items())
             can_go_on = all(question.prompt.strip() and question.answer.strip() for question in questions)
             tree = config_tree(gathering, questions, terms.request, grader, run_name(self._place))
             config = self._write_config(tree, questions, can_go_on)
@@ -181,7 +178,7 @@ class RunDraft:
         events = [one for one in (imported, terms.thresholds) if one is not None]
         self._draft.finish(run_header(config, questions), gathering.keys, events)
         self.close()
-        return FinishedImport(take_imported_look(self._directory, config), can_go_on)
+        return take_imported_look(self._directory, config), can_go_on
 
     def close(self) -> None:
         """Close the database; an unfinished run is lost."""
@@ -192,7 +189,9 @@ class RunDraft:
         (self._directory / CONFIG_FILE).write_text(config_text(tree, can_go_on), encoding="utf-8")
         lines = "".join(f"{line}\n" for line in question_lines(questions))
         (self._directory / QUESTIONS_FILE).write_text(lines, encoding="utf-8")
-        return stored_config_from(tree, self._place.absolute())
+        models = [{"base_url": UNKNOWN_URL, **model} for model in tree["models"]]
+        whole = {"grader": {"kind": "logged"}, **tree, "models": models, "folder": str(self._place.absolute())}
+        return RunConfig.model_validate_json(json.dumps(whole))
 
 
 def _import_event(gathering: RecordGatherer, terms: ImportTerms, seeds_match: bool) -> TrialsImported:
