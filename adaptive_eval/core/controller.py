@@ -134,7 +134,8 @@ class Controller:
         taken = len(self.looks)
         for batch, counts, costs in told:
             self._take(batch, counts, costs, seconds)
-        self._end_beyond_parts()
+        if self._flight.in_parts and not self._flight.account.is_open:
+            self._end_beyond_caps()  # a first round that was opened in parts, told as a whole, may have cost too much
         self._advance()
         self._end_once_spent()
         return self.looks[taken:]
@@ -230,11 +231,6 @@ class Controller:
         """End the run if too little is left for the rounds in flight."""
         if not self._flight.within_caps:
             self.end_over_budget()
-
-    def _end_beyond_parts(self) -> None:
-        """End the run if a first round that was opened in parts, told as a whole, has cost too much."""
-        if self._flight.in_parts and not self._flight.account.is_open:
-            self._end_beyond_caps()
 
     def _end_once_spent(self) -> None:
         """End the run if unbounded trials have used more than is left."""
@@ -559,7 +555,10 @@ class Controller:
         if pace.held and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
             self._flight.park(self._in_open_comparison() | (self.trials == 0))
         for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else self._horizon.most):
-            extra, fits = next_round(self.plan, self._flight, self._round_inputs(self.standing))
+            before, may_be_asked = self._tally.known_before, self._in_play() & self.plan.bench.asked
+            held = self.trials + before
+            inputs = RoundInputs(self.standing, pace, self._horizon.trials.max, held, before, may_be_asked)
+            extra, fits = next_round(self.plan, self._flight, inputs)
             if not extra.any():
                 break
             self._issue(extra)
@@ -568,11 +567,6 @@ class Controller:
             self._compose()
         elif not self._flight.batches():
             self.finished = why_no_further(self.standing, fits, self.set_aside.values())
-
-    def _round_inputs(self, standing: JudgedLook) -> RoundInputs:
-        before, horizon = self._tally.known_before, self._horizon
-        may_be_asked = self._in_play() & self.plan.bench.asked
-        return RoundInputs(standing, horizon.pace, horizon.trials.max, self.trials + before, before, may_be_asked)
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked = self._looks_taken > 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,22 +28,18 @@ KAPPA_BY_TRIAL = 0.05
 """The power of t for pairs judged trial by trial (benchmarks/coupling.md)."""
 
 
-Own = TypeVar("Own", Sequential, ContinuedSequential, covariant=True)
+Own = TypeVar("Own", Sequential, ContinuedSequential)
 Told = TypeVar("Told", FloatArray, NDArray[np.bool_])
 
 
-class _ByPair(Protocol[Own]):
+@dataclass(frozen=True)
+class _ByPair(Generic[Own]):
     """Applies to each pair its own rule."""
 
-    __slots__ = ()
-
-    @property
-    def by_trial(self) -> Own:
-        """The rule for pairs judged trial by trial."""
-
-    @property
-    def apart(self) -> Own:
-        """The rule for all other pairs."""
+    by_trial: Own
+    """The rule for pairs judged trial by trial."""
+    apart: Own
+    """The rule for all other pairs."""
 
     @property
     def confidence(self) -> float:
@@ -55,6 +51,9 @@ class _ByPair(Protocol[Own]):
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
         return self._combine(evidence, lambda rule: rule.p_value(evidence, sign))
 
+    def at_level(self, alpha: float) -> Self:
+        return replace(self, by_trial=self.by_trial.at_level(alpha), apart=self.apart.at_level(alpha))
+
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedCoupled:
         return ContinuedCoupled(*(one.extended(looks, now, delta) for one in (self.by_trial, self.apart)))
 
@@ -65,39 +64,27 @@ class _ByPair(Protocol[Own]):
         return np.where(by_trial, tell(self.by_trial), tell(self.apart))
 
 
-@dataclass(frozen=True, slots=True)
 class CoupledSequential(_ByPair[Sequential]):
     """`Sequential` for models that share their seeds.
 
     Examples:
         >>> from adaptive_eval.core.coupled_rule import CoupledSequential
         >>> from adaptive_eval.core.sequential import Sequential
-        >>> rule = CoupledSequential(Sequential(0.95))
+        >>> rule = CoupledSequential.from_rule(Sequential(0.95))
         >>> round(rule.apart.critical, 2), round(rule.by_trial.critical, 2)
         (2.11, 2.48)
     """
 
     by_pair: ClassVar[bool] = True
 
-    apart: Sequential
-
-    @property
-    def by_trial(self) -> Sequential:
-        return replace(self.apart, kappa=KAPPA_BY_TRIAL)
-
-    def at_level(self, alpha: float) -> CoupledSequential:
-        return CoupledSequential(self.apart.at_level(alpha))
+    @classmethod
+    def from_rule(cls, apart: Sequential) -> CoupledSequential:
+        """`apart`, with a flatter boundary for pairs judged trial by trial."""
+        return cls(replace(apart, kappa=KAPPA_BY_TRIAL), apart)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ContinuedCoupled(_ByPair[ContinuedSequential]):
     """`CoupledSequential` after changes of the horizon; each pair has the error that its own boundary has left."""
-
-    by_trial: ContinuedSequential
-    apart: ContinuedSequential
-
-    def at_level(self, alpha: float) -> ContinuedCoupled:
-        return ContinuedCoupled(self.by_trial.at_level(alpha), self.apart.at_level(alpha))
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
         """Ties certified by each pair's own boundary."""

@@ -147,7 +147,7 @@ class _Counts(NamedTuple):
 
 def _side_by_side(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator) -> _Counts:
     tapes = [Tape.from_chances(chances, plan.bench.weights, own) for own in rng.spawn(runs)]
-    summed = SummedTapes(tapes, plan.bench.categories, plan.trials.max)
+    summed = SummedTapes(tapes, plan.bench.categories)
     ends = RunStack(plan, summed, runs).ends()
     every = np.arange(runs * plan.bench.models)
     opened = summed.counts(every, np.tile(plan.opening, (runs, 1)))

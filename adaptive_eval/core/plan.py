@@ -244,4 +244,4 @@ class Plan:
             rule = rule.ties
         if margin is not None and margin.parts and isinstance(rule, Correctable):
             return SeveralGates(rule, 1 + len(margin.parts))
-        return CoupledSequential(rule) if self.coupled and isinstance(rule, Sequential) else rule
+        return CoupledSequential.from_rule(rule) if self.coupled and isinstance(rule, Sequential) else rule

@@ -57,9 +57,8 @@ class StackedEnd(NamedTuple):
 class SummedTapes:
     """Counts by category of the first trials of each cell, on several tapes of one shape."""
 
-    def __init__(self, tapes: Sequence[Tape], categories: int, most: int = 8) -> None:
-        """`most` is how many trials of a question may be asked for, if known."""
-        self._layers = Layers[int](_summed(tapes, categories), most)
+    def __init__(self, tapes: Sequence[Tape], categories: int) -> None:
+        self._layers = Layers[int](_summed(tapes, categories))
 
     def counts(self, rows: IndexArray, trials: IntArray) -> IntArray:
         """Counts (n, M, K) of the first `trials` (n, M), at least one each, of models numbered on from tape to tape."""
@@ -121,16 +120,9 @@ class RunStack:
         run, model = np.divmod(rows, models)
         there = self._there.reshape(-1, questions)[rows]
         self._counts[rows] = self._tapes.counts(self._runs[run] * models + model, there)
-        plan = self._plan
-        self._estimates = update(
-            self._estimates,
-            rows,
-            self._counts,
-            plan.bench,
-            plan.prior,
-            plan.trials.max,
-            bayes=plan.estimator == "bayes",
-        )
+        plan, bayes = self._plan, self._plan.estimator == "bayes"
+        known, counts = self._estimates, self._counts
+        self._estimates = update(known, rows, counts, plan.bench, plan.prior, plan.trials.max, bayes=bayes)
 
     def _available(self) -> AvailableTrials:
         """Trials left for every run and each of its pairs."""
@@ -144,15 +136,19 @@ class RunStack:
         return AvailableTrials(trials, left, of_pairs, nobody, nothing, nobody, reserved)
 
     def _look(self, available: AvailableTrials) -> JudgedLook:
-        """A look at every pair whose verdict may change."""
-        if self._plan.judging.latch:
-            among = undecided(self._memory)
-            left = replace(available, affordable=np.asarray(available.affordable)[among])
-            look = self._judge(self._estimates, select_pairs(self._memory, among), left, len(self._runs), among)
-            self._memory = replace_pairs(self._memory, among, look.memory)
-        else:
-            look = self._judge(self._estimates, self._memory, available, len(self._runs))
+        """A look at every pair whose verdict may change: if verdicts latch, those that are neither called nor tied."""
+        memory, runs = self._memory, len(self._runs)
+        if not self._plan.judging.latch:
+            look = self._judge(self._estimates, memory, available, runs)
             self._memory = look.memory
+            return look
+        among = np.flatnonzero((memory.call == 0) & ~memory.tie)
+        left = replace(available, affordable=np.asarray(available.affordable)[among])
+        open_ones = LatchedVerdicts(**{one.name: getattr(memory, one.name)[among] for one in fields(memory)})
+        look = self._judge(self._estimates, open_ones, left, runs, among)
+        self._memory = LatchedVerdicts(**{one.name: getattr(memory, one.name).copy() for one in fields(memory)})
+        for one in fields(memory):
+            getattr(self._memory, one.name)[among] = getattr(look.memory, one.name)
         return look
 
     def _judge(
@@ -304,13 +300,11 @@ class RunStack:
         runs = len(self._runs)
         keep = np.ones(runs, dtype=bool)
         keep[list(done)] = False
-        stay = np.flatnonzero(keep).tolist()
         self._counts = self._counts[np.repeat(keep, self._shape[0])]
         self._estimates = select_benches(self._estimates, keep, runs)
         self._memory = select_benches(self._memory, keep, runs)
-        for name in ("_runs", "_issued", "_there"):
-            setattr(self, name, getattr(self, name)[keep])
-        self._flying = [self._flying[number] for number in stay]
+        self._runs, self._issued, self._there = self._runs[keep], self._issued[keep], self._there[keep]
+        self._flying = [self._flying[number] for number in np.flatnonzero(keep).tolist()]
 
 
 def available_to(available: AvailableTrials, number: int, benches: int) -> AvailableTrials:
@@ -340,21 +334,3 @@ def select_benches(values: Any, keep: NDArray[np.bool_], benches: int) -> Any:
     """Estimates or verdicts of the benches that are kept; every array has a row for each model or pair."""
     rows = np.repeat(keep, len(getattr(values, fields(values)[0].name)) // benches)
     return type(values)(**{one.name: getattr(values, one.name)[rows] for one in fields(values)})
-
-
-def undecided(memory: LatchedVerdicts) -> IndexArray:
-    """Positions of the pairs that are neither called nor tied; if verdicts latch, a look can change no others."""
-    return np.flatnonzero((memory.call == 0) & ~memory.tie)
-
-
-def select_pairs(memory: LatchedVerdicts, among: IndexArray) -> LatchedVerdicts:
-    """The verdicts of the pairs at these positions."""
-    return LatchedVerdicts(**{one.name: getattr(memory, one.name)[among] for one in fields(memory)})
-
-
-def replace_pairs(memory: LatchedVerdicts, among: IndexArray, now: LatchedVerdicts) -> LatchedVerdicts:
-    """The verdicts of all pairs, with those at these positions replaced by `now`."""
-    merged = {one.name: getattr(memory, one.name).copy() for one in fields(memory)}
-    for name, values in merged.items():
-        values[among] = getattr(now, name)
-    return LatchedVerdicts(**merged)

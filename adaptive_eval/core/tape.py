@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from scorio.moments import FloatArray, IntArray
 
 Value = TypeVar("Value", int, float)
-MOST_ROOM = 1 << 24
-"""Values for which room is allocated in advance."""
 
 
 class TrialArrays(NamedTuple):
@@ -39,10 +37,8 @@ class TrialArrays(NamedTuple):
 class Layers(Generic[Value]):
     """Values looked up in an endless iterator of arrays (L, M)."""
 
-    def __init__(self, layers: Iterator[NDArray[Any]], most: int = 8) -> None:
-        """`most` is how many layers may be wanted, if known."""
+    def __init__(self, layers: Iterator[NDArray[Any]]) -> None:
         self._layers = layers
-        self._most = most
         self._drawn: NDArray[Any] | None = None
         """(T, L, M): drawn layers, and room for more."""
         self._depth = 0
@@ -73,8 +69,7 @@ class Layers(Generic[Value]):
         while self._depth <= trial:
             layer: NDArray[Any] = next(self._layers)
             if self._drawn is None or self._depth == len(self._drawn):
-                known = min(self._most, MOST_ROOM // layer.size)
-                room = np.empty((max(2 * self._depth, known, 8), *layer.shape), layer.dtype)
+                room = np.empty((max(2 * self._depth, 8), *layer.shape), layer.dtype)
                 if self._drawn is not None:
                     room[: self._depth] = self._drawn
                 self._drawn, self._values = room, room.data
@@ -85,18 +80,17 @@ class Layers(Generic[Value]):
 Categories = NDArray[np.uint8]
 
 
-class Tape:
+class Tape(Layers[int]):
     """Categories by model, question and trial, and the rubric's weights."""
 
-    def __init__(self, layers: Iterator[Categories], weights: FloatArray, most: int = 8) -> None:
-        """`most` is how many trials of a question may be asked for, if known."""
+    def __init__(self, layers: Iterator[Categories], weights: FloatArray) -> None:
+        super().__init__(layers)
         self.weights = weights
-        self._categories = Layers[int](layers, most)
 
     @classmethod
-    def from_chances(cls, chances: FloatArray, weights: FloatArray, rng: np.random.Generator, most: int = 8) -> "Tape":
+    def from_chances(cls, chances: FloatArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
         """Independent draws with the probabilities (L, M, K)."""
-        return cls(_independent(chances, rng), weights, most)
+        return cls(_independent(chances, rng), weights)
 
     @classmethod
     def from_counts(cls, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
@@ -117,15 +111,11 @@ class Tape:
 
     def category(self, model: int, question: int, trial: int) -> int:
         """The outcome of one trial."""
-        return self._categories.at(model, question, trial)
+        return self.at(model, question, trial)
 
     def categories(self, trials: TrialArrays) -> Categories:
         """The outcomes of many trials."""
-        return self._categories.look_up(trials)
-
-    def layer(self, trial: int) -> Categories:
-        """The outcomes (L, M) of one trial of every question."""
-        return self._categories.layer(trial)
+        return self.look_up(trials)
 
 
 def _independent(chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:

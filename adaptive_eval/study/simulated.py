@@ -109,7 +109,7 @@ def simulate_side_by_side(
 ) -> list[SimulatedRun]:
     """Simulate an untimed run in each world, all at once; `worlds` has the chances (L, M, K) by the world's number."""
     tapes = [tape_of_world(plan, chances, served, (seed, world)) for world, chances in worlds.items()]
-    summed = SummedTapes(tapes, plan.bench.categories, plan.trials.max)
+    summed = SummedTapes(tapes, plan.bench.categories)
     return [
         _make_run(
             plan,
@@ -128,7 +128,7 @@ def tape_of_world(plan: Plan, chances: FloatArray, served: ServiceCosts, seed: S
     """The answers of a world."""
     weights, answers = plan.bench.weights, np.random.default_rng([*seed, 0])
     if served.recorded is None:
-        return Tape.from_chances(chances, weights, answers, plan.trials.max)
+        return Tape.from_chances(chances, weights, answers)
     return Tape.continued(served.recorded, chances, weights, answers)
 
 
@@ -219,7 +219,7 @@ class _Seconds:
         means, known = served.usage.seconds, np.isfinite(served.usage.seconds)
         others = (means[known].mean() if known.any() else 1.0) * guessed_lengths(plan.bench.weights)
         self._medians = np.where(known, means, others) * np.exp(-(spread**2) / 2.0)
-        self._factors = Layers[float](_factors(spread, plan.bench.questions, rng), plan.trials.max)
+        self._factors = Layers[float](_factors(spread, plan.bench.questions, rng))
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """The seconds of each trial."""

@@ -16,7 +16,7 @@ from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin, Pace, PastHorizon
 from adaptive_eval.core.types import Verdict
 
-RULE = CoupledSequential(Sequential(start=0.05))
+RULE = CoupledSequential.from_rule(Sequential(start=0.05))
 QUESTIONS = 20
 
 
@@ -84,7 +84,7 @@ def test_it_is_taken_for_what_it_is() -> None:
 def test_a_run_has_it_where_seeds_are_shared_and_the_rule_is_its_own() -> None:
     bench = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
     plan = Plan(bench, Pairs(((0, 1),)), coupled=True)
-    assert plan.deciding_rule == CoupledSequential(Sequential())
+    assert plan.deciding_rule == CoupledSequential.from_rule(Sequential())
     alone = replace(plan, coupled=False)
     assert alone.deciding_rule == Optimal(spacing=alone.spacing)
 
