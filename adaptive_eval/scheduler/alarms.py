@@ -6,7 +6,6 @@ run is killed.
 
 from collections.abc import Collection, Iterator, Sequence
 from copy import deepcopy
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,39 +13,20 @@ from numpy.typing import NDArray
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import StopOnAlarm
 from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord
-from adaptive_eval.store.alarms import AnswerFault, SharedTraits, fault_sentence
-from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom, find_repeats, repeats_sentence
+from adaptive_eval.store.alarms import AnswerFault, fault_sentence
+from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_sentence
 from adaptive_eval.store.usage import TrialUsage
 
 SHOWN_CHARACTERS = 120
 
 
-class AlarmExample(NamedTuple):
-    """An answer that shows what an alarm means."""
-
-    question: str
-    key: str
-    text: str
-    extracted: str | None
-
-    @classmethod
-    def from_record(cls, record: TrialRecord, question: Question) -> "AlarmExample":
-        """Make an example of a stored answer, cut to its end, where the result stands."""
-        text = record.answer.text.strip()
-        cut = text if len(text) <= SHOWN_CHARACTERS else f"…{text[-SHOWN_CHARACTERS:]}"
-        extracted = None if record.extracted is None else record.extracted[:SHOWN_CHARACTERS]
-        return cls(record.question, question.answer[:SHOWN_CHARACTERS], cut, extracted)
-
-    def __str__(self) -> str:
-        found = "nothing" if self.extracted is None else repr(self.extracted)
-        return f"for example {self.text!r} to question {self.question}: found {found}, key {self.key!r}"
-
-
-class _OpeningAnswers(NamedTuple):
-    """A model's answers of the opening, apart from its later ones."""
-
-    answers: SharedTraits
-    pairs: AnswerPairs
+def example_words(record: TrialRecord, question: Question) -> str:
+    """A stored answer, cut to its end, where the result stands, as an example of what an alarm means."""
+    text = record.answer.text.strip()
+    cut = text if len(text) <= SHOWN_CHARACTERS else f"…{text[-SHOWN_CHARACTERS:]}"
+    found = "nothing" if record.extracted is None else repr(record.extracted[:SHOWN_CHARACTERS])
+    key = question.answer[:SHOWN_CHARACTERS]
+    return f"for example {cut!r} to question {record.question}: found {found}, key {key!r}"
 
 
 class Alarms:
@@ -64,9 +44,9 @@ class Alarms:
         self._models, self._questions, self._opening, self._stop_on = models, questions, opening, stop_on
         self._drawn = drawn
         self._usages: Sequence[TrialUsage] = [TrialUsage() for _ in models]
-        self._opening_only: dict[int, _OpeningAnswers] = {}
-        """Opening answers of the models that have later ones, too."""
-        self._examples: dict[int, AlarmExample] = {}
+        self._opening_only: dict[int, TrialUsage] = {}
+        """Sums over the opening answers of the models that have later ones, too."""
+        self._examples: dict[int, str] = {}
         self._judged = False
         self.raised: set[tuple[str, str]] = set()
         """Models and faults of the alarms that are on disk."""
@@ -94,14 +74,12 @@ class Alarms:
             apart.answers.add(outcome)
             apart.pairs.add(outcome)
         elif apart is None and not within:
-            self._opening_only[model] = _OpeningAnswers(
-                *deepcopy((self._usages[model].answers, self._usages[model].pairs))
-            )
+            self._opening_only[model] = deepcopy(self._usages[model])
 
     def see(self, model: int, record: TrialRecord) -> None:
         """Keep an answer as an example if it is the first trial of the first question."""
         if not self._judged and record.trial == 0 and record.question == self._questions[0].id:
-            self._examples[model] = AlarmExample.from_record(record, self._questions[0])
+            self._examples[model] = example_words(record, self._questions[0])
 
     def look_up(self, reader: RunReader) -> None:
         """Take the examples from the stored answers."""
@@ -127,8 +105,7 @@ class Alarms:
         again = find_repeats([one.pairs for one in counted], [self._drawn[model] for model in there])
         names = [self._models[model] for model in there]
         for name, model, answers, found in zip(names, there, [one.answers for one in counted], again, strict=True):
-            example = self._examples.get(model)
-            shown = None if example is None else str(example)
+            shown = self._examples.get(model)
             if (fault := answers.fault) is not None:
                 yield AlarmRaised(name, fault, fault_sentence(fault, answers.number), shown)
             elif found is not None and found.chance is not None:

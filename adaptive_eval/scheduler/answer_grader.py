@@ -11,8 +11,8 @@ from functools import partial
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.committer import RepeatGuard
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, make_record, make_regrade, waiting_record
-from adaptive_eval.scheduler.repeat_guard import RepeatGuard
 from adaptive_eval.scheduler.verdict_costs import VerdictCosts
 from adaptive_eval.store import TrialRecord
 from adaptive_eval.supply.happenings import Judged, Say, TaskEnded

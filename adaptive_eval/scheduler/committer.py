@@ -12,12 +12,12 @@ from typing import Protocol
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Look
-from adaptive_eval.scheduler.ledger import BEAT_SECONDS
-from adaptive_eval.scheduler.meter import RunMeter
-from adaptive_eval.store import CommitBatch, Event, HeldTime, Store
+from adaptive_eval.scheduler.meter import BEAT_SECONDS, RunMeter
+from adaptive_eval.scheduler.state import RunState
+from adaptive_eval.store import AnswersLost, CommitBatch, Event, HeldTime, Store
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.roster import Names
-from adaptive_eval.supply.happenings import Committed, Say
+from adaptive_eval.supply.happenings import Committed, LossFound, Say
 
 GATHER_SECONDS = 0.02
 
@@ -114,6 +114,28 @@ class Committer:
     def close(self) -> None:
         """Wait for the writer's thread to end."""
         self._thread.shutdown()
+
+
+class RepeatGuard:
+    """Lets endpoints and judges repeat a request that may have cost something: once its loss is on disk, if the caps
+    allow both."""
+
+    def __init__(self, state: RunState, committer: Committer, say: Say) -> None:
+        self._state, self._committer, self._say = state, committer, say
+
+    async def may_repeat(self, model: int | None = None, loss: AnswersLost | None = None) -> bool:
+        """Whether a model's lost answer, counted by its endpoint, or a judge's lost reply may be requested again."""
+        counted = asyncio.get_running_loop().create_future()
+        self._say(LossFound(loss, counted))
+        await counted
+        if self._is_over(model):
+            return False
+        await self._committer.safe()
+        return not self._is_over(model)
+
+    def _is_over(self, model: int | None) -> bool:
+        gone = model is not None and self._state.departures.is_gone(model)
+        return gone or self._state.controller.finished is not None
 
 
 class Observer(Protocol):

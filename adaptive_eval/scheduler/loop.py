@@ -15,10 +15,9 @@ from adaptive_eval.core.types import Cause, Cost, Look, Lost
 from adaptive_eval.errors import EndpointError, RetryNotAllowed
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
-from adaptive_eval.scheduler.committer import Observer, RunJournal
+from adaptive_eval.scheduler.committer import Observer, RepeatGuard, RunJournal
 from adaptive_eval.scheduler.grading import Grading, wasted_verdict
 from adaptive_eval.scheduler.meter import RunMeter
-from adaptive_eval.scheduler.repeat_guard import RepeatGuard
 from adaptive_eval.scheduler.requests import ModelDemand, Requests
 from adaptive_eval.scheduler.run_end import RunEnd
 from adaptive_eval.scheduler.state import RunState, committed_records

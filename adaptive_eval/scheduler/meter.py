@@ -11,12 +11,14 @@ held.
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from adaptive_eval.scheduler.ledger import UNSAID_SECONDS, at_least_elapsed
 from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.store import (
     Event,
     HeldTime,
+    RunBegun,
+    RunFinished,
     RunReader,
+    RunStopped,
     ServerDied,
     ServerLaunched,
     ServerLaunching,
@@ -26,6 +28,18 @@ from adaptive_eval.store import (
 from adaptive_eval.store.spending import HeldServers
 from adaptive_eval.supply.idle_servers import IdleServers
 from adaptive_eval.supply.types import Lane, Supply
+
+BEAT_SECONDS = 2.0
+"""The elapsed time of a run is stored at least this often: a kill loses no more of it."""
+UNSAID_SECONDS = BEAT_SECONDS + 1.0
+"""A killed run may have been active for up to this long after its last record of the time."""
+
+
+def at_least_elapsed(reader: RunReader) -> float:
+    """Seconds that the run has been active; after a kill with the longest time that it may not have recorded."""
+    marks = [event for event in reader.events() if isinstance(event, RunBegun | RunStopped | RunFinished)]
+    killed = bool(marks) and isinstance(marks[-1], RunBegun)
+    return reader.elapsed + (UNSAID_SECONDS if killed else 0.0)
 
 
 class ServerTimes:

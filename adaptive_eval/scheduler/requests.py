@@ -1,23 +1,31 @@
 """Requests to the servers: one task for each in flight, none for those that wait.
 
-Requests are started as slots and trials appear. Each is entered in the ledger; where caps must hold through kills, it
-is booked first, and sent when its entry is on disk. A task asks the server, has the answers graded, and puts the
-results on the queue of the run, where `loop` handles them. `ModelDemand` tells a supply what waits.
+Requests are started as slots and trials appear. A task asks the server, has the answers graded, and puts the results on
+the queue of the run, where `loop` handles them. `ModelDemand` tells a supply what waits.
+
+What a run has asked for is known through kills, so that caps hold: the trials of a request are entered in the store,
+with the next group commit, and crossed out by the commit that has their answers. Entries that a later start finds may
+have been generated and lost, and an event says so. The same goes for an answer that is lost on the way while the run
+goes on (a reset, a stream that stops, a time-out, a dead replica). A refusal or an error that a server reports costs
+nothing.
+
+If a cap on tokens, USD or GPU time is set, a request is booked first, and sent only once its entry is on disk, and what
+is lost counts at its worst cost. Without one it counts as much as stored answers of its model do in the mean, and a
+kill leaves no trace of requests that were sent since the newest commit, nor of verdicts that were under way.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from adaptive_eval.errors import EndpointError
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
-from adaptive_eval.scheduler.committer import RunJournal
+from adaptive_eval.scheduler.committer import RepeatGuard, RunJournal
 from adaptive_eval.scheduler.meter import ServerTimes
-from adaptive_eval.scheduler.repeat_guard import RepeatGuard
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.scheduler.trial_queues import TrialQueues
 from adaptive_eval.scheduler.trials import Step
-from adaptive_eval.store import AnswersLost, CommitBatch, SentRequest
+from adaptive_eval.store import AnswersLost, CommitBatch, SentRequest, Store
 from adaptive_eval.supply.happenings import Abandoned, Answered, Recorded, Say, TaskEnded, Unanswered
 from adaptive_eval.supply.idle_servers import IdleServers
 from adaptive_eval.supply.types import Lane, Request, Supply, trials_per_request
@@ -27,7 +35,7 @@ class Slots:
     """Request slots at each model's servers."""
 
     def __init__(self, lanes: Sequence[Lane], supply: Supply, times: ServerTimes) -> None:
-        self._lanes, self._supply, self._times = lanes, supply, times
+        self._lanes, self._supply, self.times = lanes, supply, times
         self.taken = [0] * len(lanes)
         """Requests that a server has, or is to be sent."""
         self.failing = [0] * len(lanes)
@@ -42,11 +50,7 @@ class Slots:
         """Free the slot of a request that is over, answered or not."""
         self.taken[model] -= 1
         if not self.taken[model]:
-            self._times.quiet(model)
-
-    def send(self, model: int) -> None:
-        """Start the clock of a model's servers, since a request is sent."""
-        self._times.sent(model)
+            self.times.quiet(model)
 
 
 class Requests:
@@ -161,7 +165,7 @@ class Requests:
 
     def _send(self, request: Request) -> None:
         self._state.trials.move_request(request, Step.IN_FLIGHT)
-        self.slots.send(request.model)
+        self.slots.times.sent(request.model)
         task = asyncio.create_task(self._carry(request))
         self._tasks[task] = request
         task.add_done_callback(self._on_end)
@@ -187,6 +191,21 @@ class Requests:
         if task.cancelled() and unanswered is not None:
             self._say(Abandoned(unanswered, failed))
         self._say(TaskEnded(None if task.cancelled() else task.exception()))
+
+
+def lose_entered(store: Store, state: RunState, left: Mapping[str, int]) -> Iterator[AnswersLost]:
+    """Record as lost the trials that earlier starts have entered and that have no answers; all else is applied before.
+
+    `left` counts each model's trials at batch services: they are not lost, and are entered anew when asked for.
+    """
+    counts = store.reader.in_flight()
+    for model, lane in enumerate(state.lanes):
+        if lane.name in counts:
+            event = state.loss(model, max(0, counts[lane.name] - left.get(lane.name, 0)), killed=True)
+            store.lose(event)
+            if event.answers:
+                state.apply(event)
+                yield event
 
 
 class ModelDemand:

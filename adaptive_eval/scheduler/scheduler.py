@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from adaptive_eval.core.types import Look
 from adaptive_eval.errors import StoreError
-from adaptive_eval.scheduler.ledger import lose_entered
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.scheduler.mending import Mending
+from adaptive_eval.scheduler.requests import lose_entered
 from adaptive_eval.scheduler.state import stored_records
 from adaptive_eval.store import LooksRetaken, ModelSetAside, Roster, StoredLook, TrialsRegraded
 from adaptive_eval.store.looks import trials_at

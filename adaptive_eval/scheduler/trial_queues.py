@@ -67,10 +67,7 @@ class TrialQueues:
 
     def first(self, model: int, needed: int) -> Request | None:
         """The next request of a model, with so many trials `needed` now; None while the model is paused."""
-        if self._state.controller.is_paused(model):
-            return None
-        self._top_up(model, needed)
-        return self._queues[model].peek()
+        return self._queues[model].peek() if self.number(model, needed) else None
 
     def number(self, model: int, needed: int) -> int:
         """How many trials of a model wait, with so many `needed` now; 0 while the model is paused."""

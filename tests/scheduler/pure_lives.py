@@ -25,9 +25,9 @@ from adaptive_eval.graders.rubric import RubricConfig, apply_rubric, open_rubric
 from adaptive_eval.graders.types import Grade, answer_facts
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import make_record, make_regrade, waiting_record, wasted_verdict
-from adaptive_eval.scheduler.ledger import lose_entered
 from adaptive_eval.scheduler.mending import trials_to_ask_again
 from adaptive_eval.scheduler.opening_fit import OpeningFit
+from adaptive_eval.scheduler.requests import lose_entered
 from adaptive_eval.scheduler.state import RunState, committed_records, stored_records
 from adaptive_eval.scheduler.trial_queues import TrialQueues
 from adaptive_eval.scheduler.trials import Step

@@ -7,7 +7,7 @@ from fakes import HEADER
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.scheduler.committer import Committer
-from adaptive_eval.scheduler.ledger import BEAT_SECONDS, UNSAID_SECONDS, at_least_elapsed
+from adaptive_eval.scheduler.meter import BEAT_SECONDS, UNSAID_SECONDS, at_least_elapsed
 from adaptive_eval.store import CommitBatch, Event, RunFinished, RunResumed, RunStarted, RunStopped, Store
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from fakes import SKILLS, Bed
 
-from adaptive_eval.scheduler.ledger import UNSAID_SECONDS
-from adaptive_eval.scheduler.meter import ServerTimes
+from adaptive_eval.scheduler.meter import UNSAID_SECONDS, ServerTimes
 from adaptive_eval.store import HeldTime, RunReader, ServerDied, ServerLaunched, ServerLaunching, ServerReleased, Store
 from adaptive_eval.supply.types import Lane
 
