@@ -12,7 +12,7 @@ from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import EndpointError, Rejected
 from adaptive_eval.store import BatchEnded
-from adaptive_eval.store.pending import PendingBatch
+from adaptive_eval.store.events.batches import PendingBatch
 
 CANCEL_SECONDS = 10.0
 """How long a run that ends waits for the service to cancel a batch."""

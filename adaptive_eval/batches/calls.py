@@ -23,7 +23,7 @@ from adaptive_eval.endpoints.failures import Failure, Refusal
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken, Event
-from adaptive_eval.store.pending import PendingBatch
+from adaptive_eval.store.events.batches import PendingBatch
 from adaptive_eval.supply.types import Journal
 
 

@@ -56,7 +56,7 @@ from adaptive_eval.record.warnings import (
     unknown_cautions,
 )
 from adaptive_eval.record.words import draws_questions
-from adaptive_eval.store.pending import pending_batches
+from adaptive_eval.store.events.batches import pending_batches
 from adaptive_eval.store.records import NO_GRADING, GradingUse
 from adaptive_eval.store.spending import HeldServers
 from adaptive_eval.store.usage import TrialUsage

@@ -42,7 +42,7 @@ from adaptive_eval.store import (
     count_kills,
     events_of_kind,
 )
-from adaptive_eval.store.pending import PendingBatch
+from adaptive_eval.store.events.batches import PendingBatch
 from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import CountArray, FloatArray

@@ -15,7 +15,7 @@ from adaptive_eval.store import (
     StoredLook,
     TrialsRegraded,
 )
-from adaptive_eval.store.kept_sums import Counts, merge_sums, thin_out, total_spending
+from adaptive_eval.store.summing import Counts, merge_sums, thin_out, total_spending
 
 STEPS = 200
 """Number of moments at which the usage is kept."""

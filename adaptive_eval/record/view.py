@@ -48,8 +48,8 @@ from adaptive_eval.record.words import (
     objective_view,
 )
 from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, Spending, StoredLook, is_held
+from adaptive_eval.store.events.batches import pending_batches
 from adaptive_eval.store.looks import read_look
-from adaptive_eval.store.pending import pending_batches
 from adaptive_eval.store.roster import Names
 from adaptive_eval.store.thresholds import kept_thresholds
 from scorio.sinf.compare import compare

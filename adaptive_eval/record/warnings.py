@@ -27,10 +27,9 @@ from adaptive_eval.store import (
     TrialsImported,
     events_of_kind,
 )
-from adaptive_eval.store.alarms import AnswerFault, fault_sentence
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_sentence
-from adaptive_eval.store.usage import TrialUsage
+from adaptive_eval.store.usage import AnswerFault, TrialUsage, fault_sentence
 
 DECIDING = ("stopping.", "objective.", "prior_evidence", "trials.")
 """Prefixes of settings that decide what is called, and when."""

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import StopOnAlarm
 from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord
-from adaptive_eval.store.alarms import AnswerFault, fault_sentence
 from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_sentence
-from adaptive_eval.store.usage import TrialUsage
+from adaptive_eval.store.usage import AnswerFault, TrialUsage, fault_sentence
 
 SHOWN_CHARACTERS = 120
 

@@ -14,6 +14,8 @@ from adaptive_eval.store.events.answers import (
     AlarmRaised as AlarmRaised,
     AnswersKept as AnswersKept,
     AnswersLost as AnswersLost,
+)
+from adaptive_eval.store.events.batches import (
     BatchCancelled as BatchCancelled,
     BatchEnded as BatchEnded,
     BatchPlanned as BatchPlanned,

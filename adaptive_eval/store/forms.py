@@ -1,13 +1,10 @@
-"""Checks that stored trials and looks have the form in which they are written: a run directory may be a stranger's.
+"""SQL that finds trials which are not in the form in which trials are written: a run directory may be a stranger's.
 
-Checksums say that a row was not changed, but not who wrote it. JSON with fields of its own is checked where it is
-parsed (`events`, the stored configuration); here are the columns of trials, and looks.
+Checksums say that a row was not changed, but not who wrote it. Stored JSON, such as looks and events, is checked where
+it is parsed.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeGuard
-
-from adaptive_eval.core.types import Verdict
+from collections.abc import Iterator
 
 MOST_TRIALS = 2**31
 """Upper limit of a trial's number, round and seed."""
@@ -54,29 +51,3 @@ def _conditions() -> Iterator[str]:
 
 MISFORMED = f"SELECT id FROM trials WHERE id > ? AND NOT ({' AND '.join(f'({one})' for one in _conditions())}) LIMIT 1"
 """Finds a trial after a given id that is not in the form in which trials are written."""
-
-
-def is_look(body: Mapping[str, Any]) -> bool:
-    """Whether the values have the form of a stored look."""
-    models = body.get("models")
-    if not _is_list_of(models, str) or len(set(models)) < len(models):
-        return False
-    known, number = set(models), len(models)
-    whole = all(_is_list_of(body.get(name), int) and len(body[name]) == number for name in ("trials", "tiers"))
-    real = all(_is_list_of(body.get(name), int, float) and len(body[name]) == number for name in ("scores", "sigmas"))
-    ordered = _is_list_of(body.get("order"), str) and set(body["order"]) <= known
-    pairs = body.get("comparisons")
-    return whole and real and ordered and _is_list_of(pairs, dict) and all(_is_verdict(one, known) for one in pairs)
-
-
-def _is_verdict(plain: Mapping[str, Any], models: set[str]) -> bool:
-    named = all(isinstance(plain.get(name), str | None) for name in ("better", "worse", "verdict"))
-    measured = all(isinstance(plain.get(name), int | float) for name in ("z", "boundary", "information"))
-    measured &= all(isinstance(plain.get(name, 0.0), int | float) for name in ("rho", "power", "trials_needed"))
-    if not (named and measured and isinstance(plain.get("reversed", False), bool)):
-        return False
-    return plain.get("better") in models and plain.get("worse") in {*models, None} and plain["verdict"] in set(Verdict)
-
-
-def _is_list_of(values: object, *kinds: type) -> TypeGuard[list[Any]]:
-    return isinstance(values, list) and all(isinstance(value, kinds) for value in values)

@@ -1,15 +1,26 @@
-"""Protocol that every kind of ledger implements."""
+"""Protocols that every kind of ledger implements."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from adaptive_eval.store.kept_sums import KeptSums
-from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.queries import Queries, TrialRow
 from adaptive_eval.store.records import AnswerTexts
 
+if TYPE_CHECKING:
+    from adaptive_eval.store.summing import KeptSums
+
 Row = tuple[Any, ...]
+
+
+class LedgerWrites(Protocol):
+    """Executes the statements of a transaction, with `?` for each value."""
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> object:
+        """Execute a statement."""
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
+        """Execute a statement for each row."""
 
 
 class RunLedger(Protocol):
@@ -45,7 +56,7 @@ class RunLedger(Protocol):
     def require_intact(self, after: int = 0) -> None:
         """Raise `StoreError` for the first damaged row; trials with ids up to `after` are skipped."""
 
-    def kept_sums(self) -> KeptSums | None:
+    def kept_sums(self) -> "KeptSums | None":
         """The stored sums over the first trials; None if there are none."""
 
     @property

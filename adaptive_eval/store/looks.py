@@ -13,7 +13,6 @@ from adaptive_eval.store import StoredLook
 from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.events.event import Event
 from adaptive_eval.store.events.lives import SettingsChanged
-from adaptive_eval.store.forms import is_look
 from adaptive_eval.store.roster import Names
 
 PATH = "trials.max"
@@ -99,7 +98,7 @@ def trials_at(stored: StoredLook | None) -> dict[str, int]:
 
 def _checked_body(stored: StoredLook) -> dict[str, Any]:
     body = cast(dict[str, Any], stored.body)
-    if not is_look(body):
+    if not _is_look(body):
         raise StoreError(f"look {stored.number} is damaged: it is not a valid look; restore a copy of the run")
     return body
 
@@ -110,3 +109,29 @@ def _verdict(plain: Mapping[str, Any], models: Names) -> PairVerdict:
     known["better"] = models.position(plain["better"])
     known["worse"] = None if plain["worse"] is None else models.position(plain["worse"])
     return PairVerdict(**(known | {"verdict": Verdict(plain["verdict"])}))
+
+
+def _is_look(body: Mapping[str, Any]) -> bool:
+    """Whether the values have the form of a stored look."""
+    models = body.get("models")
+    if not _is_list_of(models, str) or len(set(models)) < len(models):
+        return False
+    known, number = set(models), len(models)
+    whole = all(_is_list_of(body.get(name), int) and len(body[name]) == number for name in ("trials", "tiers"))
+    real = all(_is_list_of(body.get(name), int, float) and len(body[name]) == number for name in ("scores", "sigmas"))
+    ordered = _is_list_of(body.get("order"), str) and set(body["order"]) <= known
+    pairs = body.get("comparisons")
+    return whole and real and ordered and _is_list_of(pairs, dict) and all(_is_verdict(one, known) for one in pairs)
+
+
+def _is_verdict(plain: Mapping[str, Any], models: set[str]) -> bool:
+    named = all(isinstance(plain.get(name), str | None) for name in ("better", "worse", "verdict"))
+    measured = all(isinstance(plain.get(name), int | float) for name in ("z", "boundary", "information"))
+    measured &= all(isinstance(plain.get(name, 0.0), int | float) for name in ("rho", "power", "trials_needed"))
+    if not (named and measured and isinstance(plain.get("reversed", False), bool)):
+        return False
+    return plain.get("better") in models and plain.get("worse") in {*models, None} and plain["verdict"] in set(Verdict)
+
+
+def _is_list_of(values: object, *kinds: type) -> TypeGuard[list[Any]]:
+    return isinstance(values, list) and all(isinstance(value, kinds) for value in values)

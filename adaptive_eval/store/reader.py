@@ -16,7 +16,6 @@ from adaptive_eval.store.events import events_of_kind, parse_event
 from adaptive_eval.store.events.event import Event, Json
 from adaptive_eval.store.events.grading import VerdictsWasted
 from adaptive_eval.store.forms import FIRST_SECOND, LAST_SECOND
-from adaptive_eval.store.kept_sums import Counts, thin_out
 from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import (
     NO_GRADING,
@@ -41,7 +40,15 @@ from adaptive_eval.store.records import (
 from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs
 from adaptive_eval.store.sqlite_ledger import damaged
-from adaptive_eval.store.summing import add_cells, align_with_roster, all_spending, all_sums, sums_after
+from adaptive_eval.store.summing import (
+    Counts,
+    add_cells,
+    align_with_roster,
+    all_spending,
+    all_sums,
+    sums_after,
+    thin_out,
+)
 
 MOST_ROUNDS = 2**31 - 1
 """The highest number that a round may have."""

@@ -17,7 +17,7 @@ from adaptive_eval import __version__
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store.events.event import Event, Json
-from adaptive_eval.store.ledger_writes import LedgerWrites
+from adaptive_eval.store.ledgers import LedgerWrites
 from adaptive_eval.store.records import RunHeader, TrialRecord
 from adaptive_eval.store.tables import COLUMNS
 

@@ -10,11 +10,11 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.store import checksums, database
 from adaptive_eval.store.database import RunLock
 from adaptive_eval.store.forms import MISFORMED
-from adaptive_eval.store.kept_sums import KeptSums, read_sums
 from adaptive_eval.store.ledgers import Row
 from adaptive_eval.store.queries import TrialRow, sqlite_queries
 from adaptive_eval.store.records import AnswerTexts
 from adaptive_eval.store.rows import unpack_text
+from adaptive_eval.store.summing import KeptSums, read_sums
 from adaptive_eval.store.tables import COLUMNS, SUMS, TOKEN_LOGPROBS
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from adaptive_eval.store.database import RunLock
 from adaptive_eval.store.events.answers import AnswersLost
 from adaptive_eval.store.events.event import Change, Event
 from adaptive_eval.store.events.lives import SettingsChanged
-from adaptive_eval.store.ledger_writes import LedgerWrites
-from adaptive_eval.store.ledgers import RunLedger
+from adaptive_eval.store.ledgers import LedgerWrites, RunLedger
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import CellExtent, CommitBatch, Regrade, RunHeader, TrialKey, TrialRecord
 from adaptive_eval.store.rows import (

@@ -132,7 +132,7 @@ CREATE TRIGGER IF NOT EXISTS summed_removed AFTER DELETE ON trials BEGIN
     DELETE FROM summed WHERE last >= old.id;
 END;
 """
-"""The table of large runs, see `store/kept_sums.py`; its absence does not change the version of the format."""
+"""The table of large runs, see `store/summing.py`; its absence does not change the version of the format."""
 
 
 def _columns(tables: str) -> dict[str, list[str]]:

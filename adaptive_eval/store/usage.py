@@ -1,13 +1,100 @@
-"""Running sums over committed trials, for the display, warnings and the report; no decision depends on them."""
+"""Running sums over committed trials, for the display, warnings and the report; no decision depends on them.
+
+They find suspicious answers: all of a model's are empty, identical, unreadable for the grader, or wrong. There may be a
+good reason, but far more often a grader, a prompt or a server is at fault, and the ranking worthless.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
-from adaptive_eval.store import StoredOutcome
-from adaptive_eval.store.alarms import SharedTraits
 from adaptive_eval.store.compact import NumberSet
-from adaptive_eval.store.records import NO_GRADING, GradingUse
+from adaptive_eval.store.records import NO_GRADING, GradingUse, StoredOutcome
 from adaptive_eval.store.repeats import SHORTEST_REPEAT, AnswerPairs
+
+LEAST = 12
+"""With fewer answers, all may well be alike or wrong by chance."""
+
+
+class AnswerFault(StrEnum):
+    """A fault of all answers of a model; the first that applies is reported."""
+
+    EMPTY = "all_empty"
+    ALIKE = "all_alike"
+    UNREAD = "nothing_extracted"
+    WRONG = "all_wrong"
+    REPEATED = "repeats"
+    """Answers repeat too often (see `store.repeats`)."""
+
+
+@dataclass(slots=True)
+class SharedTraits:
+    """Traits that all graded answers of a model may share."""
+
+    number: int = 0
+    empty: int = 0
+    unread: int = 0
+    """Outputs in which the grader found no answer."""
+    right: int = 0
+    categories: set[int] = field(default_factory=set)
+    texts: set[int | None] = field(default_factory=set)
+    """At most two are kept: more make no difference."""
+    questions: set[str] = field(default_factory=set)
+    """At most two, too."""
+
+    def add(self, outcome: StoredOutcome) -> None:
+        """Add an answer; ungraded and timed-out ones are left out."""
+        if outcome.category is None or (outcome.flags and outcome.timed_out):
+            return
+        self.number += 1
+        self.empty += bool(outcome.flags) and "empty" in outcome.flags.split()
+        self.unread += outcome.found is False
+        # without a verdict on right or wrong: category 0 means that no condition of the rubric holds
+        self.right += outcome.category > 0 if outcome.correct is None else outcome.correct
+        self.categories.add(outcome.category)
+        if len(self.texts) < 2:
+            self.texts.add(outcome.digest)
+        if len(self.questions) < 2:
+            self.questions.add(outcome.question)
+
+    def copy(self) -> "SharedTraits":
+        """A copy that later answers do not change."""
+        return replace(
+            self, categories=self.categories.copy(), texts=self.texts.copy(), questions=self.questions.copy()
+        )
+
+    @property
+    def fault(self) -> AnswerFault | None:
+        """The fault that all answers share; None if there is none, or too few answers."""
+        if self.number < LEAST:
+            return None
+        if self.empty == self.number:
+            return AnswerFault.EMPTY
+        alike = len(self.texts) == 1 and None not in self.texts and len(self.questions) > 1
+        if alike and self.right < self.number:
+            return AnswerFault.ALIKE
+        if self.unread == self.number:
+            return AnswerFault.UNREAD
+        return AnswerFault.WRONG if self.right == 0 and len(self.categories) == 1 else None
+
+
+_FAULT_WORDS = {
+    AnswerFault.EMPTY: "are empty",
+    AnswerFault.ALIKE: "are one and the same text, whatever the question",
+    AnswerFault.UNREAD: "hold nothing that the grader takes for an answer",
+    AnswerFault.WRONG: "are graded wrong",
+}
+_FAULT_REMEDY = {
+    AnswerFault.EMPTY: "look at what the server sends, and at max_tokens and the reasoning settings",
+    AnswerFault.ALIKE: "look at the prompt and at the server",
+    AnswerFault.UNREAD: "look at the grader, or ask for the answer in the form that it reads",
+    AnswerFault.WRONG: "look at the grader and the answer keys, unless the questions are that hard",
+}
+
+
+def fault_sentence(fault: AnswerFault, number: int) -> str:
+    """The sentence that warns of a fault in this many answers."""
+    return f"all {number} answers {_FAULT_WORDS[fault]}; {_FAULT_REMEDY[fault]}"
 
 
 @dataclass(slots=True)

@@ -21,9 +21,8 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, events_of_kind
-from adaptive_eval.store.alarms import LEAST, AnswerFault, SharedTraits
 from adaptive_eval.store.repeats import SamplingFreedom
-from adaptive_eval.store.usage import TrialUsage
+from adaptive_eval.store.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6

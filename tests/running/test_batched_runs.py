@@ -28,7 +28,7 @@ from adaptive_eval.store import (
     RunReader,
     events_of_kind,
 )
-from adaptive_eval.store.pending import pending_batches
+from adaptive_eval.store.events.batches import pending_batches
 
 SCRIPT = Path(__file__).with_name("killed_in_batches.py")
 QUICK = {"first_poll": 0.02, "longest_poll": 0.05}

@@ -29,8 +29,8 @@ from adaptive_eval.record.view import PosteriorView, QuestionView, drop_rows, po
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.text import Rates
 from adaptive_eval.store import RunReader, Spending, TrialRecord
-from adaptive_eval.store.kept_sums import Counts
 from adaptive_eval.store.rows import valid_text
+from adaptive_eval.store.summing import Counts
 
 
 def to_json(value: object) -> bytes:

@@ -8,7 +8,7 @@ from adaptive_eval.record.status import CurrentTraffic, Status, results_in_progr
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import ReplicaBack, ReplicaLost, Spending, events_since_start
-from adaptive_eval.store.pending import pending_batches
+from adaptive_eval.store.events.batches import pending_batches
 from adaptive_eval.store.spending import stored_cost
 
 

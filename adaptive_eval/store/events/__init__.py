@@ -12,13 +12,13 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.errors import StoreError
-from adaptive_eval.store.events import answers, beginnings, grading, lives, servers
+from adaptive_eval.store.events import answers, batches, beginnings, grading, lives, servers
 from adaptive_eval.store.events.event import Event, UnknownEvent
 from adaptive_eval.store.events.lives import RunBegun, RunFinished, RunStopped
 
 CLASSES: tuple[type[Event], ...] = tuple(
     one
-    for subject in (lives, beginnings, servers, answers, grading)
+    for subject in (lives, beginnings, servers, answers, batches, grading)
     for one in vars(subject).values()
     if isinstance(one, type) and issubclass(one, Event) and hasattr(one, "KIND")
 )

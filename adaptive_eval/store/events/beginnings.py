@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from adaptive_eval.store.events.event import Event, Json, optional_field
 
 
 @dataclass(frozen=True, slots=True)
-class TrialsImported(Event):
+class TrialsImported(Event, kind="imported"):
     """The run begins with trials imported from logs."""
 
-    KIND: ClassVar[str] = "imported"
     trials: int = 0
     files: tuple[str, ...] = ()
     without_text: int = 0
@@ -31,10 +29,9 @@ class TrialsImported(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PriorTaken(Event):
+class PriorTaken(Event, kind="prior"):
     """Outcomes of an earlier run, or of greedy answers, count as R0 from now on."""
 
-    KIND: ClassVar[str] = "prior"
     section: Json = field(default_factory=dict)
     """The section of the configuration that asks for it."""
     run: str = ""
@@ -63,19 +60,17 @@ class PriorTaken(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class GreedyBegun(Event):
+class GreedyBegun(Event, kind="greedy"):
     """Greedy answers are requested before anything else; reported, not stored."""
 
-    KIND: ClassVar[str] = "greedy"
     models: int = 0
     questions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomesRecorded(Event):
+class OutcomesRecorded(Event, kind="recorded"):
     """All outcomes that an earlier run has for a model; they count in this run, and the model is never asked."""
 
-    KIND: ClassVar[str] = "recorded"
     model: str
     """Its name in this run."""
     directory: str = ""

@@ -41,6 +41,10 @@ class Event:
     at: float = field(default=0.0, kw_only=True)
     """Seconds since 1970; set by the store when it is committed."""
 
+    def __init_subclass__(cls, kind: str | None = None) -> None:
+        if kind is not None:
+            cls.KIND = kind
+
     @property
     def kind(self) -> str:
         """Its name in the store."""

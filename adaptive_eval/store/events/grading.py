@@ -2,34 +2,30 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from adaptive_eval.store.events.event import Event, Json, optional_field
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerUngraded(Event):
+class AnswerUngraded(Event, kind="ungraded"):
     """The grader failed on an answer of a model for the first time since the latest start; the run goes on."""
 
-    KIND: ClassVar[str] = "ungraded"
     model: str
     question: str = ""
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class RegradingBegun(Event):
+class RegradingBegun(Event, kind="regrading"):
     """Ungraded answers are graded again before the run goes on; reported, not stored."""
 
-    KIND: ClassVar[str] = "regrading"
     trials: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class TrialsRegraded(Event):
+class TrialsRegraded(Event, kind="regraded"):
     """Trials were graded again."""
 
-    KIND: ClassVar[str] = "regraded"
     trials: int = 0
     so_far: int | None = optional_field()
     """When a run is resumed: the progress over all groups of this start."""
@@ -48,20 +44,18 @@ class TrialsRegraded(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class GraderChosen(Event):
+class GraderChosen(Event, kind="grader_chosen"):
     """A grader was found that reproduces the grades of the imported logs on a sample."""
 
-    KIND: ClassVar[str] = "grader_chosen"
     grader: str
     compared: int = 0
     """Stored answers in that sample."""
 
 
 @dataclass(frozen=True, slots=True)
-class ThresholdsFrozen(Event):
+class ThresholdsFrozen(Event, kind="thresholds"):
     """The thresholds and typical lengths of the rubric were fitted, and are fixed from now on."""
 
-    KIND: ClassVar[str] = "thresholds"
     section: Json = field(default_factory=dict)
     """The rubric section of the configuration."""
     run: str | None = optional_field()
@@ -76,13 +70,12 @@ class ThresholdsFrozen(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class BaselineAsked(Event):
+class BaselineAsked(Event, kind="baseline"):
     """A verifier is asked, once a run, for the label scores of a request without content, or has given them.
 
     Asking reserves the worst-case cost; the event with the scores takes back the unused part.
     """
 
-    KIND: ClassVar[str] = "baseline"
     asked_as: str = ""
     """Digest of everything that the scores depend on."""
     scores: tuple[float, ...] = ()
@@ -95,14 +88,13 @@ class BaselineAsked(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictsAsked(Event):
+class VerdictsAsked(Event, kind="verdicts_asked"):
     """A reservation by `regrade` of the worst-case cost of a judge's verdicts or, if negative, the unused part of it.
 
     When the grades are stored with their cost, the rest is taken back. So these events sum to what was spent on grades
     that never became those of the run.
     """
 
-    KIND: ClassVar[str] = "verdicts_asked"
     answers: int = 0
     tokens: int = 0
     usd: float = 0.0
@@ -110,13 +102,12 @@ class VerdictsAsked(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictsWasted(Event):
+class VerdictsWasted(Event, kind="verdicts_in_vain"):
     """Verdicts on stored answers that were paid for and do not count.
 
     Their replies were unreadable or lost, or other verdicts replaced them. The trials include their cost.
     """
 
-    KIND: ClassVar[str] = "verdicts_in_vain"
     model: str
     verdicts: int = 0
     tokens: int = 0

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
@@ -26,24 +25,19 @@ class RunBegun(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RunStarted(RunBegun):
+class RunStarted(RunBegun, kind="started"):
     """The first start of the run."""
 
-    KIND: ClassVar[str] = "started"
-
 
 @dataclass(frozen=True, slots=True)
-class RunResumed(RunBegun):
+class RunResumed(RunBegun, kind="resumed"):
     """A later start of the run."""
 
-    KIND: ClassVar[str] = "resumed"
-
 
 @dataclass(frozen=True, slots=True)
-class SettingsChanged(Event):
+class SettingsChanged(Event, kind="configured"):
     """A resume changed settings, after this many trials and looks."""
 
-    KIND: ClassVar[str] = "configured"
     trials: int = 0
     looks: int = 0
     changes: tuple[Change, ...] = ()
@@ -54,19 +48,17 @@ class SettingsChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class LooksRetaken(Event):
+class LooksRetaken(Event, kind="looks_retaken"):
     """A resume took looks on other rounds of the stored answers than an earlier start."""
 
-    KIND: ClassVar[str] = "looks_retaken"
     looks: int = 0
     """How many looks the earlier start had taken."""
 
 
 @dataclass(frozen=True, slots=True)
-class RunStopped(Event):
+class RunStopped(Event, kind="stopped"):
     """The run was stopped by the user or by an error before it was finished."""
 
-    KIND: ClassVar[str] = "stopped"
     error: str | None = optional_field()
     """The kind of the error."""
     reason: str | None = optional_field()
@@ -76,10 +68,9 @@ class RunStopped(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RunFinished(Event):
+class RunFinished(Event, kind="finished"):
     """The run is finished."""
 
-    KIND: ClassVar[str] = "finished"
     reason: Reason
     waited_for: tuple[str, ...] | None = optional_field()
     """Models that have answered everything requested in all starts: answers after the last look enter their scores."""

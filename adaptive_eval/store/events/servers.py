@@ -2,46 +2,41 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from adaptive_eval.core.types import Cause
 from adaptive_eval.store.events.event import Event, optional_field
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSetAside(Event):
+class ModelSetAside(Event, kind="set_aside"):
     """The run goes on without a model."""
 
-    KIND: ClassVar[str] = "set_aside"
     model: str
     reason: str = ""
     cause: Cause = Cause.SERVER
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaLost(Event):
+class ReplicaLost(Event, kind="replica_lost"):
     """One of a model's servers has been failing for a while."""
 
-    KIND: ClassVar[str] = "replica_lost"
     model: str
     replica: str
     reason: str | None = optional_field()
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaBack(Event):
+class ReplicaBack(Event, kind="replica_back"):
     """A lost server answers again."""
 
-    KIND: ClassVar[str] = "replica_back"
     model: str
     replica: str
 
 
 @dataclass(frozen=True, slots=True)
-class OnlyFailures(Event):
+class OnlyFailures(Event, kind="retrying"):
     """All requests to a model have failed for a while; they are retried."""
 
-    KIND: ClassVar[str] = "retrying"
     model: str
     seconds: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
@@ -51,10 +46,9 @@ class OnlyFailures(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ServersNoticed(Event):
+class ServersNoticed(Event, kind="noticed"):
     """A notice about a model's servers for readers of the results."""
 
-    KIND: ClassVar[str] = "noticed"
     model: str
     """Empty for the servers of a judge."""
     notice: str = ""
@@ -63,10 +57,9 @@ class ServersNoticed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceAwaited(Event):
+class PlaceAwaited(Event, kind="waiting"):
     """Servers cannot be started yet, since another run occupies their place."""
 
-    KIND: ClassVar[str] = "waiting"
     on: str
     by: str = ""
     """The holder of the place."""
@@ -87,19 +80,17 @@ class _Launch(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerLaunching(_Launch):
+class ServerLaunching(_Launch, kind="launching"):
     """The server of a model is starting."""
 
-    KIND: ClassVar[str] = "launching"
     waited: float | None = optional_field()
     """Seconds for which other runs occupied this place."""
 
 
 @dataclass(frozen=True, slots=True)
-class ServerLaunched(_Launch):
+class ServerLaunched(_Launch, kind="launched"):
     """The server of a model is ready."""
 
-    KIND: ClassVar[str] = "launched"
     seconds: float = 0.0
     """Seconds from its start; the server whose place it takes had ended before."""
     without_head: float | None = optional_field()
@@ -107,10 +98,9 @@ class ServerLaunched(_Launch):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerDied(Event):
+class ServerDied(Event, kind="server_died"):
     """A server that was up has died or hangs, and is restarted."""
 
-    KIND: ClassVar[str] = "server_died"
     model: str
     reason: str = ""
     restart: int = 0
@@ -120,20 +110,18 @@ class ServerDied(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerReleased(Event):
+class ServerReleased(Event, kind="released"):
     """A server was stopped during the run, and its place is free."""
 
-    KIND: ClassVar[str] = "released"
     model: str
     on: str | None = optional_field()
     """The place that it shared with other models, one of which is served next."""
 
 
 @dataclass(frozen=True, slots=True)
-class SiteAwaited(Event):
+class SiteAwaited(Event, kind="site_awaited"):
     """A site of a model has no place in the cluster yet."""
 
-    KIND: ClassVar[str] = "site_awaited"
     model: str
     on: str = ""
     """The site, such as "site 1"."""
@@ -144,10 +132,9 @@ class SiteAwaited(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SitePlaced(Event):
+class SitePlaced(Event, kind="site_placed"):
     """A site of a model has its place in the cluster; its server starts next."""
 
-    KIND: ClassVar[str] = "site_placed"
     model: str
     on: str = ""
     node: str = ""
@@ -165,10 +152,9 @@ class SitePlaced(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SiteLost(Event):
+class SiteLost(Event, kind="site_lost"):
     """A site of a model is lost: its requests are repeated, and it is placed again."""
 
-    KIND: ClassVar[str] = "site_lost"
     model: str
     on: str = ""
     node: str = ""
@@ -176,30 +162,27 @@ class SiteLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerRests(Event):
+class ServerRests(Event, kind="server_rests"):
     """The server of an idle model is stopped until trials of other models make it needed again."""
 
-    KIND: ClassVar[str] = "server_rests"
     model: str
     batches_of: tuple[str, ...] | None = optional_field()
     """The models whose batches must come back first, if the run waits for these."""
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSettled(Event):
+class ModelSettled(Event, kind="settled"):
     """No comparison can need a model again with the current settings: its server may be stopped."""
 
-    KIND: ClassVar[str] = "settled"
     model: str
     launched: bool = False
     """Whether the run launched its server, and so stops it."""
 
 
 @dataclass(frozen=True, slots=True)
-class SettledCommandEnded(Event):
+class SettledCommandEnded(Event, kind="settled_command"):
     """The user's command for a settled model has ended, successfully or not."""
 
-    KIND: ClassVar[str] = "settled_command"
     model: str
     problem: str | None = optional_field()
     """What went wrong."""

@@ -9,8 +9,7 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.files import closed_on_error
 from adaptive_eval.store.address import LedgerAddress
 from adaptive_eval.store.forms import OUT_OF_RANGE
-from adaptive_eval.store.ledger_writes import LedgerWrites
-from adaptive_eval.store.ledgers import Row
+from adaptive_eval.store.ledgers import LedgerWrites, Row
 from adaptive_eval.store.postgres.connection import PatientConnection, connect, explained, in_transaction
 from adaptive_eval.store.postgres.tables import LOCKS, RUN_STEPS, SHARED, SHARED_STEPS, TOKEN_LOGPROBS, run_schema
 from adaptive_eval.store.queries import COLUMN_SQL, Dialect, Queries, TrialRow, queries_in
