@@ -15,7 +15,7 @@ which are stopped while it waits for a batch.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from adaptive_eval.config.decisions import TrialsConfig
 from adaptive_eval.config.run import ModelConfig
@@ -35,26 +35,19 @@ INSPECT_ON_OWN_SERVERS = ("hf", "vllm", "sglang", "ollama", "llama-cpp-python")
 """Prefixes of models in Inspect that run on the user's own servers."""
 
 
-class FavourChoice(NamedTuple):
-    """The choice of `auto` and its reason."""
-
-    favour: Favour
-    why: str
-
-
-def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> FavourChoice:
-    """Choose `time` if any model is on the user's own server, else `answers`."""
+def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> tuple[Favour, str]:
+    """Choose `time` if any model is on the user's own server, else `answers`; with the reason."""
     if trials.draw is not None:
-        return FavourChoice("answers", "trials.draw asks the questions block by block")
+        return "answers", "trials.draw asks the questions block by block"
     own = [model.name for model in models if is_own_server(model)]
     if not own:
         by_inspect = any(model.inspect is not None for model in models)
         known_by = "is one that Inspect asks at a provider" if by_inspect else "has a price, a key or headers"
-        return FavourChoice("answers", f"every model {known_by}: its answers are what you pay for")
+        return "answers", f"every model {known_by}: its answers are what you pay for"
     some = f"{own[0]} is" if len(own) == 1 else f"{own[0]} and {len(own) - 1} more are"
     whose, beside = ("all models are", "") if len(own) == len(models) else (some, "; the others are asked ahead, too")
     paid = "on servers of your own (no price, no key), where time is what you pay for"
-    return FavourChoice("time", f"{whose} {paid}{beside}")
+    return "time", f"{whose} {paid}{beside}"
 
 
 def is_own_server(model: ModelConfig) -> bool:

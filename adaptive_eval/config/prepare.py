@@ -198,6 +198,10 @@ def stored_words(header: RunHeader) -> dict[str, str]:
     return {key: text for key, text in says.items() if isinstance(text, str)}
 
 
+_question_parser = cache(lambda: TypeAdapter(Question))
+"""Makes the parser of stored questions, on first use."""
+
+
 def stored_questions(header: RunHeader) -> tuple[Question, ...]:
     """Restore the questions in a header."""
     return tuple(stored_question(key, body) for key, body in header.questions.items())
@@ -206,18 +210,12 @@ def stored_questions(header: RunHeader) -> tuple[Question, ...]:
 def stored_question(key: str, body: Json) -> Question:
     """Restore a question in a header; raises `StoreError` if it is damaged."""
     try:
-        return _stored_questions().validate_python({**body, "id": key})
+        return _question_parser().validate_python({**body, "id": key})
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         raise StoreError(
             f"the stored question {key!a:.80} is damaged (see {place!a:.80}); restore a copy of the run"
         ) from error
-
-
-@cache
-def _stored_questions() -> TypeAdapter[Question]:
-    """The parser of stored questions, created on first use."""
-    return TypeAdapter(Question)
 
 
 class StoredSetup(NamedTuple):
@@ -237,7 +235,6 @@ def stored_setup(header: RunHeader) -> StoredSetup:
 
 
 SHOWN_PROBLEMS = 10
-NAMED_ALIKE = 5
 CACHED_BASES = 65_536
 
 
@@ -279,8 +276,8 @@ def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
     """Replace `trials.favour: auto` by a pace, with the reason; None as reason if the pace was given."""
     if config.trials.favour != "auto":
         return config, None
-    choice = choose_favour(config.asked, config.trials)
-    return with_trials(config, {"favour": choice.favour}), choice.why
+    favour, why = choose_favour(config.asked, config.trials)
+    return with_trials(config, {"favour": favour}), why
 
 
 def adopt_stored_trials(config: RunConfig, stored: RunConfig, *, at_any_pace: bool) -> RunConfig:
@@ -353,28 +350,16 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: t
 
 def _require_gradable(config: RunConfig, questions: tuple[Question, ...]) -> None:
     """Raise `ConfigError` if the grader cannot use an answer key, since it would fail on every answer."""
-    alike: dict[str, list[str]] = {}
+    alike: dict[str, list[str]] = {}  # by problem without the answer
     for question in questions:
         if (problem := config.grader.key_problem(question)) is not None:
-            # problems that differ only by the question's answer are reported once
-            told = alike.setdefault(
-                problem.replace(repr(question.answer), "\0"), [f"question {question.id}: {problem}"]
-            )
-            told.append(question.id)
+            same = alike.setdefault(problem.replace(repr(question.answer), ""), [])
+            same.append(f"  question {question.id}: {problem}")
     if alike:
-        lines = [f"  {first}{_others_note(others)}" for first, _, *others in alike.values()]
-        shown = lines[:SHOWN_PROBLEMS]
-        more = [f"  and {len(lines) - len(shown)} more"] if len(lines) > len(shown) else []
-        kind = config.grader.kind
-        raise ConfigError("\n".join([f"the grader {kind} cannot use the answer key of some questions:", *shown, *more]))
-
-
-def _others_note(others: Sequence[str]) -> str:
-    """A note on further questions with the same problem."""
-    if not others:
-        return ""
-    more = ", ..." if len(others) > NAMED_ALIKE else ""
-    return f" (the same is true of {len(others)} more: {', '.join(others[:NAMED_ALIKE])}{more})"
+        lines = [first + f" (and {len(others)} more alike)" * bool(others) for first, *others in alike.values()]
+        more = [f"  and {len(lines) - SHOWN_PROBLEMS} more"] if len(lines) > SHOWN_PROBLEMS else []
+        said = f"the grader {config.grader.kind} cannot use the answer key of some questions:"
+        raise ConfigError("\n".join([said, *lines[:SHOWN_PROBLEMS], *more]))
 
 
 def render_prompts(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tuple[Prompt, ...], ...]:

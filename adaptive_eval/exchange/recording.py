@@ -14,11 +14,12 @@ A stored run can be read as a recording, too: its trials in their order, with th
 
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,29 +92,10 @@ def read_recording(path: Path, array: str | None = None, *, untried: bool = Fals
         )
 
 
-def write_recording(
-    file: IO[bytes],
-    outcomes: IntArray,
-    models: Sequence[str],
-    questions: Sequence[str],
-    weights: Sequence[float],
-    categories: Sequence[str],
-) -> None:
-    """Write outcomes (L, M, N), -1 for no trial, in the format that `read_recording` reads."""
-    np.savez_compressed(
-        file,
-        R=outcomes,
-        models=np.array(models, dtype=str),
-        questions=np.array(questions, dtype=str),
-        weights=np.array(weights, dtype=np.float64),
-        categories=np.array(categories, dtype=str),
-    )
-
-
-def count_outcomes(outcomes: IntArray) -> NDArray[np.int64]:
-    """Counts (L, M, K) of outcomes (L, M, N), without -1 for no trial."""
-    categories = max(int(outcomes.max()) + 1, 2)
-    return np.stack([(outcomes == category).sum(axis=2) for category in range(categories)], axis=-1)
+def count_outcomes(outcomes: IntArray, categories: int = 2) -> NDArray[np.int64]:
+    """Counts (L, M, K) of outcomes (L, M, N), without -1 for no trial; K is at least `categories`."""
+    found = max(int(outcomes.max(initial=NO_TRIAL)) + 1, categories)
+    return np.stack([(outcomes == category).sum(axis=2) for category in range(found)], axis=-1)
 
 
 class _File:
@@ -250,13 +232,9 @@ def _names(file: _File, name: str, length: int) -> tuple[str, ...] | None:
     names = tuple(
         str(np.char.decode(one, "utf-8", "replace")) if found.dtype.kind == "S" else str(one) for one in found
     )
-    seen: set[str] = set()
-    for one in names:
-        if not one or one in seen:
-            raise file.refuse(
-                f"array {name} must hold different names, none of them empty, but got {one!r} twice or empty"
-            )
-        seen.add(one)
+    if repeated := [one for one, times in Counter(names).items() if times > 1 or not one]:
+        rule = "must hold different names, none of them empty"
+        raise file.refuse(f"array {name} {rule}, but got {repeated[0]!r} twice or empty")
     return names
 
 
@@ -269,11 +247,11 @@ def recording_of_run(directory: Path) -> Recording:
         trials = [one for one in reader.outcomes() if one.category is not None]
     roster = Roster.of(header.models, header.questions)
     longest = max((one.trial + 1 for one in trials), default=0)
-    outcomes = np.full((len(roster.models), len(roster.questions), longest), -1, dtype=np.int8)
+    outcomes = np.full((len(roster.models), len(roster.questions), longest), NO_TRIAL, dtype=np.int8)
     for one in trials:
         assert one.category is not None
         outcomes[(*roster.cell(one.model, one.question), one.trial)] = one.category
-    counts = np.stack([(outcomes == category).sum(axis=2) for category in range(len(weights))], axis=-1)
+    counts = count_outcomes(outcomes, len(weights))
     untried = np.argwhere(counts.sum(axis=-1) == 0)
     if len(untried):
         model, question = untried[0].tolist()
@@ -310,8 +288,14 @@ def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> None
             outcomes[(*source.roster.cell(outcome.model, outcome.question), outcome.trial)] = outcome.category
         on_progress(number)
     with path.open("wb") as file:
-        questions = tuple(source.roster.questions)
-        write_recording(file, outcomes, source.models, questions, source.rubric.weights, source.rubric.names)
+        np.savez_compressed(
+            file,
+            R=outcomes,
+            models=np.array(source.models, dtype=str),
+            questions=np.array(tuple(source.roster.questions), dtype=str),
+            weights=np.array(source.rubric.weights, dtype=np.float64),
+            categories=np.array(source.rubric.names, dtype=str),
+        )
 
 
 ORDER_SEED = 0

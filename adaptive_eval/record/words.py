@@ -306,8 +306,8 @@ def pace_in_words(config: RunConfig) -> str:
     """The pace, with the reason if `auto` would take it too."""
     if config.batched:
         return "of batches: rounds are as large as the need, since each waits for batches"
-    chosen = choose_favour(config.asked, config.trials)
-    why = f", since {chosen.why}" if chosen.favour == config.trials.favour else ""
+    chosen, reason = choose_favour(config.asked, config.trials)
+    why = f", since {reason}" if chosen == config.trials.favour else ""
     if config.trials.favour == "time":
         return f"time{why}: servers are kept busy with answers requested ahead"
     return f"answers{why}"

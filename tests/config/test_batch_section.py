@@ -104,7 +104,7 @@ def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
 
 def test_auto_takes_few_large_rounds() -> None:
     models = [model("batch: openai"), model("api_key_env: K")]
-    assert choose_favour(models, TrialsConfig()).favour == "answers"
+    assert choose_favour(models, TrialsConfig())[0] == "answers"
     for favour in ("answers", "time"):
         pace = make_pace(TrialsConfig(favour=favour), 30, batched=True)  # type: ignore[arg-type]
         assert pace == Pace(share=0.7, opening=24, even=True), "it is a property of the service"

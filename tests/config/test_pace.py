@@ -7,7 +7,7 @@ from checked_text import check_text
 
 from adaptive_eval.config.load import config_from_mapping, load_config
 from adaptive_eval.config.old_names import upgrade_sections
-from adaptive_eval.config.pace import FavourChoice, choose_favour
+from adaptive_eval.config.pace import choose_favour
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core import Pace
 
@@ -16,7 +16,7 @@ PRICE = "price: {input: 1, output: 10}"
 ZSCORE = {"use": "zscore", "options": {"threshold": 2.0}}
 
 
-def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n") -> FavourChoice:
+def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n") -> tuple[str, str]:
     config = check_text(f"{HEAD}{more}models:\n{models}", Path("bench.yaml"), (), {}).config
     assert config is not None
     return choose_favour(config.models, config.trials)
@@ -36,7 +36,7 @@ def test_time_is_paid_for_on_servers_of_your_own() -> None:
     for models in (TWO, launched, turned, two("gpus: 1"), two(f"gpus: 1, {PRICE}")):
         for more in ("", "sampling: {max_tokens: 32000}\n"):
             found = chosen(models, more)
-            assert found.favour == "time" and found.why.startswith("all models are on servers of your own")
+            assert found[0] == "time" and found[1].startswith("all models are on servers of your own")
 
 
 def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_known_by() -> None:
@@ -49,7 +49,7 @@ def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_k
         two("headers: {x-key: abc}"),
         two("auth: my.signs:Auth"),
     ):
-        assert chosen(models).favour == "answers"
+        assert chosen(models)[0] == "answers"
 
 
 def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names_whose_servers_are_meant() -> None:
@@ -59,11 +59,11 @@ def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names
         "a and 1 more are on servers of your own (no price, no key), where time is what you pay for; the others are "
         "asked ahead, too",
     )
-    assert chosen(keyed + "  - {name: a, base_url: http://a/v1}\n").why.startswith("a is on servers of your own")
+    assert chosen(keyed + "  - {name: a, base_url: http://a/v1}\n")[1].startswith("a is on servers of your own")
 
 
 def test_a_model_with_a_batch_is_on_no_server_of_yours_and_growing_rounds_are_rounds_of_all_models() -> None:
-    assert chosen(two("batch: openai")).favour == "answers"
+    assert chosen(two("batch: openai"))[0] == "answers"
 
 
 @pytest.mark.parametrize(

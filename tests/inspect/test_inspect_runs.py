@@ -28,7 +28,6 @@ from thoroughness import sizes
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
-from adaptive_eval.config.pace import FavourChoice
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.errors import ExitCode
@@ -354,7 +353,7 @@ def test_a_run_goes_on_at_the_pace_that_auto_took_when_it_began(site: Site, monk
 
     trials = {"min": 2, "max": 8}
     with monkeypatch.context() as earlier:
-        earlier.setattr("adaptive_eval.config.prepare.choose_favour", lambda *_: FavourChoice("time", "they are yours"))
+        earlier.setattr("adaptive_eval.config.prepare.choose_favour", lambda *_: ("time", "they are yours"))
         run(site, write(site, "exactly", trials=trials, budget={"trials": 12}))
     assert favour() == "time"
     begun = len(stored(site))
