@@ -21,6 +21,7 @@ LEDGER, SEGMENTS = "ledger", "segments"
 """Where the texts of answers are stored: in the run's database, or in files beside it."""
 LEDGER_URL = r"^postgres(ql)?://[^@/\s\\?#:]+(:\d{1,5})?/[^@/\s\\?#]{1,63}/?$"
 """A database for the ledgers of many runs; without user, password or options, which would be stored."""
+LEDGER_MEND = "give user and password in PGUSER and PGPASSWORD or ~/.pgpass, and options in variables such as PGSSLMODE"
 StopOnAlarm = Literal["all", "any", "never"]
 """Which alarms end a run."""
 PATIENCE = 300.0

@@ -1,7 +1,6 @@
 """The JSON schema of configuration files, for editors, including short forms."""
 
 import ast
-import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -19,8 +18,6 @@ FILLED_IN = {"RunConfig": {"name", "questions", "grader"}, "ModelConfig": {"mode
 """Required keys that a file may omit, since loading fills them in."""
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 """JSON schema's names of bounds, by pydantic's names on optional keys."""
-_CLASS = re.compile(r"^class (?P<name>\w+).*\n(?:(?:[ )].*)?\n)*", re.MULTILINE)
-"""Matches a class up to the next line without indentation."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -61,26 +58,17 @@ def _describe_fields(schema: dict[str, Any], section: type[Section]) -> None:
         anew = base.__dict__.get("__annotations__", {})
         texts = {name: text for name, text in texts.items() if name not in anew}
         if issubclass(base, Section):
-            texts |= _field_docstrings(base)
+            texts |= _field_docstrings(base.__module__).get(base.__name__, {})
     for name, value in schema.get("properties", {}).items():
         if name in texts:
             value.setdefault("description", texts[name])
 
 
 @cache
-def _field_docstrings(section: type[Section]) -> dict[str, str]:
-    """The docstrings of a class's fields; none for classes without source, which are created from the registry.
-
-    Only the class is parsed, since whole modules would take longer.
-    """
-    classes = ast.parse(_class_sources(section.__module__).get(section.__name__, "")).body
-    return dict(text for one in classes if isinstance(one, ast.ClassDef) for text in _field_texts(one))
-
-
-@cache
-def _class_sources(module: str) -> dict[str, str]:
-    """The source of each class of a module."""
-    return {one["name"]: one[0] for one in _CLASS.finditer(getsource(sys.modules[module]))}
+def _field_docstrings(module: str) -> dict[str, dict[str, str]]:
+    """The docstrings of fields by class; the source has none of the classes that are created from the registry."""
+    parts = ast.parse(getsource(sys.modules[module])).body
+    return {part.name: dict(_field_texts(part)) for part in parts if isinstance(part, ast.ClassDef)}
 
 
 def _field_texts(section: ast.ClassDef) -> Iterator[tuple[str, str]]:

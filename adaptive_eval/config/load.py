@@ -32,14 +32,10 @@ from adaptive_eval.endpoints.secrets import (
 )
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import RubricConfig
+from adaptive_eval.sections import LEDGER_MEND
 
 BLANK = "***"
 LEDGER_KEY = ("store", "ledger")
-LEDGER_MEND = (
-    "name the database alone, as postgresql://host/database; user and password come from PGUSER and PGPASSWORD or "
-    "~/.pgpass, and options from variables such as PGSSLMODE"
-)
-
 
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 """Suffixes of configuration files."""
@@ -77,7 +73,8 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
         literal = VARIABLE.sub("", document.raw.get(path, str(value)))
         named = holds_secret(str(path[-1])) and not variables
         return "holds a secret, which must not stand in the file" if named or looks_secret(literal) else None
-    if holds_secret(_innermost_key(path)) or looks_secret(str(value)):
+    key = next((part for part in reversed(path) if isinstance(part, str)), "")
+    if holds_secret(key) or looks_secret(str(value)):
         return "holds a secret, which must not stand in the file"
     if "command" in path and {"launch", "notify"} & set(path) and (given := secret_given(str(value))):
         return f"holds a secret ({given}), which would be stored"
@@ -88,11 +85,6 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
     if path[-1] != "api_key_env" and any(SECRET_VARIABLE.search(name) for name in variables):
         return "takes in a secret, which would be stored with the results"
     return None
-
-
-def _innermost_key(path: KeyPath) -> str:
-    """The innermost key above a value, skipping list positions."""
-    return next((part for part in reversed(path) if isinstance(part, str)), "")
 
 
 Schema = TypeVar("Schema", bound=Decisions)
@@ -223,17 +215,6 @@ def _validate(
     """Validate the document: the configuration, or all problems in the order of lines."""
     if document.problems and not document.tree:
         return None, tuple(document.problems)
-    config, problems = _check_document(document, schema, names)
-    told = {problem.path for problem in document.problems}
-    told |= {path[:-1] for path in told if path and isinstance(path[-1], int)}  # such a list has lost entries
-    problems = document.problems + [problem for problem in problems if problem.path not in told]
-    return None if problems else config, tuple(sorted(dict.fromkeys(problems), key=_by_line))
-
-
-def _check_document(
-    document: Document, schema: type[Schema], names: Sequence[str] | None
-) -> tuple[Schema | None, list[Problem]]:
-    """The configuration if its sections are valid, and the problems in them and between them."""
     config: Schema | None = None
     problems: list[Problem] = []
     try:
@@ -242,12 +223,12 @@ def _check_document(
     except ValidationError as error:
         problems += convert_errors(error.errors(include_url=False), document)
         sections = dict(_valid_sections(document, schema))
-    if names is not None:
-        sections["names"] = tuple(names)
-    for problem in cross_check(sections):
-        origin = document.origin(problem.path)
-        problems.append(problem._replace(path=origin, place=document.place(problem.path)))
-    return config, problems
+    for problem in cross_check(sections if names is None else {**sections, "names": tuple(names)}):
+        problems.append(problem._replace(path=document.origin(problem.path), place=document.place(problem.path)))
+    told = {problem.path for problem in document.problems}
+    told |= {path[:-1] for path in told if path and isinstance(path[-1], int)}  # such a list has lost entries
+    problems = document.problems + [problem for problem in problems if problem.path not in told]
+    return None if problems else config, tuple(sorted(dict.fromkeys(problems), key=_by_line))
 
 
 def _missing_files(document: Document) -> Iterator[Problem]:

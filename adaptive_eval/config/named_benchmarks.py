@@ -21,7 +21,7 @@ def named_benchmarks(folder: Path) -> list[NamedBenchmark]:
     """All benchmarks that can be run by name from a folder."""
     # extras, imported only on demand
     from adaptive_eval.inspect.installed import installed_tasks, tasks_in
-    from adaptive_eval.lm_eval.installed import installed_tasks as tasks_of_lm_eval
+    from adaptive_eval.lm_eval.tasks import installed_tasks as tasks_of_lm_eval
 
     return [*_configurations(folder), *tasks_in(folder), *installed_tasks(), *tasks_of_lm_eval()]
 

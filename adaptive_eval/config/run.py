@@ -29,6 +29,7 @@ from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.sections import (
     ANSWERS_URL,
     LEDGER,
+    LEDGER_MEND,
     LEDGER_URL,
     PATIENCE,
     SEGMENTS,
@@ -174,10 +175,8 @@ class StoreConfig(Section):
     def _check_ledger(cls, ledger: str | None) -> str | None:
         if ledger is None or re.fullmatch(LEDGER_URL, ledger):
             return ledger
-        raise refuse(
-            "must be a database without user, password or options, such as postgresql://db.example.org/evals",
-            "give user and password in PGUSER and PGPASSWORD or ~/.pgpass, and options in variables such as PGSSLMODE",
-        )
+        rule = "must be a database without user, password or options, such as postgresql://db.example.org/evals"
+        raise refuse(rule, LEDGER_MEND)
 
     @field_validator("answers")
     @classmethod

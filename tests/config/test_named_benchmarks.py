@@ -12,7 +12,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.named_benchmarks import find_benchmark, named_benchmarks
 from adaptive_eval.errors import ConfigError, ExitCode
-from adaptive_eval.lm_eval import installed as of_lm_eval
+from adaptive_eval.lm_eval import tasks as of_lm_eval
 
 TASKS = '''
 from inspect_ai import Task, task

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.inspect.scores import marks_from_scores
+from adaptive_eval.inspect.endpoint import marks_from_scores
 
 
 def scored(value: object, scorer: str | None = None, *, binary: bool = True) -> dict[str, object] | None:
