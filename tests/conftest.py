@@ -28,9 +28,10 @@ from hypothesis.internal.conjecture import providers
 from live_runs import EndedRuns, Site, small_world
 from patient_time import PatientLoop
 from ports import held_port
+from tenacity import wait_random_exponential
 from thoroughness import THOROUGH, examples
 
-from adaptive_eval.endpoints import checking, failures, refusals, servers
+from adaptive_eval.endpoints import checking, failures, refusals, replicas, servers
 from adaptive_eval.record import build
 from adaptive_eval.running.garbage import MADE
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -136,10 +137,14 @@ def unused_tcp_port() -> Iterator[int]:
 
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is refused, or finds nobody, asks again soon: how long the pauses are has tests of its own."""
+    """Whoever is refused, loses an answer, or finds nobody, asks again soon: how long the pauses are has tests of its
+    own."""
     for module in (failures, refusals, checking):
         monkeypatch.setattr(module, "REFUSED_PAUSE", 0.02)
     monkeypatch.setattr(servers, "TRY_AGAIN", (0.02, 0.04))
+    monkeypatch.setattr(failures, "_backoff", wait_random_exponential(multiplier=0.01, max=0.04))
+    for name in ("LONGEST_PAUSE", "PROBE_AGAIN"):
+        monkeypatch.setattr(replicas, name, 0.02)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS
-from adaptive_eval.endpoints import failures, replicas
+from adaptive_eval.endpoints import connection, failures, replicas
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits
 from adaptive_eval.errors import ExitCode, JudgeFailed
 from adaptive_eval.graders.judge import Judge
@@ -37,7 +37,6 @@ from adaptive_eval.show.text import count
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import AnswersLost, RunReader, VerdictsAsked, events_of_kind
 from adaptive_eval.store.records import AWAITS_VERDICT
 
@@ -307,17 +306,20 @@ def test_kills_count_what_verdicts_may_have_cost_each_time(site: Site, fair_url:
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
 
 
-def forgetful(share: float) -> SimulatedServer:
-    """A judge that resets a share of its connections, after so long that they cannot have been closed while idle."""
-    world = replace(small_world(), latency=Latency(median=1.2))
-    return SimulatedServer(world, faults=Faults(reset=share), judge=SimulatedJudge())
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch, short_pauses: None) -> Callable[[float], SimulatedServer]:
+    """A judge that resets such a share of its connections, none of which counts as closed while idle."""
+    monkeypatch.setattr(connection, "STALE_SECONDS", 0.0)
+    return lambda share: SimulatedServer(small_world(), faults=Faults(reset=share), judge=SimulatedJudge())
 
 
 ABREAST = {"concurrency": {"in_flight": 64}}
 
 
 @pytest.mark.slow
-def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(site: Site, fair_url: str) -> None:
+def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(
+    site: Site, fair_url: str, forgetful: Callable[[float], SimulatedServer]
+) -> None:
     judge = forgetful(0.2)
     with serving(judge) as url:
         capped = {"budget": {"tokens": 100_000_000}, "concurrency": 64, "trials": {"min": 2, "max": 2}}
@@ -335,7 +337,9 @@ def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(site: Site, fair_ur
     assert "verdicts on answers of" in report
 
 
-def test_what_the_judge_has_lost_ends_a_run_at_its_cap(site: Site, fair_url: str) -> None:
+def test_what_the_judge_has_lost_ends_a_run_at_its_cap(
+    site: Site, fair_url: str, forgetful: Callable[[float], SimulatedServer]
+) -> None:
     """A judge that loses everything: no more is asked of it than the budget bears at its worst."""
     judge = forgetful(1.0)
     with serving(judge) as url:

@@ -125,6 +125,7 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
 
 
 @pytest.mark.parametrize("command", [["check"], ["run", "--dry-run"]], ids=["check", "dry run"])
+@pytest.mark.usefixtures("short_pauses")
 def test_the_servers_of_judges_are_asked_too(site: Site, command: list[str]) -> None:
     away, verdicts = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}, {"attempts": 1, "patience": 0}
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:

@@ -312,6 +312,7 @@ def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(
     assert time.monotonic() - began < HANGS
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_servers_that_cannot_be_reached_are_exit_code_5(site: Site) -> None:
     nobody = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in MODELS]
     ended = site.run(site.write(models=nobody, concurrency={"in_flight": 2, "patience": 0.5}))
@@ -319,6 +320,7 @@ def test_servers_that_cannot_be_reached_are_exit_code_5(site: Site) -> None:
     assert "ada is set aside" in ended.stdout
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_one_server_that_cannot_be_reached_leaves_the_others(site: Site) -> None:
     models = [*site.config()["models"][:2], {"name": "cyd", "base_url": "http://127.0.0.1:9/v1"}]  # type: ignore[index]
     ended = site.run(site.write(models=models, concurrency={"in_flight": 8, "patience": 0.5}))
@@ -442,6 +444,7 @@ def test_two_processes_cannot_write_one_run_by_two_paths(site: Site) -> None:
         kill(process)
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_servers_that_never_answered_have_finished_nothing(site: Site, unused_tcp_port: int) -> None:
     nobody = f"http://127.0.0.1:{unused_tcp_port}/v1"
     models = [{"name": name, "base_url": nobody} for name in MODELS]
