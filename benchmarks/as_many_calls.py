@@ -24,7 +24,8 @@ from stacked import Ended, replay_stacked
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.study.fixed import FixedDesignResult, evaluate_fixed, smallest_fixed
+from adaptive_eval.study.fixed import fixed_calls, smallest_fixed
+from scorio.moments import FloatArray
 
 FIXED_DRAWS = 20
 """Of the fixed design, in one job."""
@@ -59,24 +60,25 @@ class Found(NamedTuple):
         return self.adaptive.cost / self.fixed_cost
 
 
-def fixed(job: tuple[Scenario, int]) -> FixedDesignResult:
-    """What the fixed design calls after each trial, in the mean of many draws."""
+def fixed(job: tuple[Scenario, int]) -> tuple[FloatArray, FloatArray]:
+    """How much the fixed design calls after each trial, and how often any of it wrongly, in the mean of many draws."""
     scenario, seed = job
     models, questions, _ = scenario.world.p.shape
     draws = [
-        evaluate_fixed(scenario.tape(FIXED_DRAWS * seed + draw), scenario.world.truth, questions, scenario.cap)
+        fixed_calls(scenario.tape(FIXED_DRAWS * seed + draw), scenario.world.truth, questions, scenario.cap)
         for draw in range(FIXED_DRAWS)
     ]
-    return FixedDesignResult(*(np.mean(figures, axis=0) for figures in zip(*draws, strict=True)))
+    called = np.mean([calls.sum(axis=1) for calls, _ in draws], axis=0)
+    return called, np.mean([wrong.any(axis=1) for _, wrong in draws], axis=0)
 
 
 def find(scenario: Scenario, runs: int, pool: ProcessPoolExecutor) -> Found:
     """The smallest number that calls as many in the mean over the draws."""
     adaptive = replay_stacked(scenario, "default", runs, rule=Optimal(start=scenario.start))
     done = list(pool.map(fixed, [(scenario, seed) for seed in range(runs // FIXED_DRAWS)]))
-    number = smallest_fixed(np.mean([each.called for each in done], axis=0), float(adaptive.called.mean()))
+    number = smallest_fixed(np.mean([called for called, _ in done], axis=0), float(adaptive.called.mean()))
     at = scenario.cap if number is None else ceil(number)
-    return Found(scenario, adaptive, number, float(np.mean([each.any_wrong[at - 1] for each in done])))
+    return Found(scenario, adaptive, number, float(np.mean([wrong[at - 1] for _, wrong in done])))
 
 
 def cells(found: Found) -> tuple[object, ...]:

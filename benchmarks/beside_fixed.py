@@ -22,7 +22,7 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.results import BesideFixed
 from adaptive_eval.study.beside_fixed import compare_with_fixed
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.fixed import evaluate_fixed, smallest_fixed
+from adaptive_eval.study.fixed import fixed_calls, smallest_fixed
 from scorio.moments import IntArray
 
 TRUE_RUNS = 60
@@ -63,7 +63,7 @@ def truth(scenario: Scenario, runs: list[OneRun]) -> float:
     questions = scenario.world.p.shape[1]
     curve = np.mean(
         [
-            evaluate_fixed(scenario.tape(10**6 + draw), scenario.world.truth, questions, scenario.cap).called
+            fixed_calls(scenario.tape(10**6 + draw), scenario.world.truth, questions, scenario.cap)[0].sum(axis=1)
             for draw in range(FIXED_DRAWS)
         ],
         axis=0,

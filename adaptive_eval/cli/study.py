@@ -99,7 +99,7 @@ def separation(
     output: Output = None,
 ) -> None:
     """How many trials tell two near coins apart (section 2.9, Fig. 3)."""
-    from adaptive_eval.study.separation import study_separation
+    from adaptive_eval.study.ranking import study_separation
 
     _run_sampling_study(study_separation, replicates, seed, output)
 
@@ -143,6 +143,6 @@ def intervals(
     output: Output = None,
 ) -> None:
     """How often credible, CLT and bootstrap intervals hold the true score (section 2.6)."""
-    from adaptive_eval.study.intervals import IntervalsRequest, study_intervals
+    from adaptive_eval.study.intervals import study_intervals
 
-    _run_study(lambda on_progress: study_intervals(IntervalsRequest(replicates, seed), on_progress), output)
+    _run_sampling_study(study_intervals, replicates, seed, output)

@@ -29,7 +29,7 @@ from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import BesideFixed
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.fixed import evaluate_fixed, smallest_fixed
+from adaptive_eval.study.fixed import calls_by_trials, smallest_fixed
 from adaptive_eval.study.worlds import posterior_chances
 from scorio.moments import FloatArray, IntArray
 
@@ -76,9 +76,7 @@ def compare_with_fixed(plan: Plan, counts: IntArray, confidence: float, seed: in
         return None
     bench, most, worlds = plan.bench, plan.trials.max, _affordable_worlds(plan)
     drawn = posterior_chances(counts, bench.weights, worlds, np.random.default_rng([seed, 0]))
-    found = [
-        _run_in_world(plan, chances, float(ndtri(confidence)), (seed, number)) for number, chances in enumerate(drawn)
-    ]
+    found = [_run_in_world(plan, chances, confidence, (seed, number)) for number, chances in enumerate(drawn)]
     number, cost = _fixed_number(found), _cost_ratio(found, most)
     others = np.array([_cost_ratio([*found[:at], *found[at + 1 :]], most) for at in range(worlds)])
     drawing = math.sqrt((worlds - 1) / worlds * float(np.square(others - others.mean()).sum()))
@@ -113,15 +111,14 @@ def _obstacles(plan: Plan, counts: IntArray) -> Iterator[str]:
     yield from (why for why, stands in obstacles.items() if stands)
 
 
-def _run_in_world(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, int]) -> _WorldResult:
+def _run_in_world(plan: Plan, chances: FloatArray, confidence: float, seed: tuple[int, int]) -> _WorldResult:
     """A run without caps, and fixed designs, in one world."""
     bench = plan.bench
     rngs = (np.random.default_rng([*seed, 1 + draw]) for draw in range(FIXED_DRAWS))
     tapes = [Tape.from_chances(chances, bench.weights, rng) for rng in rngs]
     controller = Controller(replace(plan, budget=Budget()), keep_looks=False)
     drive_rounds(controller, tapes[0])
-    truth, g = bench.mean(chances @ bench.weights), bench.question_weights
-    curves = [evaluate_fixed(tape, truth, bench.questions, plan.trials.max, z, g).called for tape in tapes]
+    curves = [calls_by_trials(plan, tape, chances, confidence) for tape in tapes]
     look = controller.latest_look()
     called = 0.0 if look is None else float(look.count(Verdict.RESOLVED))
     return _WorldResult(

@@ -9,6 +9,7 @@ of 5, 20 of 10, 20 of 15 and all of 20, or as many as there are.
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from math import comb
 from pathlib import Path
@@ -18,6 +19,8 @@ import numpy as np
 
 import scorio.eval
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.exchange.recording import read_recording, recording_of_run
+from adaptive_eval.store.address import is_place_of_runs
 from adaptive_eval.study.experiment import (
     Cell,
     Curve,
@@ -29,7 +32,6 @@ from adaptive_eval.study.experiment import (
     ignore_progress,
     part_of_progress,
 )
-from adaptive_eval.study.recorded import OutcomeTensor, read_tensor
 from scorio.convergence import (
     BAYES,
     NEVER,
@@ -42,6 +44,7 @@ from scorio.convergence import (
     tau_curve,
 )
 from scorio.counts import Counts
+from scorio.moments import FloatArray, IntArray
 from scorio.rank import rank_scores, rank_with_uncertainty
 
 DRAWS = (2, 4, 8)
@@ -53,6 +56,9 @@ PAPERS_OWN = (
     "print: all figures here are for the data given."
 )
 
+MOST_TRIALS = 80
+"""Default trials of each question if more were recorded, as in the paper."""
+
 
 class ConvergenceRequest(NamedTuple):
     """The data to resample, and how often."""
@@ -63,6 +69,29 @@ class ConvergenceRequest(NamedTuple):
     trials: int | None = None
     top: int | None = None
     seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutcomeTensor:
+    """Recorded outcomes with equally many trials of every question: L models, M questions, N trials of each."""
+
+    name: str
+    models: tuple[str, ...]
+    outcomes: IntArray
+    """(L, M, N)"""
+    weights: FloatArray
+
+    @property
+    def binary(self) -> bool:
+        """Whether answers are only right or wrong."""
+        return self.weights.size == 2
+
+    def best(self, most: int | None) -> "OutcomeTensor":
+        """The models of highest mean score, best first."""
+        scores = self.weights[self.outcomes].mean(axis=(1, 2))
+        chosen = np.argsort(-scores, kind="stable")[:most]
+        models = tuple(self.models[model] for model in chosen)
+        return OutcomeTensor(self.name, models, self.outcomes[chosen], self.weights)
 
 
 class _MetricConvergence(NamedTuple):
@@ -313,3 +342,46 @@ def _notes(sets: Sequence[_DataSet]) -> Iterator[str]:
         if never > 0.0:
             yield f"{one.tensor.name}: {never:.1%} of the replicates do not converge by Bayes@N, and are in no mean."
     yield PAPERS_OWN
+
+
+def read_tensor(path: Path, trials: int | None, rng: np.random.Generator) -> OutcomeTensor:
+    """Read an .npz file or a run; trials in their order, or drawn without replacement if only counts are known."""
+    if not (path.exists() or is_place_of_runs(path)):
+        raise ConfigError(f"{path} is neither a file nor a run; name an .npz file or a run directory")
+    recording = recording_of_run(path) if is_place_of_runs(path) else read_recording(path)
+    if recording.weighing is not None:
+        raise ConfigError(
+            f"{path} has several benchmarks, and these studies need questions of equal weight; study a run of one"
+        )
+    counts = recording.counts
+    fewest = int(counts.sum(axis=-1).min())
+    wanted = min(fewest, MOST_TRIALS) if trials is None else trials
+    if wanted < 2:
+        raise ConfigError(f"{path} must have at least 2 trials of every question by every model, got {fewest} of one")
+    if wanted > fewest:
+        raise ConfigError(f"--trials must be at most {fewest}, as many as {path} has of every question, got {wanted}")
+    if len(recording.models) < 2:
+        raise ConfigError(f"{path} must have at least 2 models to rank, but only has {recording.models[0]!r}")
+    tensor = _drawn(counts, wanted, rng) if recording.outcomes is None else _first(recording.outcomes, wanted)
+    weights = recording.weights if recording.weights is not None else _default_weights(counts.shape[-1], path)
+    return OutcomeTensor(path.name if is_place_of_runs(path) else path.stem, recording.models, tensor, weights)
+
+
+def _default_weights(categories: int, path: Path) -> FloatArray:
+    if categories > 2:
+        raise ConfigError(f"{path} has {categories} categories without weights; import it as a run")
+    return np.array([0.0, 1.0])
+
+
+def _first(outcomes: IntArray, trials: int) -> IntArray:
+    """The first existing trials of each question."""
+    order = np.argsort(outcomes < 0, axis=-1, kind="stable")[..., :trials]
+    return np.take_along_axis(outcomes, order, axis=-1).astype(np.int64)
+
+
+def _drawn(counts: IntArray, trials: int, rng: np.random.Generator) -> IntArray:
+    """Trials in random order, without replacement."""
+    drawn = np.empty((*counts.shape[:2], trials), dtype=np.int64)
+    for cell in np.ndindex(*counts.shape[:2]):
+        drawn[cell] = rng.permutation(np.repeat(np.arange(counts.shape[-1]), counts[cell]))[:trials]
+    return drawn

@@ -12,9 +12,9 @@ hardest fixed design to beat.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from adaptive_eval.core import Plan, Verdict
@@ -27,7 +27,6 @@ from adaptive_eval.study.servers import SimulatedHost, TrialLoad
 from adaptive_eval.study.simulated import SimulatedRun, tape_of_world
 from adaptive_eval.study.types import FixedWithAsMany
 from scorio.moments import FloatArray, IntArray
-from scorio.rank.order import pair_signs, tau_b
 from scorio.sinf.compare import compare
 
 LAST = 8
@@ -83,40 +82,24 @@ def times_as_long(runs: Sequence[SimulatedRun], fixed: float | None) -> float | 
 Z = 1.645
 
 
-class FixedDesignResult(NamedTuple):
-    """Calls and errors of one draw after N = 1, 2 ... trials of every question by every model, as arrays over N."""
-
-    called: FloatArray
-    """Number of neighbours that are told apart."""
-    wrong: FloatArray
-    """Number of calls for a model that is truly worse or equal."""
-    any_wrong: FloatArray
-    """1 if there is any wrong call."""
-    ties: FloatArray
-    """Number of wrong calls between equals."""
-    tau_b: FloatArray
-    """Kendall's tau-b of the scores with the true ones; nan if these are all equal."""
-
-
-def evaluate_fixed(
+def fixed_calls(
     tape: Tape, truth: FloatArray, questions: int, most: int, z: float = Z, g: FloatArray | None = None
-) -> FixedDesignResult:
-    """The fixed design on a tape, after each of its first `most` trials; a call takes `z`, questions weigh `g`."""
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """The neighbours (N, L - 1) that the fixed design tells apart after each of its first `most` trials, and which of
+    these calls are for a model that is truly worse or equal; a call takes `z`, questions weigh `g`."""
     score, variance = _estimates(_drawn(tape, len(truth), questions, most), tape.weights, g)
     order = np.argsort(-score, axis=1, kind="stable")
     ranked, spread, true = (np.take_along_axis(one, order, axis=1) for one in (score, variance, truth + 0.0 * score))
     called = compare(ranked[:, :-1], spread[:, :-1], ranked[:, 1:], spread[:, 1:]).z >= z
-    ahead = true[:, :-1] - true[:, 1:]
-    wrong = called & (ahead <= EQUAL)
-    ties = called & (np.abs(ahead) <= EQUAL)
-    taus = np.asarray(tau_b(pair_signs(score, EQUAL), pair_signs(truth, EQUAL)))
-    return FixedDesignResult(
-        called=called.sum(axis=1).astype(float),
-        wrong=wrong.sum(axis=1).astype(float),
-        any_wrong=wrong.any(axis=1).astype(float),
-        ties=ties.sum(axis=1).astype(float),
-        tau_b=taus,
-    )
+    return called, called & (true[:, :-1] - true[:, 1:] <= EQUAL)
+
+
+def calls_by_trials(plan: Plan, tape: Tape, chances: FloatArray, confidence: float) -> FloatArray:
+    """(N,): how many neighbours the fixed design tells apart after 1, 2 ... trials, in a world of these chances."""
+    bench, z = plan.bench, float(ndtri(confidence))
+    truth = bench.mean(chances @ bench.weights)
+    called, _ = fixed_calls(tape, truth, bench.questions, plan.trials.max, z, bench.question_weights)
+    return np.asarray(called.sum(axis=1))
 
 
 def _drawn(tape: Tape, models: int, questions: int, most: int) -> IntArray:
@@ -167,17 +150,8 @@ def fixed_with_as_many(
     begun = plan.drawn or plan.first is not None or bench.prior_counts is not None
     if not isinstance(plan.objective, Ranking) or bench.models < 2 or begun or few == 0:
         return None
-    curves = [
-        evaluate_fixed(
-            tape_of_world(plan, world, served, (seed, number)),
-            bench.mean(world @ bench.weights),
-            bench.questions,
-            most,
-            float(ndtri(confidence)),
-            bench.question_weights,
-        ).called
-        for number, world in enumerate(worlds[:few])
-    ]
+    tapes = [tape_of_world(plan, world, served, (seed, number)) for number, world in enumerate(worlds[:few])]
+    curves = [calls_by_trials(plan, *drawn, confidence) for drawn in zip(tapes, worlds, strict=False)]
     called = float(np.mean([sum(one.verdict == Verdict.RESOLVED for one in run.comparisons) for run in runs[:few]]))
     trials = float(np.mean([run.trials for run in runs[:few]]))
     number = smallest_fixed(np.mean(curves, axis=0), called)

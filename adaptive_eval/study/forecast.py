@@ -1,6 +1,6 @@
 """Makes a forecast: draws worlds, simulates the run in each, and summarises the simulated runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,15 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.planning import EarlierHorizon, RunFacts
-from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.core import Budget
+from adaptive_eval.record.lines import duration
+from adaptive_eval.record.pairing import pairing_in_words
 from adaptive_eval.record.snapshot import prior_and_recorded_counts
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.store import RunReader, require_same_meaning
 from adaptive_eval.store.whereabouts import fresh_directory, newest_directory
-from adaptive_eval.study.fixed import fixed_with_as_many
+from adaptive_eval.study.fixed import fixed_held, fixed_seconds, fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
-from adaptive_eval.study.greedy_answers import describe_greedy_answers, greedy_answers
 from adaptive_eval.study.pilot import (
     AnswerUsage,
     Pilot,
@@ -28,19 +29,23 @@ from adaptive_eval.study.pilot import (
     request_slots,
     with_batch_times,
 )
-from adaptive_eval.study.same_seeds import same_seed_sentences
-from adaptive_eval.study.scenario import Scenario, ServiceCosts
+from adaptive_eval.study.scenario import NOTHING_BEFORE, AnswersBefore, Scenario, ServiceCosts
 from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
 from adaptive_eval.study.summary import summarise
+from adaptive_eval.study.timed import NO_VERDICTS
 from adaptive_eval.study.types import Forecast
-from adaptive_eval.study.verdict_times import NO_VERDICTS
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 from scorio.moments import FloatArray
+from scorio.sinf.paired import coupling
 
 GUESSED_SWAP = 120.0
 """Seconds until a model's server is ready, or the next model's at a place that models share."""
 GUESSED_WAKING = 5.0
 """The same if the next model sleeps at that place."""
+
+NEAR_COPIES = 0.12
+"""Trials of a gate between a model and its copy with 8-bit weights, relative to seeds of their own
+(benchmarks/coupling.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +231,69 @@ def _budget_to_simulate(budget: Budget, usage: AnswerUsage) -> tuple[Budget, lis
         return budget, []
     left = replace(budget, wall_seconds=None, gpu_seconds=None, held_gpu_seconds=None)
     return left, [f"budget.{key} is ignored: the time of answers is unknown" for key, cap in timed.items() if cap]
+
+
+def greedy_answers(beginning: StartingPoint, scenario: Scenario, worlds: Sequence[FloatArray]) -> AnswersBefore:
+    """Stored answers at their cost; the others cost as much as trials, on average over the worlds."""
+    there = beginning.prepared.plan.spent_first
+    trials, cost = there
+    if beginning.with_prior is None:
+        return AnswersBefore(trials, *cost, there=there)
+    kept = set() if beginning.kept is None else set(beginning.kept.outcomes)
+    lacking = scenario.bench.asked & np.array([name not in kept for name in scenario.names])
+    counts = np.mean([world.sum(axis=1) for world in worlds], axis=0) * lacking[:, None]
+    tokens, usd, gpu_seconds = scenario.served.price(counts)
+    afresh = replace(scenario, served=scenario.served._replace(recorded=None))
+    return AnswersBefore(
+        trials + int(lacking.sum()) * scenario.bench.questions,
+        cost.tokens + tokens,
+        cost.usd + usd,
+        cost.gpu_seconds + gpu_seconds + fixed_held(scenario, counts),
+        fixed_seconds(afresh, counts) or 0.0,
+        there=there,
+    )
+
+
+def describe_greedy_answers(before: AnswersBefore) -> Iterator[str]:
+    """A sentence on the assumed cost of these answers."""
+    if before == NOTHING_BEFORE:
+        return
+    tokens = f", {before.tokens:,.0f} tokens" if before.tokens else ""
+    time = f", {duration(before.to_come)}" if before.to_come else ""
+    told = f"{before.trials:,} trials{tokens}{time}, which all figures of the run contain"
+    yield f"greedy answers come first: {told}; their outcomes are unknown, and not simulated"
+
+
+def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> Iterator[str]:
+    """Sentences on models that share their seeds; runs are simulated as if sharing had no effect.
+
+    A server's use of a seed is not known in advance. So the simulated runs are the most that such a run takes (`trials`
+    of them), and the least is told for comparison: what near copies took. If the models of a pilot shared their seeds,
+    their coupling is known.
+    """
+    if not prepared.plan.coupled:
+        return
+    least = max(NEAR_COPIES * trials, float(prepared.plan.opening.sum()))
+    yield (
+        "models share their seeds, which is not simulated: the figures hold if answers are not correlated; models as "
+        f"close as a copy with 8-bit weights is to its original take about {least:,.0f} trials"
+    )
+    if pilot is not None:
+        yield from _pilot_pair_sentences(prepared, pilot)
+
+
+def _pilot_pair_sentences(prepared: PreparedRun, pilot: Pilot) -> Iterator[str]:
+    """Sentences on the coupling of each compared pair, in a pilot whose models shared their seeds."""
+    plan, names = prepared.plan, prepared.models
+    if stored_config(pilot.header).trials.seeds == "hashed":
+        return
+    for first, second in plan.objective.comparisons(np.arange(plan.bench.models)).tolist():
+        one, two = pilot.outcomes[first], pilot.outcomes[second]
+        both = (one >= 0) & (two >= 0)
+        bench, questions = plan.bench, np.nonzero(both)[0]
+        found = coupling(questions, bench.weights[one[both]], bench.weights[two[both]], bench.question_weights)
+        if np.isfinite(found.variance):
+            yield (
+                f"in the pilot, {names[first]} and {names[second]} shared {found.trials:,} trials: "
+                f"{pairing_in_words(found.variance)} (+- {found.sigma:.2f} were they independent)"
+            )

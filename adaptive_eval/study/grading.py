@@ -15,7 +15,7 @@ from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import JudgeUse
 from adaptive_eval.study.pilot import BYTES_A_TOKEN, GUESSED_SHARE, GUESSED_SPEED, AnswerUsage
-from adaptive_eval.study.verdict_times import NO_VERDICTS, VerdictTimes
+from adaptive_eval.study.timed import NO_VERDICTS, VerdictTimes
 
 
 class ExpectedGrade(NamedTuple):

@@ -19,6 +19,7 @@ from adaptive_eval.study.experiment import (
     OnStudyProgress,
     Panel,
     StudyFigure,
+    StudyRequest,
     ignore_progress,
 )
 from scorio.counts import Counts
@@ -42,14 +43,6 @@ KINDS = (
 )
 
 
-class IntervalsRequest(NamedTuple):
-    """Number of models to draw for each number of questions and trials, and the seed."""
-
-    replicates: int = 1000
-    seed: int = 0
-    questions: tuple[int, ...] = QUESTIONS
-
-
 class _IntervalQuality(NamedTuple):
     """Coverage and width of one kind of interval, for M questions and N trials."""
 
@@ -61,18 +54,18 @@ class _IntervalQuality(NamedTuple):
     """Share of intervals that reach below 0 or above 1."""
 
 
-def study_intervals(request: IntervalsRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study of intervals."""
+def study_intervals(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
+    """Run the study of intervals; `request.replicates` models are drawn for each number of questions and trials."""
     found: dict[tuple[int, int], dict[str, _IntervalQuality]] = {}
     for place, (m, n) in enumerate((m, n) for m in QUESTIONS for n in TRIALS):
-        on_progress(place / (len(request.questions) * len(TRIALS)), f"{m} questions, {n} trials")
+        on_progress(place / (len(QUESTIONS) * len(TRIALS)), f"{m} questions, {n} trials")
         found[m, n] = _measure(m, n, request, np.random.default_rng([request.seed, m, n]))
     on_progress(1.0, "all intervals")
     return Experiment(
         name="intervals",
         title="How often 95% intervals hold the true score (paper, section 2.6)",
-        settings={"replicates": request.replicates, "seed": request.seed},
-        tables=(*(_coverage(m, found) for m in request.questions), _all(found)),
+        settings=dict(request._asdict()),
+        tables=(*(_coverage(m, found) for m in QUESTIONS), _all(found)),
         figures=(_figure(found),),
         notes=(
             "Bayes@N is drawn to 1/2 by its uniform prior, (1/2 - p) 2/(N + 2): where there are many questions and "
@@ -82,7 +75,7 @@ def study_intervals(request: IntervalsRequest, on_progress: OnStudyProgress = ig
     )
 
 
-def _measure(m: int, n: int, request: IntervalsRequest, rng: np.random.Generator) -> dict[str, _IntervalQuality]:
+def _measure(m: int, n: int, request: StudyRequest, rng: np.random.Generator) -> dict[str, _IntervalQuality]:
     parts: dict[str, list[FloatArray]] = {kind: [] for kind in KINDS}
     truths = []
     for done in range(0, request.replicates, AT_A_TIME):
@@ -152,6 +145,6 @@ def _figure(found: dict[tuple[int, int], dict[str, _IntervalQuality]]) -> StudyF
                 "coverage of 95% intervals",
                 tuple(Curve.of(kind, TRIALS, (found[m, n][kind].coverage for n in TRIALS)) for kind in KINDS),
             )
-            for m in dict.fromkeys(m for m, _ in found)
+            for m in QUESTIONS
         ),
     )

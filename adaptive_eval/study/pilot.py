@@ -228,21 +228,25 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         grading = reader.judge_use()
     _require_same_rubric(directory, header, prepared)
     models, questions = prepared.models, tuple(question.id for question in prepared.questions)
-    known = PilotTrials.of(_matching(directory, graded, prepared.roster), prepared.roster)
+    known, roster = _matching(directory, graded, prepared.roster), prepared.roster
+    places = [(roster.models.position(use.model), roster.questions.position(use.question)) for use in known]
+    model, question = np.array(places, dtype=np.intp).T
+    trial, category = np.array([(use.trial, use.category) for use in known], dtype=np.intp).T
+    used = np.array([(use.prompt_tokens, use.completion_tokens, use.latency) for use in known], dtype=float)
     categories = prepared.plan.bench.categories
-    if known.category.max() >= categories:
+    if category.max() >= categories:
         raise ConfigError(
-            f"the pilot {directory} has trials of category {known.category.max()}, but the rubric has the categories "
+            f"the pilot {directory} has trials of category {category.max()}, but the rubric has the categories "
             f"0 to {categories - 1}; give a pilot that was graded with the same rubric"
         )
-    outcomes = np.full((len(models), len(questions), int(known.trial.max()) + 1), -1, dtype=np.int8)
-    outcomes[known.model, known.question, known.trial] = known.category
-    counts = np.stack([(outcomes == category).sum(axis=2) for category in range(categories)], axis=-1)
+    outcomes = np.full((len(models), len(questions), int(trial.max()) + 1), -1, dtype=np.int8)
+    outcomes[model, question, trial] = category
+    counts = np.stack([(outcomes == each).sum(axis=2) for each in range(categories)], axis=-1)
     return Pilot(
         name=header.name,
         outcomes=outcomes,
         counts=counts,
-        measured=measure(known, (len(models), categories)),
+        measured=measure(model * categories + category, used, (len(models), categories)),
         elapsed=elapsed,
         header=header,
         remarks=(*_missing_in_pilot(counts, models, questions), *_differences_from_pilot(header, prepared.header)),
@@ -267,32 +271,6 @@ def _require_same_rubric(directory: Path, header: RunHeader, prepared: PreparedR
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PilotTrials:
-    """Graded trials as columns (n,); models and questions by position."""
-
-    model: NDArray[np.intp]
-    question: NDArray[np.intp]
-    trial: NDArray[np.intp]
-    category: NDArray[np.intp]
-    prompt_tokens: FloatArray
-    completion_tokens: FloatArray
-    seconds: FloatArray
-
-    @classmethod
-    def of(cls, uses: Sequence[TrialFacts], roster: Roster) -> "PilotTrials":
-        """The columns of those trials whose model and question are in the roster."""
-        return cls(
-            model=np.array([roster.models.position(use.model) for use in uses], dtype=np.intp),
-            question=np.array([roster.questions.position(use.question) for use in uses], dtype=np.intp),
-            trial=np.array([use.trial for use in uses], dtype=np.intp),
-            category=np.array([use.category for use in uses], dtype=np.intp),
-            prompt_tokens=np.array([use.prompt_tokens for use in uses], dtype=float),
-            completion_tokens=np.array([use.completion_tokens for use in uses], dtype=float),
-            seconds=np.array([use.latency for use in uses], dtype=float),
-        )
-
-
 def _matching(directory: Path, graded: Sequence[TrialFacts], roster: Roster) -> list[TrialFacts]:
     """The trials of planned models on planned questions."""
     if not graded:
@@ -308,27 +286,19 @@ def _matching(directory: Path, graded: Sequence[TrialFacts], roster: Roster) -> 
     return known
 
 
-def measure(known: PilotTrials, shape: tuple[int, int]) -> MeasuredUsage:
-    """Sums by model and category; `shape` is the numbers of models and categories."""
-    cell = known.model * shape[1] + known.category
-    size = shape[0] * shape[1]
+def measure(cell: NDArray[np.intp], used: FloatArray, shape: tuple[int, int]) -> MeasuredUsage:
+    """Sums by model and category, of which a `cell` is the number; `used` has prompt tokens, completion tokens and
+    seconds of each trial."""
 
     def summed(values: FloatArray | None) -> FloatArray:
-        return np.bincount(cell, values, size).reshape(shape).astype(float)
+        return np.bincount(cell, values, shape[0] * shape[1]).reshape(shape).astype(float)
 
-    trials = summed(None)
-    logs = np.log(np.maximum(known.seconds, 1e-6))
-    held = np.maximum(trials, 1.0)
-    within = np.maximum(summed(logs**2) - summed(logs) ** 2 / held, 0.0).sum(axis=1)
+    trials, logs = summed(None), np.log(np.maximum(used[:, 2], 1e-6))
+    within = np.maximum(summed(logs**2) - summed(logs) ** 2 / np.maximum(trials, 1.0), 0.0).sum(axis=1)
     freedom = np.maximum(trials - 1.0, 0.0).sum(axis=1)
     spread = np.where(freedom > 0.0, np.sqrt(within / np.maximum(freedom, 1.0)), np.nan)
-    return MeasuredUsage(
-        trials=trials,
-        prompt_tokens=summed(known.prompt_tokens),
-        completion_tokens=summed(known.completion_tokens),
-        seconds=summed(known.seconds),
-        log_spread=spread,
-    )
+    prompt_tokens, completion_tokens, seconds = map(summed, used.T)
+    return MeasuredUsage(trials, prompt_tokens, completion_tokens, seconds, spread)
 
 
 def _missing_in_pilot(counts: NDArray[np.int64], models: Sequence[str], questions: Sequence[str]) -> list[str]:

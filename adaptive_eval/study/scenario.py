@@ -14,8 +14,7 @@ from adaptive_eval.core import Bench, Budget, Plan
 from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
 from adaptive_eval.core.types import Cost
 from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.timed import Timeline
-from adaptive_eval.study.verdict_times import NO_VERDICTS, VerdictTimes
+from adaptive_eval.study.timed import NO_VERDICTS, Timeline, VerdictTimes
 from scorio.moments import FloatArray, IntArray
 
 BOUNDLESS = 10**9

@@ -151,16 +151,13 @@ def _drawn(stick: Stick, draws: int, rng: np.random.Generator) -> Iterator[Float
         yield sampler.theta[draw % chains].copy()
 
 
-@dataclass(frozen=True, slots=True)
-class _Spread:
-    """Sampler of A^2, B^2 or E^2 of each chain; half-t prior: var | x ~ IG(nu/2, nu/x), x ~ IG(1/2, 1/scale^2)."""
-
-    scale: float
-
-    def draw(self, var: FloatArray, squares: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
-        """The variance given its last value and the squares of `number` normal deviations."""
-        mixing = (FREEDOM / var + 1.0 / self.scale**2) / rng.gamma((FREEDOM + 1.0) / 2.0, size=var.shape)
-        return np.asarray((FREEDOM / mixing + squares / 2.0) / rng.gamma((FREEDOM + number) / 2.0, size=var.shape))
+def _draw_variance(
+    var: FloatArray, scale: float, squares: FloatArray, number: int, rng: np.random.Generator
+) -> FloatArray:
+    """A^2, B^2 or E^2 of each chain given its last value and the squares of `number` normal deviations; half-t prior:
+    var | x ~ IG(nu/2, nu/x), x ~ IG(1/2, 1/scale^2)."""
+    mixing = (FREEDOM / var + 1.0 / scale**2) / rng.gamma((FREEDOM + 1.0) / 2.0, size=var.shape)
+    return np.asarray((FREEDOM / mixing + squares / 2.0) / rng.gamma((FREEDOM + number) / 2.0, size=var.shape))
 
 
 class Sampler:
@@ -239,11 +236,11 @@ class Sampler:
     def _draw_spreads(self) -> None:
         models, questions = self._n.shape
         off = np.square(self.a - self.mu[:, None]).sum(axis=1)
-        self.ability = _Spread(SCALES["ability"]).draw(self.ability, off, models, self._rng)
+        self.ability = _draw_variance(self.ability, SCALES["ability"], off, models, self._rng)
         off = np.square(self.b).sum(axis=1)
-        self.difficulty = _Spread(SCALES["difficulty"]).draw(self.difficulty, off, questions, self._rng)
+        self.difficulty = _draw_variance(self.difficulty, SCALES["difficulty"], off, questions, self._rng)
         off = np.square(self.theta - self.a[:, :, None] - self.b[:, None, :]).sum(axis=(1, 2))
-        self.taste = _Spread(SCALES["taste"]).draw(self.taste, off, models * questions, self._rng)
+        self.taste = _draw_variance(self.taste, SCALES["taste"], off, models * questions, self._rng)
 
     def _normal(self, pull: FloatArray, precision: FloatArray) -> FloatArray:
         """Normal draws of mean pull/precision and variance 1/precision."""

@@ -19,7 +19,7 @@ from adaptive_eval.record.results_file import read_results, write_results
 from adaptive_eval.study import beside_fixed as module
 from adaptive_eval.study.beside_fixed import compare_with_fixed
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.fixed import evaluate_fixed, smallest_fixed
+from adaptive_eval.study.fixed import fixed_calls, smallest_fixed
 
 MODELS, MOST = 4, 24
 WORLD = level(0.75, 0.62, 0.55, 0.42)
@@ -44,7 +44,7 @@ def test_it_is_near_to_what_many_runs_cost_in_the_world_that_the_run_has_seen() 
     one = small()
     runs = [run_of(one, 0, seed) for seed in range(60)]
     called = float(np.mean([run.looks[-1].count(Verdict.RESOLVED) for run in runs]))
-    curve = np.mean([evaluate_fixed(tape(1, seed), TRUTH, QUESTIONS, MOST).called for seed in range(60)], axis=0)
+    curve = np.mean([fixed_calls(tape(1, seed), TRUTH, QUESTIONS, MOST)[0].sum(axis=1) for seed in range(60)], axis=0)
     number = smallest_fixed(curve, called)
     assert number is not None
     truth = float(np.mean([run.trials.sum() for run in runs])) / (MODELS * QUESTIONS * number)

@@ -21,8 +21,7 @@ from adaptive_eval.study.priors import (
     study_priors,
     updated_chances,
 )
-from adaptive_eval.study.ranking import PRINTED, study_ranking
-from adaptive_eval.study.separation import study_separation
+from adaptive_eval.study.ranking import PRINTED, study_ranking, study_separation
 from scorio.rank import rank_scores
 
 

@@ -24,7 +24,6 @@ from adaptive_eval.store import CommitBatch, Store
 from adaptive_eval.study.pilot import (
     MeasuredUsage,
     Pilot,
-    PilotTrials,
     cost_table,
     guess,
     measure,
@@ -116,8 +115,6 @@ def test_the_spread_of_seconds_is_that_within_categories(tmp_path: Path, prepare
     rng = np.random.default_rng(0)
     category = rng.integers(0, 2, 20_000)
     seconds = np.where(category == 1, 10.0, 90.0) * np.exp(0.3 * rng.standard_normal(20_000))
-    first = np.zeros(20_000, dtype=np.intp)
-    trials = PilotTrials(first, first, np.arange(20_000), category, seconds, seconds, seconds)
-    measured: MeasuredUsage = measure(trials, (2, 2))
+    measured: MeasuredUsage = measure(category, np.stack([seconds] * 3, axis=1), (2, 2))
     assert measured.log_spread[0] == pytest.approx(0.3, rel=0.02) and np.isnan(measured.log_spread[1])
     assert measured.seconds[0] / measured.trials[0] == pytest.approx(np.array([90.0, 10.0]) * np.exp(0.045), rel=0.02)

@@ -12,10 +12,9 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.show.plots import grid, styled
 from adaptive_eval.show.study_figures import _draw, _draw_cells
-from adaptive_eval.study.convergence import PANELS, ConvergenceRequest, draw_subsets, study_convergence
-from adaptive_eval.study.experiment import Curve, DataTable, Experiment, Panel
-from adaptive_eval.study.intervals import KINDS, IntervalsRequest, all_intervals, study_intervals
-from adaptive_eval.study.recorded import read_tensor
+from adaptive_eval.study.convergence import PANELS, ConvergenceRequest, draw_subsets, read_tensor, study_convergence
+from adaptive_eval.study.experiment import Curve, DataTable, Experiment, Panel, StudyRequest
+from adaptive_eval.study.intervals import KINDS, all_intervals, study_intervals
 from scorio.convergence import Study, convergence_at_n
 
 
@@ -168,8 +167,9 @@ def test_the_command_takes_runs_and_files_at_once(
 
 
 @pytest.mark.slow
-def test_intervals_cover_as_the_theory_says() -> None:
-    found = study_intervals(IntervalsRequest(replicates=100, seed=1, questions=(30,)))
+def test_intervals_cover_as_the_theory_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adaptive_eval.study.intervals.QUESTIONS", (30,))
+    found = study_intervals(StudyRequest(replicates=100, seed=1))
     thirty = {
         str(row[0]): dict(zip((1, 2, 4, 8, 16, 40, 80), row[1:], strict=True))
         for row in sheet(found, "intervals_30").rows

@@ -7,8 +7,8 @@ import pytest
 from played import Played, prepared
 
 from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.study.forecast import NEAR_COPIES, same_seed_sentences
 from adaptive_eval.study.pilot import read_pilot
-from adaptive_eval.study.same_seeds import NEAR_COPIES, same_seed_sentences
 from scorio.sinf import coupling
 
 ASKED = {"objective": {"kind": "baseline", "baseline": "ada"}}

@@ -14,7 +14,7 @@ from adaptive_eval.study.fixed import fixed_seconds
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts
 from adaptive_eval.study.simulated import simulate_run
-from adaptive_eval.study.verdict_times import JudgeQueue, VerdictTimes
+from adaptive_eval.study.timed import JudgeQueue, VerdictTimes
 
 QUESTIONS, TRIALS = 30, 4
 CHANCES = binary(np.repeat(np.array([0.7, 0.4])[:, None], QUESTIONS, axis=1))
