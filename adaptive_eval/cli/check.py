@@ -18,8 +18,7 @@ from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.record.history import stored_trial_count
-from adaptive_eval.record.lines import duration, safe_line, safe_name, several
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.lines import Scale, duration, safe_line, safe_name, several
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.warnings import sampling_sentence
 from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from adaptive_eval.exchange.source import opened_source
 from adaptive_eval.exchange.tables.writer import rows
 from adaptive_eval.imports import load_extra
-from adaptive_eval.notebook.tables import paragraph_html, ranking_html
+from adaptive_eval.notebook.display import paragraph_html, ranking_html
 from adaptive_eval.record import view as views
+from adaptive_eval.record.lines import Scale
 from adaptive_eval.record.results import ModelRow, PairRow, Results
-from adaptive_eval.record.scale import Scale
 from adaptive_eval.store import Names
 
 NESTED = {"signals", "sampling"}

@@ -25,9 +25,10 @@ from adaptive_eval.record.gate import (
     gate_terms,
     judged_model,
 )
+from adaptive_eval.record.lines import Scale
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
+from adaptive_eval.record.other_costs import counted_gpu_seconds
 from adaptive_eval.record.question_rows import CountedRows
-from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.results import (
     FORMAT,
     UNJUDGED_FORMAT,
@@ -43,7 +44,6 @@ from adaptive_eval.record.results import (
     Unjudged,
     WastedCost,
 )
-from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
 from adaptive_eval.record.warnings import (
     is_alarmed,

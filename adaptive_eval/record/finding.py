@@ -7,9 +7,8 @@ from typing import NamedTuple
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.gate import OUTCOMES
-from adaptive_eval.record.lines import safe_line, safe_name, several
+from adaptive_eval.record.lines import Scale, safe_line, safe_name, several
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
-from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import objective_view
 
@@ -101,12 +100,12 @@ def model_verdicts(found: Results) -> tuple[str, ...]:
 def counted_sentence(results: Results) -> str | None:
     """Say which answers the scores include, if more were asked than looks have judged; else None."""
     judged = results.looks[-1].trials if results.looks else 0
-    asked, trials = [row for row in results.models if row.recorded is None], results.decisions.get("trials")
+    asked = [row for row in results.models if row.recorded is None]
     ahead = sum(row.trials for row in asked) - judged
     if results.run.status == "running" and ahead <= 0:  # else it is about to end
         return f"Scores are of the {judged:,} answers judged so far."
     told = [f"Scores include {several(ahead, 'answer')} asked ahead of the last look."] if ahead > 0 < judged else []
-    held = isinstance(trials, Mapping) and trials.get("favour") == "time" and trials.get("seeds") != "coupled"
+    held = results.setting("trials", "favour") == "time" and results.setting("trials", "seeds") != "coupled"
     left = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)
     if held and left > 0 < judged and results.run.status == "finished":
         kills = results.run.kills
@@ -149,6 +148,21 @@ def letters_tell_more(models: Sequence[ModelRow]) -> bool:
         for at, one in enumerate(models)
         for other in models[:at]
         if one.letters and other.letters
+    )
+
+
+def pairing_in_words(variance: float) -> str:
+    """Say which share of the trials a comparison trial by trial takes: `scorio.sinf.coupling` has the formula."""
+    much = "takes" if variance <= 1.0 else "takes, since they go against each other,"
+    return f"compared trial by trial, which {much} {variance:.2f} of the trials that independent models would"
+
+
+def pairing_sentences(pairs: Sequence[PairRow]) -> tuple[str, ...]:
+    """A sentence for each comparison that is judged by trials with the same seeds."""
+    return tuple(
+        f"{pair.better} and {pair.worse} are {pairing_in_words(pair.variance_by_trial)}."
+        for pair in pairs
+        if pair.variance_by_trial is not None
     )
 
 
@@ -286,8 +300,7 @@ def _against_value(found: Results, relation: str, name: str) -> str:
 
 
 def _within_delta(found: Results) -> str:
-    stopping = found.decisions.get("stopping")
-    delta = stopping.get("delta") if isinstance(stopping, Mapping) else None
+    delta = found.setting("stopping", "delta")
     return f" within {Scale.of(found.weights).points(delta)}" if delta else ""
 
 

@@ -10,12 +10,12 @@ fails if it fails any.
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import nan
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from adaptive_eval.core.result import BoundedScore, GateResult
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.record.results import GateRow, ModelRow, PairRow
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.lines import Scale
+from adaptive_eval.record.results import GateRow, ModelRow, PairRow, setting
 
 PASS, FAIL, UNDECIDED, OPEN = "PASS", "FAIL", "UNDECIDED", "open"
 OUTCOMES = (FAIL, OPEN, UNDECIDED, PASS)
@@ -36,14 +36,12 @@ def gate_terms(decisions: Mapping[str, object], weights: Sequence[float]) -> Gat
     """The gate of a configuration; None if it has none."""
     if (baseline := gate_baseline(decisions)) is None:
         return None
-    stopping = cast(Mapping[str, float], decisions["stopping"])
-    return GateTerms(baseline, stopping["delta"], Scale.of(weights))
+    return GateTerms(baseline, setting(decisions, "stopping", "delta"), Scale.of(weights))
 
 
 def gate_baseline(decisions: Mapping[str, object]) -> str | None:
     """The baseline of the gate; None if there is no gate."""
-    objective = cast(Mapping[str, object], decisions.get("objective", {}))
-    return str(objective["baseline"]) if objective.get("gate") else None
+    return str(setting(decisions, "objective", "baseline")) if setting(decisions, "objective", "gate") else None
 
 
 def judged_model(pair: PairRow, baseline: str) -> str:

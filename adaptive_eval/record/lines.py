@@ -1,11 +1,14 @@
-"""Texts and times on one line, for a terminal, a page or a document.
+"""Texts, times and scores on one line, for a terminal, a page or a document.
 
 Model names, server messages and answers come from outside: `safe_line` removes everything that a terminal would obey.
 """
 
+import math
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Self
 
 LONGEST = 200
 
@@ -48,3 +51,46 @@ def minute(at: float) -> str:
 def first_few(names: Sequence[str], most: int) -> str:
     """Names in a line; those beyond `most` are only counted."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Range of a rubric's scores; a range within 0 to 1 is written in percent."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, weights: Sequence[float]) -> Self:
+        """Range of a rubric's weights."""
+        return cls(min(weights), max(weights))
+
+    def score(self, value: float | None) -> str:
+        """Format a score: three decimals, or percent with one."""
+        if value is None or math.isnan(value):
+            return "-"
+        return f"{100 * value:.1f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:.3f}"
+
+    def width(self, value: float | None) -> str:
+        """Format a difference or standard error, with one more digit than a score and no negative zero."""
+        if value is None or math.isnan(value):
+            return "-"
+        return f"{100 * value:z.2f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:z.4f}"
+
+    def interval(self, lo: float | None, hi: float | None) -> str:
+        """Format an interval, clipped to the scale."""
+        if lo is None or hi is None:
+            return "- .. -"
+        return f"{self.score(max(lo, self.low))} .. {self.score(min(hi, self.high))}"
+
+    def points(self, difference: float) -> str:
+        """Format a difference of scores: 0.02 of scores in percent is 2 points, not 2% of anything."""
+        if self.low < 0.0 or self.high > 1.0:
+            return f"{difference:.10g}"
+        return f"{100 * difference:.10g} point{'' if math.isclose(difference, 0.01) else 's'}"
+
+    def rounded_points(self, difference: float) -> str:
+        """Format a measured difference, with the digits of a score."""
+        if self.low < 0.0 or self.high > 1.0:
+            return f"{difference:z.3f}"
+        return f"{100 * difference:z.1f} points"

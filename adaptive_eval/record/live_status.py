@@ -7,7 +7,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Cost, Reason
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.record.build import grading_cost, look_results
-from adaptive_eval.record.removed_models import counted_gpu_seconds
+from adaptive_eval.record.other_costs import counted_gpu_seconds
 from adaptive_eval.record.results import OtherCostRow, Results
 from adaptive_eval.record.sites import SiteBook, SiteRow
 from adaptive_eval.record.snapshot import RunSubject, batch_rows, take_snapshot

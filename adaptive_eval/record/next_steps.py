@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from types import MappingProxyType
+from typing import NamedTuple
 
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import EXIT_CODES, Ending
 from adaptive_eval.record.lines import safe_name
-from adaptive_eval.record.recording_need import recording_need
 from adaptive_eval.record.results import PairRow, Results
 from adaptive_eval.record.words import draws_questions
 
@@ -119,19 +119,21 @@ def _doubtful_answers(ending: Ending, run: str) -> Iterator[Advice]:
 
 def _for_more(ending: Ending) -> Advice:
     """How to decide what the budget or the horizon has left open."""
-    results = ending.results
-    if results is not None and draws_questions(results.decisions):
+    results, more_budget = ending.results, _step(ending, "raise the budget, then")
+    if results is None:
+        return more_budget
+    if draws_questions(results.decisions):
         more = (
             "raise the budget if it has ended the run; or ask more questions (questions.limit), or several trials of "
             "each (without trials.draw), in a new run"
         )
         return _step(ending, more, fresh=True)
-    if results is not None and ending.reason is Reason.BUDGET:
+    if ending.reason is Reason.BUDGET:
         wanted = _larger_caps(results, results.trials_to_go or 0.0)
         return _step(ending, f"raise {_list_settings(wanted) or 'the budget, then'}", wanted)
-    if results is None or ending.reason is not Reason.OUT_OF_REACH or (most := _trials_max(results)) is None:
-        return _step(ending, "raise the budget, then")
-    pairs = _out_of_reach(results)
+    if ending.reason is not Reason.OUT_OF_REACH:
+        return more_budget
+    pairs, most = _out_of_reach(results), results.setting("trials", "max")
     recordings = [need for pair in pairs if (need := recording_need(results, pair)) is not None]
     larger = max(most, *(need.trials for need in recordings)) if recordings else _larger_horizon(results, most)
     wanted = _larger_caps(results, _trials_for(results, larger / most))
@@ -165,13 +167,6 @@ def _out_of_reach(results: Results) -> Sequence[PairRow]:
     return [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
 
 
-def _trials_max(results: Results) -> int | None:
-    """Today's `trials.max`."""
-    trials = results.decisions.get("trials")
-    most = trials.get("max") if isinstance(trials, Mapping) else None
-    return most if isinstance(most, int) else None
-
-
 def _trials_for(results: Results, horizon_grows: float) -> float:
     """Further trials of models in undecided comparisons up to a horizon larger by this factor."""
     named = {name for pair in _out_of_reach(results) for name in (pair.better, pair.worse)}
@@ -183,16 +178,12 @@ def _trials_for(results: Results, horizon_grows: float) -> float:
 def _larger_caps(results: Results, further: float) -> dict[str, float]:
     """Caps that are too small for so many further trials at the mean cost of all so far, and the values that allow
     them. Time cannot be known beforehand."""
-    caps, cost = results.decisions.get("budget"), results.cost
+    cost = results.cost
     hours = (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
     used = {key: cost.in_all(key) for key in ("trials", "tokens", "usd")} | {"gpu_hours": hours}
     needed = {key: RESERVE * used[key] * (1 + further / max(cost.trials, 1)) for key in sorted(used)}
-    given = caps if isinstance(caps, Mapping) else {}
-    return {
-        f"budget.{key}": _round_up(need)
-        for key, need in needed.items()
-        if isinstance(cap := given.get(key), int | float) and need > cap
-    }
+    caps = {key: results.setting("budget", key) for key in needed}
+    return {f"budget.{key}": _round_up(need) for key, need in needed.items() if caps[key] and need > caps[key]}
 
 
 def _round_up(value: float) -> float:
@@ -203,3 +194,35 @@ def _round_up(value: float) -> float:
 
 def _list_settings(settings: Mapping[str, float]) -> str:
     return " and ".join(f"{key} to {value:,.15g}" for key, value in settings.items())
+
+
+class RecordingNeed(NamedTuple):
+    """Trials per question of a recorded model, and of its opponent, that would probably decide their comparison."""
+
+    trials: int
+    model: str
+    there: float
+
+    def __str__(self) -> str:
+        name = safe_name(self.model, 40)
+        return f"a recording of {name} with about {self.trials:,} trials a question, in place of {self.there:,.0f}"
+
+
+def recording_need(results: Results, pair: PairRow) -> RecordingNeed | None:
+    """The recording that an undecided pair needs; None if more trials of the other model alone would be cheaper.
+
+    N trials of both give the difference a variance of sum(s^2 n) / N, with the current s^2 and n of each. The boundary
+    at the horizon is about the current one times the square root of the information.
+    """
+    two = [row for row in results.models if row.name in (pair.better, pair.worse) and row.sigma]
+    recorded = next((row for row in two if row.recorded is not None), None)
+    if recorded is None or not (pair.boundary and pair.information and pair.sigma) or pair.difference is None:
+        return None
+    questions = results.fixed_each / results.setting("trials", "max")
+    tie = 0.0 if results.gate else (results.setting("stopping", "delta") - abs(pair.difference)) / pair.sigma
+    times = pair.information * (pair.boundary / max(abs(pair.z or 0.0), tie, 1e-6)) ** 2
+    squares = [(row.sigma or 0.0) ** 2 for row in two]
+    depth = sum(square * row.trials for square, row in zip(squares, two, strict=True)) / sum(squares) / questions
+    there = recorded.trials / questions
+    trials = max(math.ceil(times * depth), math.floor(there) + 1)
+    return None if (pair.trials_needed or math.inf) < 2 * trials else RecordingNeed(trials, recorded.name, there)

@@ -27,7 +27,7 @@ from adaptive_eval.record.build import build_results
 from adaptive_eval.record.ending import find_fatal_error, was_killed
 from adaptive_eval.record.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
-from adaptive_eval.record.removed_models import (
+from adaptive_eval.record.other_costs import (
     RemovedModelsSpending,
     counted_gpu_seconds,
     other_costs,

@@ -9,6 +9,7 @@ Before the first look there is no ranking, and the file has another format, `Unj
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from adaptive_eval.record.question_rows import QuestionRows
 
@@ -380,6 +381,12 @@ class BatchRow:
     """It took too long and is being cancelled; its missing answers are requested directly."""
 
 
+def setting(decisions: Mapping[str, object], section: str, key: str) -> Any:
+    """A setting of `Results.decisions`, or of a whole configuration; None if it is not there."""
+    found = decisions.get(section)
+    return found.get(key) if isinstance(found, Mapping) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Results:
     """The results file."""
@@ -415,6 +422,10 @@ class Results:
     """Scores by benchmark, if there are several, and by the fields of `report.by`: group by group, best model first."""
     early_end: EarlyEnd | None = None
     """None while the run goes on, and if all of its trials were there at its first look."""
+
+    def setting(self, section: str, key: str) -> Any:
+        """A setting of `decisions`; None if it is not there."""
+        return setting(self.decisions, section, key)
 
     @property
     def fixed_each(self) -> int:

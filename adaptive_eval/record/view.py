@@ -16,21 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import StoredSetup
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.types import PairVerdict, Reason
+from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.build import finite_or_none
 from adaptive_eval.record.ending import find_ending
 from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts, state_word
+from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts, pairing_sentences, state_word
 from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
 from adaptive_eval.record.labelled import LabelledRun
+from adaptive_eval.record.lines import several
 from adaptive_eval.record.next_steps import Advice, hide_folders, next_steps
-from adaptive_eval.record.orders import order_sentence
 from adaptive_eval.record.other_costs import summarize_other_costs
-from adaptive_eval.record.pairing import pairing_sentences
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import StoredRun, open_run
@@ -44,10 +45,9 @@ from adaptive_eval.record.words import (
     DecisionsInWords,
     ObjectiveView,
     decisions_in_words,
-    draws_questions,
     objective_view,
 )
-from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, Spending, StoredLook, is_held
+from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, RunReader, Spending, StoredLook, is_held
 from adaptive_eval.store.events.batches import pending_batches
 from adaptive_eval.store.looks import read_look
 from adaptive_eval.store.roster import Names
@@ -198,11 +198,6 @@ class RunView:
     verdicts: tuple[str, ...] = ()
     """Comparisons of each model of `results.models` in words; empty whenever `finding` is."""
 
-    @property
-    def draws_questions(self) -> bool:
-        """Whether questions were drawn at random, and each model was asked some of them."""
-        return draws_questions(self.configuration)
-
 
 LARGE = Caution(
     "large",
@@ -322,6 +317,26 @@ def _thresholds_sentence(rubric: RubricConfig, events: Sequence[Event]) -> str |
         return frozen_sentence(kept)
     waiting = "The rubric's thresholds are fitted when the run's opening is complete; until then nothing is judged."
     return waiting if open_rubric(rubric).lacks else None
+
+
+def order_sentence(reader: RunReader, config: RunConfig) -> str | None:
+    """Say how many comparisons of a judge depend on the order of the two answers, and towards which place.
+
+    Each is asked in both orders, and counts as a tie where these disagree. None if nothing was compared.
+    """
+    grader = config.grader
+    if not isinstance(grader, Judge) or grader.against is None:
+        return None
+    counts = reader.comparisons()
+    compared = sum(one.trials for one in counts)
+    if not compared:
+        return None
+    dependent = sum(one.order_dependent * one.trials for one in counts) / compared
+    towards = sum(one.prefers_first * one.trials for one in counts) / compared
+    place = "first" if towards > 0 else "second"
+    leaning = f", by {abs(towards):.1%} in favour of the {place} place" if round(abs(towards), 3) else ""
+    of_order = f"{dependent:.1%} depend on the order of the two answers, and count as ties{leaning}"
+    return f"Of {several(compared, 'comparison')} {of_order}."
 
 
 def posterior_views(

@@ -10,10 +10,9 @@ import numpy as np
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule
-from adaptive_eval.record.lines import first_few, several
+from adaptive_eval.record.lines import Scale, first_few, several
 from adaptive_eval.record.recorded import LOGS
-from adaptive_eval.record.results import REDECIDED, Caution, ModelRow
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.results import REDECIDED, Caution, ModelRow, setting
 from adaptive_eval.record.words import deciding_rule, grader_errors_note, judged_by
 from adaptive_eval.store import (
     AlarmRaised,
@@ -279,9 +278,7 @@ def alarm_cautions(names: Sequence[str], usages: Sequence[TrialUsage], events: S
 
 def is_alarmed(decisions: Mapping[str, object], cautions: Iterable[Caution]) -> bool:
     """Whether the answers of every model are implausible, unless the user has set `on_alarm: never`."""
-    stopping = decisions.get("stopping")
-    accepted = isinstance(stopping, Mapping) and stopping.get("on_alarm") == "never"
-    return not accepted and any(one.kind == "alarm" for one in cautions)
+    return setting(decisions, "stopping", "on_alarm") != "never" and any(one.kind == "alarm" for one in cautions)
 
 
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:

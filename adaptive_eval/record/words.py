@@ -17,9 +17,8 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RETIRED, RULES
 from adaptive_eval.core.rules import RuleEntry
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.imports import SAID
-from adaptive_eval.record.lines import several
-from adaptive_eval.record.results import REDECIDED, Results
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.lines import Scale, several
+from adaptive_eval.record.results import REDECIDED, Results, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +90,11 @@ def decisions_in_words(
 
 def deciding_rule(decisions: Mapping[str, object]) -> RuleEntry | None:
     """The registry entry of the rule that decides; None for a plug-in."""
-    objective = OBJECTIVES.get(str(_setting(decisions, "objective", "kind", "ranking")))
+    objective = OBJECTIVES.get(str(setting(decisions, "objective", "kind") or "ranking"))
     if objective is not None and objective.own_rule is not None:
         return objective.own_rule
-    name = str(_setting(decisions, "stopping", "rule", OPTIMAL.name))
+    chosen = setting(decisions, "stopping", "rule") or OPTIMAL.name
+    name = str(chosen.get("use") if isinstance(chosen, Mapping) else chosen)
     return RULES.get(name) or RETIRED.get(name)
 
 
@@ -104,16 +104,9 @@ def compares_bayes(decisions: Mapping[str, object]) -> bool:
     return rule is not None and rule.estimator == "bayes"
 
 
-def _setting(decisions: Mapping[str, object], section: str, key: str, default: str) -> object:
-    settings = decisions.get(section)
-    chosen = settings.get(key, default) if isinstance(settings, Mapping) else default
-    return chosen.get("use", default) if isinstance(chosen, Mapping) else chosen
-
-
 def draws_questions(decisions: Mapping[str, object]) -> bool:
     """Whether questions were drawn at random, and each model was asked some of them."""
-    trials = decisions.get("trials")
-    return isinstance(trials, Mapping) and trials.get("draw") is not None
+    return setting(decisions, "trials", "draw") is not None
 
 
 def promise_in_short(decisions: Mapping[str, object]) -> str | None:
@@ -124,14 +117,14 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
     beside = "" if (judge := judged_by(decisions)) is None else f"; errors of the {judge} come on top"
     if rule is None:
         return f"that of a plug-in; adaptive-eval itself makes none{beside}"
-    if str(_setting(decisions, "objective", "kind", "ranking")) not in OBJECTIVES:
+    if str(setting(decisions, "objective", "kind") or "ranking") not in OBJECTIVES:
         beside = f", unless the plug-in that is the objective brings a rule of its own{beside}"
     if rule.in_short:
         return rule.in_short + beside
     if not rule.correctable:
         return None
     wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
-    if _setting(decisions, "objective", "gate", "") is True:
+    if setting(decisions, "objective", "gate"):
         return f"at most {wrong} risk that a PASS or a FAIL is wrong, however often you look{beside}"
     whose = "for all pairs together" if stopping["familywise"] == "holm" else "per pair"
     return f"{whose}, at most {wrong} risk of a wrong order, {tie} risk of naming a winner between equal models{beside}"

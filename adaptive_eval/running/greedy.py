@@ -15,8 +15,8 @@ from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import ModelConfig, RunConfig, StoreConfig
 from adaptive_eval.core.types import Cost, Reason
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.other_costs import counted_gpu_seconds
 from adaptive_eval.record.prior import event_prior
-from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.record.take_prior import first_outcomes

@@ -18,7 +18,7 @@ from adaptive_eval.errors import AdaptiveEvalError, Alarmed, StoreError
 from adaptive_eval.record.build import build_unjudged
 from adaptive_eval.record.ending import Ended, Ending, build_ended
 from adaptive_eval.record.live_status import StatusTaker
-from adaptive_eval.record.removed_models import other_costs, spent_on_removed_models
+from adaptive_eval.record.other_costs import other_costs, spent_on_removed_models
 from adaptive_eval.record.results import OtherCostRow, Unjudged
 from adaptive_eval.record.snapshot import Snapshot, run_subject, take_snapshot
 from adaptive_eval.running.garbage import short_collections

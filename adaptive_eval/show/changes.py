@@ -8,7 +8,7 @@ by the means and variances of their posteriors, and named if the change is signi
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,9 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.finding import comparison_state
 from adaptive_eval.record.restore import RunCounts
+from adaptive_eval.record.results import setting
 from adaptive_eval.record.view import RunView
+from adaptive_eval.record.words import draws_questions
 from adaptive_eval.show.repeatable import PLACE_SECTIONS
 from adaptive_eval.store import Change, TrialsImported, differences
 from scorio.moments import CountArray, FloatArray, question_moments, relative_weights
@@ -166,7 +168,7 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
         models=tuple(sorted(_scores(a, cells_a, b, cells_b), key=lambda one: (-abs(one.z), -abs(one.difference)))),
         questions_changed=tuple(_changed_questions(cells_a, cells_b, np.array(a.weights))),
         verdicts=tuple(_verdict_changes(a, b)),
-        drawn=a.draws_questions or b.draws_questions,
+        drawn=_are_drawn(a, b),
     )
 
 
@@ -211,7 +213,7 @@ def _equally_seeded(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
 
 def _seed_settings(settings: Mapping[str, object]) -> tuple[object, object]:
     """Settings that determine the seeds of trials."""
-    return settings["seed"], cast(Mapping[str, object], settings["trials"])["seeds"]
+    return settings["seed"], setting(settings, "trials", "seeds")
 
 
 def _scores(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Iterator[ModelChange]:
@@ -249,7 +251,7 @@ def _both_scores(
 ) -> tuple[float, float, float] | None:
     """Both scores of a model with counts (M, K), and the standard error of their difference; None if a question has no
     trial. Drawn questions are only those that were asked in both runs."""
-    if a.draws_questions or b.draws_questions:
+    if _are_drawn(a, b):
         return _drawn_scores(cells_a, cells_b, np.array(a.weights, dtype=float))
     if not cells_a.sum(axis=-1).all() or not cells_b.sum(axis=-1).all():
         return None
@@ -272,13 +274,15 @@ def _drawn_scores(cells_a: CountArray, cells_b: CountArray, weights: FloatArray)
 
 def _score(cells: CountArray, view: RunView, weighing: Weighing | None) -> tuple[float, float]:
     """Score and variance of one model with counts (M, K), under the prior of its run."""
-    stopping = view.configuration["stopping"]
-    assert isinstance(stopping, dict)
-    prior: Prior = "uniform" if stopping["prior"] == "uniform" else "self"
+    prior: Prior = "uniform" if setting(view.configuration, "stopping", "prior") == "uniform" else "self"
     weights = np.array(view.weights, dtype=float)
     g, groups = (None, None) if weighing is None else (relative_weights(weighing[0]), weighing[1])
     found = estimate(cells[None], weights, prior, np.array(cells.sum(axis=-1))[None], g=g, groups=groups)
     return float(found.score[0]), float(found.var[0])
+
+
+def _are_drawn(*views: RunView) -> bool:
+    return any(draws_questions(view.configuration) for view in views)
 
 
 def _ranks(view: RunView) -> dict[str, int]:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from adaptive_eval.record.finding import state_word
-from adaptive_eval.record.lines import duration, first_few, several
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.lines import Scale, duration, first_few, several
 from adaptive_eval.show.changes import ModelChange, PairChange, RunDiff
 from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Literal, Protocol, TextIO, cast
 
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.lines import Scale
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.show.live import LiveDisplay
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay

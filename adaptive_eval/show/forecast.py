@@ -7,8 +7,8 @@ import numpy as np
 from rich.cells import cell_len
 
 from adaptive_eval.core import Reason
-from adaptive_eval.record.lines import duration, safe_line, several
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.lines import Scale, duration, safe_line, several
+from adaptive_eval.record.results import setting
 from adaptive_eval.record.words import draws_questions
 from adaptive_eval.show.ranking import WIDEST_NAME
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, pair_names
@@ -200,10 +200,9 @@ def _time_line(forecast: Forecast) -> Iterator[str]:
 
 def _faster_settings(forecast: Forecast) -> Iterator[str]:
     """Settings that would take less time."""
-    trials = forecast.decisions.get("trials")
     if draws_questions(forecast.decisions):
         yield "larger blocks (trials.draw) take less, and more trials"
-    elif isinstance(trials, Mapping) and trials.get("favour") != "time":
+    elif setting(forecast.decisions, "trials", "favour") not in (None, "time"):
         yield "trials.favour: time keeps its servers full"
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.record.labelled import MIN_LABELS, LabelledModel, LabelledRun
-from adaptive_eval.record.lines import several
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.lines import Scale, several
 from adaptive_eval.show.text import count, markdown_cell, markdown_table
 
 MAX_PAIRS = 66

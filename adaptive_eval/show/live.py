@@ -18,8 +18,7 @@ from rich.text import Text
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.lines import duration, safe_line
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.lines import Scale, duration, safe_line
 from adaptive_eval.record.status import Cap, Standing, Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.ranking import ranking_text

@@ -26,10 +26,9 @@ from adaptive_eval.record.finding import (
     state_word,
 )
 from adaptive_eval.record.gate import gate_terms
-from adaptive_eval.record.lines import safe_line, several
+from adaptive_eval.record.lines import Scale, safe_line, several
 from adaptive_eval.record.next_steps import Advice
-from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results, setting
 from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, draws_questions, promise_line
 from adaptive_eval.show.labelled import label_sections
@@ -454,8 +453,7 @@ def _prior_depth(view: RunView) -> str:
 
 
 def _prior_source(view: RunView) -> str:
-    section = view.configuration.get("prior_evidence")
-    greedy = isinstance(section, dict) and section.get("greedy")
+    greedy = setting(view.configuration, "prior_evidence", "greedy")
     return "greedy answers, which came first," if greedy else "outcomes of an earlier run"
 
 

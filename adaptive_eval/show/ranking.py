@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.lines import Scale, safe_line
 from adaptive_eval.record.results import ModelRow
-from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Standing
 from adaptive_eval.show.text import cut_middle, fit_columns
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+from adaptive_eval.record.lines import Scale
 from adaptive_eval.record.relabel import RelabelledModel, RelabelledRubric, Relabelling
-from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
 from scorio.categorical import SCHEMATA
 

@@ -13,13 +13,11 @@ from rich.cells import cell_len
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.finding import UNDECIDED, counted_sentence, finding
-from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
-from adaptive_eval.record.next_steps import next_steps
+from adaptive_eval.record.lines import Scale, duration, minute, safe_line, safe_name, several
+from adaptive_eval.record.next_steps import next_steps, recording_need
 from adaptive_eval.record.other_costs import summarize_other_costs
-from adaptive_eval.record.recording_need import recording_need
 from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
-from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status, standings
 from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import draws_questions, promise_line

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from adaptive_eval.config.planning import EarlierHorizon, RunFacts
 from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.core import Budget
+from adaptive_eval.record.finding import pairing_in_words
 from adaptive_eval.record.lines import duration
-from adaptive_eval.record.pairing import pairing_in_words
 from adaptive_eval.record.snapshot import prior_and_recorded_counts
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.store import RunReader, require_same_meaning

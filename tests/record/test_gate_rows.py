@@ -8,8 +8,8 @@ import pytest
 
 from adaptive_eval.record.build import max_effect_of_one
 from adaptive_eval.record.gate import GateTerms, gate_outcome, gate_rows, outcome_in_words
+from adaptive_eval.record.lines import Scale
 from adaptive_eval.record.results import ModelRow, PairRow
-from adaptive_eval.record.scale import Scale
 
 ASKED = GateTerms("prod", 0.05)
 MODEL = ModelRow(

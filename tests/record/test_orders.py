@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adaptive_eval.graders.judge import Judge
-from adaptive_eval.record.orders import order_sentence
+from adaptive_eval.record.view import order_sentence
 from adaptive_eval.store import ComparisonCount
 
 SERVER = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from adaptive_eval.record.pairing import pairing_in_words, pairing_sentences
+from adaptive_eval.record.finding import pairing_in_words, pairing_sentences
 from adaptive_eval.record.results import PairRow
 
 APART = PairRow("ada", "bob", "open", 0.1, 0.05, 2.0, 0.97, 2.2, 0.5, 0.8, 30.0, 1.5, None)

@@ -22,11 +22,11 @@ from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.errors import StoreError, Unavailable
+from adaptive_eval.record.lines import Scale
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.question_rows import question_posteriors
 from adaptive_eval.record.results import FORMAT, Results
 from adaptive_eval.record.results_file import is_intact, read_results, write_results
-from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject
 from adaptive_eval.record.warnings import repeat_cautions, signal_cautions, unknown_cautions
 from adaptive_eval.store import StoredOutcome

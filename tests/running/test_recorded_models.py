@@ -17,8 +17,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
 from adaptive_eval.errors import ConfigError, RunChanged, StoreError
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.next_steps import next_steps
-from adaptive_eval.record.recording_need import recording_need
+from adaptive_eval.record.next_steps import next_steps, recording_need
 from adaptive_eval.record.restore import open_run, read_counts
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.starting_point import load_starting_point

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.lines import duration
-from adaptive_eval.record.removed_models import (
+from adaptive_eval.record.other_costs import (
     RemovedModelsSpending,
     counted_gpu_seconds,
     other_costs,
@@ -21,8 +21,8 @@ from adaptive_eval.record.removed_models import (
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.running.rejudging_costs import VerdictLedger
+from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.show.summary import lost_answers, other_costs_in_short
 from adaptive_eval.store import (
     AnswersLost,

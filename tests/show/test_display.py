@@ -22,10 +22,9 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended, Ending
 from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import Clause, counted_sentence, finding
-from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.lines import Scale, duration, safe_line
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.results import Caution, GateRow, ModelRow, Results
-from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject
 from adaptive_eval.record.status import CurrentTraffic, Standing, Status, standings
 from adaptive_eval.scheduler.scheduler import Scheduler

@@ -25,15 +25,14 @@ from adaptive_eval.cli import app
 from adaptive_eval.cli.monitor import _require_run
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.lines import Scale
 from adaptive_eval.show import live
 from adaptive_eval.show.live import LiveDisplay
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay
 from adaptive_eval.show.serve import attach as attaching
-from adaptive_eval.show.serve.attach import attach, open_feed, status_text
+from adaptive_eval.show.serve.attach import attach, build_ended_from_feed, open_feed, status_text, stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import RunBrief, runs_text
-from adaptive_eval.show.serve.status import build_ended_from_feed, stored_status
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import (
     Event,

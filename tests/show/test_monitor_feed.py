@@ -19,8 +19,8 @@ from adaptive_eval.record.results import GradingCost
 from adaptive_eval.record.stored_sums import StoredSums
 from adaptive_eval.record.view import RunView, drop_rows, read_report, read_view
 from adaptive_eval.show.serve import feed as feed_module
+from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.store import Regrade, RunReader, TrialRecord, TrialsRegraded, summing
 from adaptive_eval.store import store as storing
 

@@ -24,8 +24,8 @@ from adaptive_eval.record.sites import SiteRow, answers_by_site
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.watching import IdleWatcher, Watchers
+from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.sites.opening import RunSites, require_sites, site_resources
 from adaptive_eval.store import (
     Event,

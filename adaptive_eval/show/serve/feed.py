@@ -18,7 +18,7 @@ from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.record.build import grading_cost
 from adaptive_eval.record.ending import was_killed
-from adaptive_eval.record.removed_models import counted_gpu_seconds, other_costs, spent_on_removed_models
+from adaptive_eval.record.other_costs import counted_gpu_seconds, other_costs, spent_on_removed_models
 from adaptive_eval.record.restore import StoredRun, stored_server_times
 from adaptive_eval.record.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
