@@ -1,6 +1,6 @@
 """The durable store: what a run has, in one directory, safe against kills, crashes and full disks."""
 
-# ruff: noqa: I001 (names that are offered, each once, by the module that has them)
+# ruff: noqa: I001, F403 (names that are offered, each once, by the module that has them; of events, all)
 
 from adaptive_eval.store.draft import Draft as Draft
 from adaptive_eval.store.events import (
@@ -10,65 +10,17 @@ from adaptive_eval.store.events import (
     events_since_start as events_since_start,
     was_waited_for as was_waited_for,
 )
-from adaptive_eval.store.events.answers import (
-    AlarmRaised as AlarmRaised,
-    AnswersKept as AnswersKept,
-    AnswersLost as AnswersLost,
-)
-from adaptive_eval.store.events.batches import (
-    BatchCancelled as BatchCancelled,
-    BatchEnded as BatchEnded,
-    BatchPlanned as BatchPlanned,
-    BatchTaken as BatchTaken,
-)
-from adaptive_eval.store.events.beginnings import (
-    GreedyBegun as GreedyBegun,
-    OutcomesRecorded as OutcomesRecorded,
-    PriorTaken as PriorTaken,
-    TrialsImported as TrialsImported,
-)
+from adaptive_eval.store.events.answers import *
+from adaptive_eval.store.events.batches import *
+from adaptive_eval.store.events.beginnings import *
+from adaptive_eval.store.events.grading import *
+from adaptive_eval.store.events.lives import *
+from adaptive_eval.store.events.servers import *
 from adaptive_eval.store.events.event import (
     Change as Change,
     Event as Event,
     Json as Json,
     UnknownEvent as UnknownEvent,
-)
-from adaptive_eval.store.events.grading import (
-    AnswerUngraded as AnswerUngraded,
-    BaselineAsked as BaselineAsked,
-    GraderChosen as GraderChosen,
-    RegradingBegun as RegradingBegun,
-    ThresholdsFrozen as ThresholdsFrozen,
-    TrialsRegraded as TrialsRegraded,
-    VerdictsAsked as VerdictsAsked,
-    VerdictsWasted as VerdictsWasted,
-)
-from adaptive_eval.store.events.lives import (
-    LooksRetaken as LooksRetaken,
-    RunBegun as RunBegun,
-    RunFinished as RunFinished,
-    RunResumed as RunResumed,
-    RunStarted as RunStarted,
-    RunStopped as RunStopped,
-    SettingsChanged as SettingsChanged,
-)
-from adaptive_eval.store.events.servers import (
-    ModelSetAside as ModelSetAside,
-    ModelSettled as ModelSettled,
-    OnlyFailures as OnlyFailures,
-    PlaceAwaited as PlaceAwaited,
-    ReplicaBack as ReplicaBack,
-    ReplicaLost as ReplicaLost,
-    ServerDied as ServerDied,
-    ServerLaunched as ServerLaunched,
-    ServerLaunching as ServerLaunching,
-    ServerReleased as ServerReleased,
-    ServerRests as ServerRests,
-    ServersNoticed as ServersNoticed,
-    SettledCommandEnded as SettledCommandEnded,
-    SiteAwaited as SiteAwaited,
-    SiteLost as SiteLost,
-    SitePlaced as SitePlaced,
 )
 from adaptive_eval.store.reader import RunReader as RunReader
 from adaptive_eval.store.records import (

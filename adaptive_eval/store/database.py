@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Self
 from urllib.parse import quote
 
 from adaptive_eval.errors import RunLocked, StoreError, StoreFull
@@ -28,31 +27,21 @@ TRIES, PAUSE = 10, 0.02
 """Attempts to take the lock: a process that only tests it holds it for microseconds."""
 
 
-class RunLock(FileLock):
-    """The lock file of a run directory."""
-
-    @classmethod
-    def acquire(cls, directory: Path) -> Self:
-        """Take the lock; raises `RunLocked` naming its holder, or `StoreError` if no file can be written."""
-        path, left = directory / LOCK_FILE, TRIES
-        require_no_links(directory)
-        while True:
-            try:
-                return cls.take(path)
-            except BlockingIOError as error:
-                left -= 1
-                if not left:
-                    raise _refusal(directory, path) from error
-                time.sleep(PAUSE)
-            except OSError as error:
-                mend = "mend that, or choose another --run-dir"
-                raise StoreError(f"cannot write {path}: {error.strerror}; {mend}") from error
-
-
-def _refusal(directory: Path, path: Path) -> RunLocked:
+def lock_run(directory: Path) -> FileLock:
+    """Lock a run directory; raises `RunLocked` naming the holder, or `StoreError` if no file can be written."""
+    path = directory / LOCK_FILE
+    require_no_links(directory)
+    for _ in range(TRIES):
+        try:
+            return FileLock.take(path)
+        except BlockingIOError:
+            time.sleep(PAUSE)
+        except OSError as error:
+            mend = "mend that, or choose another --run-dir"
+            raise StoreError(f"cannot write {path}: {error.strerror}; {mend}") from error
     holder = read_holder(path)
     who = "process {pid} on {host} since {since}".format(**holder) if holder else "another process"
-    return RunLocked(
+    raise RunLocked(
         f"{directory} is held by {who}. Two processes cannot write one run: "
         "wait for it, stop it, or start another run with --run-dir"
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adaptive_eval.errors import StoreError
+from adaptive_eval.files import FileLock
 from adaptive_eval.store import checksums, database
-from adaptive_eval.store.database import RunLock
 from adaptive_eval.store.forms import MISFORMED
 from adaptive_eval.store.ledgers import Row
 from adaptive_eval.store.queries import TrialRow, sqlite_queries
@@ -25,7 +25,7 @@ class SqliteLedger:
     """A `RunLedger` in SQLite; with a lock it can be written."""
 
     def __init__(
-        self, directory: Path, connection: sqlite3.Connection, lock: RunLock | None = None, given: str | None = None
+        self, directory: Path, connection: sqlite3.Connection, lock: FileLock | None = None, given: str | None = None
     ) -> None:
         """`given` is the URL under which the configuration allows answers."""
         self.directory = directory
@@ -110,7 +110,8 @@ class SqliteLedger:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         connection = self.connection
         with database.explained(self.directory):
-            connection.execute("BEGIN IMMEDIATE")
+            if not connection.in_transaction:  # that which creates the tables is ended by the first that writes
+                connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
                 connection.execute("COMMIT")

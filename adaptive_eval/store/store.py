@@ -7,12 +7,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.files import closed_on_error
+from adaptive_eval.errors import StoreError
+from adaptive_eval.files import FileLock, closed_on_error
 from adaptive_eval.sections import LEDGER, PATIENCE
 from adaptive_eval.store import database, whereabouts
 from adaptive_eval.store.address import is_address, shown
-from adaptive_eval.store.database import RunLock
 from adaptive_eval.store.events.answers import AnswersLost
 from adaptive_eval.store.events.event import Change, Event
 from adaptive_eval.store.events.lives import SettingsChanged
@@ -34,18 +33,13 @@ from adaptive_eval.store.rows import (
     write_run,
 )
 from adaptive_eval.store.same_meaning import differences, require_same_meaning
-from adaptive_eval.store.sqlite_ledger import SqliteLedger
 from adaptive_eval.store.summing import SUMMED_EVERY, keep_sums
 
 if TYPE_CHECKING:
     from adaptive_eval.store.segments.moving import AnswerMover
 
-SHOWN_FILES = 3
 NEXT_SECONDS = 1e-6
 """Between two records, where a clock says that the second came before the first."""
-ANSWERS_IN_DATABASE = (
-    "store.answers must be ledger where store.ledger names a database, which has the texts; leave store.answers out"
-)
 # a resume takes its looks again, and most are unchanged
 _INSERT_LOOK = (
     "INSERT INTO looks (configuration, number, at, body) VALUES (?, ?, ?, ?) "
@@ -100,27 +94,17 @@ class Store:
         `patience` is how many seconds a commit waits for a database that does not answer.
         Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`, and `ConfigError` if an extra is missing.
         """
-        _make_directory(directory)
-        _require_no_other_files(directory)
+        whereabouts.make_directory(directory)
         with _locked(directory) as lock:
-            address = whereabouts.ledger_address(directory)
-            if address is not None:
-                if answers != LEDGER:
-                    raise ConfigError(ANSWERS_IN_DATABASE)
-                ledger, resumed = whereabouts.take(address, lock, patience)
-                with closed_on_error(ledger):
-                    return cls._open_on_ledger(directory, ledger, header, resumed)
-            resumed = database.is_run(directory)
-            if not resumed:
-                _require_nothing_lost(directory)
-            connection = database.open_existing(directory) if resumed else database.create(directory)
-            with closed_on_error(connection), database.explained(directory):
-                if not resumed:
-                    _write_new_run(connection, header)
-                    connection.execute("COMMIT")
-                ledger = SqliteLedger(directory, connection, lock, answers)
+            ledger, resumed = whereabouts.take(directory, lock, answers, patience)
+            with closed_on_error(ledger):
                 if resumed:
                     ledger.require_intact()
+                else:
+                    with ledger.transaction() as writes:
+                        write_run(writes, header, time.time())
+                        insert_models(writes, header.models)
+                        insert_questions(writes, header.questions)
                 mover = None
                 if answers != LEDGER or "moved" in ledger.tables_beside:
                     from adaptive_eval.store.segments.moving import open_mover
@@ -130,17 +114,6 @@ class Store:
                 return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
-    def _open_on_ledger(cls, directory: Path, ledger: RunLedger, header: RunHeader, resumed: bool) -> "OpenedStore":
-        """Open the store on an open ledger, which is empty unless the run is resumed."""
-        if resumed:
-            ledger.require_intact()
-        else:
-            with ledger.transaction() as writes:
-                _write_new_run(writes, header)
-        store = cls(directory, ledger)
-        return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
-
-    @classmethod
     def attach(cls, directory: Path) -> "Store":
         """Open a stored run for writing without changing its configuration."""
         if is_address(directory):
@@ -148,20 +121,10 @@ class Store:
         if not directory.is_dir() or not whereabouts.is_run(directory):
             raise StoreError(f"{directory} holds no run")
         with _locked(directory) as lock:
-            address = whereabouts.ledger_address(directory)
-            if address is None:
-                connection = database.open_existing(directory)
-                with closed_on_error(connection), database.explained(directory):
-                    return cls._attach_ledger(directory, SqliteLedger(directory, connection, lock, LEDGER))
-            ledger, _ = whereabouts.take(address, lock, PATIENCE, begin=False)
+            ledger, _ = whereabouts.take(directory, lock, LEDGER, PATIENCE)
             with closed_on_error(ledger):
-                return cls._attach_ledger(directory, ledger)
-
-    @classmethod
-    def _attach_ledger(cls, directory: Path, ledger: RunLedger) -> "Store":
-        store = cls(directory, ledger)
-        store.reader.require_intact()
-        return store
+                ledger.require_intact()
+                return cls(directory, ledger)
 
     @property
     def name(self) -> str:
@@ -329,60 +292,14 @@ class Store:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[RunLock]:
+def _locked(directory: Path) -> Iterator[FileLock]:
     """Lock the run directory, and release it only on an error."""
-    lock = RunLock.acquire(directory)
+    lock = database.lock_run(directory)
     try:
         yield lock
     except BaseException:
         lock.release()
         raise
-
-
-def _make_directory(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"cannot make the run directory {directory}: {error.strerror}; choose another --run-dir"
-        ) from error
-
-
-def _require_no_other_files(directory: Path) -> None:
-    """Raise `StoreError` if the directory holds other files and no run."""
-    if not whereabouts.holds_ledger(directory) and (others := _other_files(directory)):
-        raise StoreError(
-            f"{directory} holds other files and no run ({others}); choose a --run-dir that is new or empty, "
-            f"such as {directory / 'run'}"
-        )
-
-
-def _require_nothing_lost(directory: Path) -> None:
-    """Raise `StoreError` if files of a run remain whose database is empty; a killed start leaves only the database."""
-    if others := _other_files(directory, but=database.DATABASE_FILE):
-        raise StoreError(
-            f"{directory / database.DATABASE_FILE} is empty, but a run was begun here and has left {others}: what it "
-            "had stored is lost. Restore a copy of it, or start over with --fresh"
-        )
-
-
-def _other_files(directory: Path, but: str | None = None) -> str:
-    """Names of other files for a message, without file `but` and SQLite's files beside it."""
-    # the lock of a run that is beginning, the pointer to its ledger, and hidden files do not count
-    incidental = (database.LOCK_FILE, whereabouts.POINTER_FILE)
-    try:
-        names = [one.name for one in directory.iterdir() if one.name not in incidental and one.name[0] != "."]
-    except OSError as error:
-        raise StoreError(f"{directory} cannot be read: {error.strerror}; choose another --run-dir") from error
-    others = sorted(name for name in names if but is None or not name.startswith(but))
-    return ", ".join(others[:SHOWN_FILES]) + (" ..." if len(others) > SHOWN_FILES else "")
-
-
-def _write_new_run(writes: LedgerWrites, header: RunHeader) -> None:
-    """Write the header, models and questions of a new run."""
-    write_run(writes, header, time.time())
-    insert_models(writes, header.models)
-    insert_questions(writes, header.questions)
 
 
 def _update_questions(writes: LedgerWrites, header: RunHeader) -> None:

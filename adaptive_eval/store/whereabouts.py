@@ -11,8 +11,9 @@ from pathlib import Path
 from types import ModuleType
 
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.files import FileLock, is_locked, read_whole, write_whole
+from adaptive_eval.files import FileLock, closed_on_error, is_locked, read_whole, write_whole
 from adaptive_eval.imports import load_extra
+from adaptive_eval.sections import LEDGER
 from adaptive_eval.store import database
 from adaptive_eval.store.address import VARIABLE, LedgerAddress, is_address, parse_address
 from adaptive_eval.store.ledgers import RunLedger
@@ -22,6 +23,10 @@ POINTER_FILE = "ledger.json"
 LEDGER_FILES = (database.DATABASE_FILE, POINTER_FILE)
 """Files of which one makes a directory that of a run."""
 MOST_BYTES = 10_000
+SHOWN_FILES = 3
+ANSWERS_IN_DATABASE = (
+    "store.answers must be ledger where store.ledger names a database, which has the texts; leave store.answers out"
+)
 _given: set[LedgerAddress] = set()
 """Databases that a configuration named in this process."""
 
@@ -126,12 +131,61 @@ def open_if_begun(directory: Path) -> RunLedger | None:
     return None if connection is None else SqliteLedger(directory, connection)
 
 
-def take(address: LedgerAddress, lock: FileLock, patience: float, *, begin: bool = True) -> tuple[RunLedger, bool]:
-    """Open a ledger in a database for writing, and say whether the run existed; `begin` creates a missing one."""
-    _postgres()
-    from adaptive_eval.store.postgres.writing import PostgresLedger
+def make_directory(directory: Path) -> None:
+    """Make the directory of a run; raises `StoreError` if it holds other files and no run."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot make the run directory {directory}: {error.strerror}; choose another --run-dir"
+        ) from error
+    if not holds_ledger(directory) and (others := _other_files(directory)):
+        raise StoreError(
+            f"{directory} holds other files and no run ({others}); choose a --run-dir that is new or empty, "
+            f"such as {directory / 'run'}"
+        )
 
-    return PostgresLedger.take(address, lock, patience, begin=begin)
+
+def _require_nothing_lost(directory: Path) -> None:
+    """Raise `StoreError` if files of a run remain whose database is empty; a killed start leaves only the database."""
+    if others := _other_files(directory, but=database.DATABASE_FILE):
+        raise StoreError(
+            f"{directory / database.DATABASE_FILE} is empty, but a run was begun here and has left {others}: what it "
+            "had stored is lost. Restore a copy of it, or start over with --fresh"
+        )
+
+
+def _other_files(directory: Path, but: str | None = None) -> str:
+    """Names of other files for a message, without file `but` and SQLite's files beside it."""
+    # the lock of a run that is beginning, the pointer to its ledger, and hidden files do not count
+    incidental = (database.LOCK_FILE, POINTER_FILE)
+    try:
+        names = [one.name for one in directory.iterdir() if one.name not in incidental and one.name[0] != "."]
+    except OSError as error:
+        raise StoreError(f"{directory} cannot be read: {error.strerror}; choose another --run-dir") from error
+    others = sorted(name for name in names if but is None or not name.startswith(but))
+    return ", ".join(others[:SHOWN_FILES]) + (" ..." if len(others) > SHOWN_FILES else "")
+
+
+def take(directory: Path, lock: FileLock, answers: str, patience: float) -> tuple[RunLedger, bool]:
+    """Open the ledger of a run for writing, and say whether the run existed; a missing one is created.
+
+    `answers` is the place at which the configuration has the texts of answers.
+    """
+    address = ledger_address(directory)
+    if address is not None:
+        if answers != LEDGER:
+            raise ConfigError(ANSWERS_IN_DATABASE)
+        _postgres()
+        from adaptive_eval.store.postgres.writing import PostgresLedger
+
+        return PostgresLedger.take(address, lock, patience)
+    resumed = database.is_run(directory)
+    if not resumed:
+        _require_nothing_lost(directory)
+    connection = database.open_existing(directory) if resumed else database.create(directory)
+    with closed_on_error(connection):
+        return SqliteLedger(directory, connection, lock, answers), resumed
 
 
 def run_names_in(address: LedgerAddress) -> list[str]:

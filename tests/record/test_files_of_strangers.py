@@ -18,9 +18,9 @@ from adaptive_eval.store import RunReader
 from adaptive_eval.store.database import (
     DATABASE_FILE,
     LOCK_FILE,
-    RunLock,
     create,
     is_run,
+    lock_run,
     open_existing,
     open_if_begun,
     open_readonly,
@@ -102,11 +102,11 @@ def test_a_run_is_not_written_where_a_link_leads(tmp_path: Path, name: str) -> N
     link.parent.mkdir(parents=True)
     link.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match=f"{name} is a link, and a run writes to its own directory only"):
-        RunLock.acquire(run)
+        lock_run(run)
     (tmp_path / "through").symlink_to(tmp_path)
     link.unlink()
     (run / "notes").symlink_to(tmp_path)
-    RunLock.acquire(tmp_path / "through" / "run").release()
+    lock_run(tmp_path / "through" / "run").release()
 
 
 def test_what_is_written_whole_goes_to_no_other_file_on_its_way(tmp_path: Path) -> None:

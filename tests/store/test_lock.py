@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from adaptive_eval.errors import RunLocked, StoreError
-from adaptive_eval.store.database import RunLock
+from adaptive_eval.store.database import lock_run
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from adaptive_eval.store.database import RunLock
-lock = RunLock.acquire(Path(sys.argv[1]))
+from adaptive_eval.store.database import lock_run
+lock = lock_run(Path(sys.argv[1]))
 if len(sys.argv) > 2:  # leave a forked child behind
     import os
     read, write = os.pipe()
@@ -45,7 +45,7 @@ def holder(tmp_path: Path, request: pytest.FixtureRequest) -> "subprocess.Popen[
 
 def test_the_second_process_is_told_who_holds_the_run(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
     with pytest.raises(RunLocked, match=rf"held by process {holder.pid} on \S+ since 20\d\d-"):
-        RunLock.acquire(tmp_path)
+        lock_run(tmp_path)
 
 
 @pytest.mark.parametrize("holder", [[], ["with a forked child"]], indirect=True)
@@ -53,19 +53,19 @@ def test_the_lock_dies_with_its_process(tmp_path: Path, holder: "subprocess.Pope
     """Also where a forked grader outlives it."""
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
-    RunLock.acquire(tmp_path).release()
+    lock_run(tmp_path).release()
 
 
 def test_a_released_lock_can_be_taken_again(tmp_path: Path) -> None:
-    lock = RunLock.acquire(tmp_path)
+    lock = lock_run(tmp_path)
     with pytest.raises(RunLocked):
-        RunLock.acquire(tmp_path)
+        lock_run(tmp_path)
     lock.release()
     lock.release()
-    RunLock.acquire(tmp_path).release()
+    lock_run(tmp_path).release()
 
 
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()  # as good as a missing permission, which the superuser never misses
     with pytest.raises(StoreError, match="cannot write .*lock: .*; mend that, or choose another --run-dir"):
-        RunLock.acquire(tmp_path)
+        lock_run(tmp_path)

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import psycopg
 
-from adaptive_eval.errors import RunLocked, StoreError
+from adaptive_eval.errors import RunLocked
 from adaptive_eval.files import FileLock, closed_on_error
 from adaptive_eval.store.address import LedgerAddress
 from adaptive_eval.store.postgres.connection import (
@@ -105,16 +105,16 @@ class PostgresLedger(PostgresReading):
         """Whether nothing of the run was committed yet, so that it is lost with its connection."""
 
     @classmethod
-    def take(cls, address: LedgerAddress, lock: FileLock, patience: float, *, begin: bool = True) -> tuple[Self, bool]:
-        """Open a ledger for writing, and say whether the run existed; a missing one is created, or with `begin` false
-        raises `StoreError`. Raises `RunLocked` if another process writes it."""
+    def take(cls, address: LedgerAddress, lock: FileLock, patience: float) -> tuple[Self, bool]:
+        """Open a ledger for writing, and say whether the run existed; a missing one is created.
+
+        Raises `RunLocked` if another process writes it.
+        """
         connection = connect(address, read_only=False)
         ledger = cls(address, connection, lock, patience)
         with closed_on_error(connection), explained(str(address)):
             _bring_up_to_date(connection, address)
             found = find_run_on(connection, address)
-            if found is None and not begin:
-                raise StoreError(f"{address} is not a run")
             if found is None:
                 ledger._begin_run()
             else:

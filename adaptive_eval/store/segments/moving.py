@@ -22,6 +22,7 @@ from adaptive_eval.sections import LEDGER, SEGMENTS
 from adaptive_eval.store import database, tables
 from adaptive_eval.store.checksums import has_table
 from adaptive_eval.store.events.answers import AnswersKept
+from adaptive_eval.store.ledgers import RunLedger
 from adaptive_eval.store.records import TrialRecord, counted_size
 from adaptive_eval.store.rows import unpack_text, write_events
 from adaptive_eval.store.segments.files import TEXTS, SegmentRow, encode_segment, load_parquet
@@ -75,9 +76,9 @@ class AnswerMover:
     """Moves the texts of stored trials into segments, one segment at a time."""
 
     def __init__(self, ledger: SqliteLedger, url: str, place: AnswerPlace) -> None:
-        self._ledger, self._connection, self._url, self._place = ledger, ledger.connection, url, place
+        self._ledger, self._url, self._place = ledger, url, place
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="segment-writer")
-        ((self._last,),) = self._connection.execute(_LAST)
+        ((self._last,),) = ledger.rows(_LAST)
         self._count_waiting()
         self._name: str | None = None
         """The segment that is written next; one that could not be written keeps its name."""
@@ -118,10 +119,10 @@ class AnswerMover:
             while self._trials > 0 and not self._last_error:
                 self._begin()
                 self.settle(now)
-        ((empty,),), ((pages,),) = map(self._connection.execute, ("PRAGMA freelist_count", "PRAGMA page_count"))
+        ((empty,),), ((pages,),) = map(self._ledger.rows, ("PRAGMA freelist_count", "PRAGMA page_count"))
         if 4 * empty > pages:
             with suppress(sqlite3.Error):  # it needs free space and no readers: else the next start does it
-                self._connection.execute("VACUUM")
+                self._ledger.connection.execute("VACUUM")
 
     def close(self) -> None:
         """Wait for the thread to end."""
@@ -188,7 +189,7 @@ class AnswerMover:
         self._last_error = str(error)
 
     def _count_waiting(self) -> None:
-        ((self._trials, characters),) = self._connection.execute(_WAITING, (self._last,))
+        ((self._trials, characters),) = self._ledger.rows(_WAITING, self._last)
         self._characters = int(characters)
 
 
@@ -225,17 +226,19 @@ def _is_unicode(text: str | None) -> bool:
     return True
 
 
-def open_mover(ledger: SqliteLedger, answers: str, name: str) -> AnswerMover | None:
+def open_mover(ledger: RunLedger, answers: str, name: str) -> AnswerMover | None:
     """Create the mover of a run's texts to the place `answers`; None if they stay in the ledger.
 
     Removes segments that an earlier start has begun and not recorded: their texts are still in the ledger.
     """
-    directory, connection = ledger.directory, ledger.connection
+    assert isinstance(ledger, SqliteLedger)
+    directory = ledger.directory
     if "moved" in ledger.tables_beside:
         for number, begun, url in list(ledger.rows("SELECT id, name, place FROM segments WHERE trials IS NULL")):
             if not url or is_given(url, answers):
                 place_at(directory, url).remove(begun)
-                connection.execute("DELETE FROM segments WHERE id = ?", (number,))
+                with ledger.transaction() as writes:
+                    writes.execute("DELETE FROM segments WHERE id = ?", (number,))
     if answers == LEDGER:
         return None
     load_parquet()
