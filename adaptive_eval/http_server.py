@@ -10,9 +10,9 @@ import socket
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import cast
+from types import MappingProxyType
+from typing import NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 MAX_CONNECTIONS = 128
@@ -29,18 +29,18 @@ TURNS_OF_ACCEPTING = 3
 
 _REQUEST_LINE = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
+_LENGTH = re.compile("[0-9]{1,18}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _NO_REQUEST_LINE = "the request line is not METHOD /PATH HTTP/1.1"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(NamedTuple):
     """One request."""
 
     method: str
     target: str
     """The path and the query, as they were sent."""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = MappingProxyType({})
     """Header fields by names in lower case."""
     keeps: bool = True
     """Whether the connection stays open for another request."""
@@ -68,14 +68,13 @@ class HttpRequest:
         return "" if found is None else found[1].strip("[]").lower()
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(NamedTuple):
     """A complete response."""
 
     status: int = 200
     body: bytes = b""
     kind: str = "text/plain; charset=utf-8"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = MappingProxyType({})
 
     def encode(self, *, keeps: bool = True, with_body: bool = True) -> bytes:
         """The bytes to send; `keeps` is whether the connection stays open."""
@@ -213,11 +212,11 @@ class HttpServer:
         """The request with its body; raises `MalformedRequest` if that is too long or cannot be read."""
         length, most = request.headers.get("content-length", "0"), 0 if self._strangers else MAX_BODY
         if "transfer-encoding" in request.headers:
-            return replace(request, body=await _read_chunks(reader, most))
-        if not re.fullmatch("[0-9]{1,18}", length):
+            return request._replace(body=await _read_chunks(reader, most))
+        if not _LENGTH.fullmatch(length):
             raise MalformedRequest(400, "content-length is not a number")
         _check_length(int(length), most)
-        return request if length == "0" else replace(request, body=await reader.readexactly(int(length)))
+        return request if length == "0" else request._replace(body=await reader.readexactly(int(length)))
 
     async def _refuse(self, writer: asyncio.StreamWriter, status: int, what: str) -> None:
         response = HttpResponse(status, f"{what}\n".encode(), headers=self._headers)
@@ -310,7 +309,7 @@ def page_server(answer: Handler, headers: Mapping[str, str], methods: Collection
         response = HttpResponse(405, f"only {known} are served\n".encode(), headers={"Allow": known})
         if request.method in methods:
             response = await answer(request)
-        response = replace(response, headers={**headers, **response.headers})
+        response = response._replace(headers={**headers, **response.headers})
         yield response.encode(keeps=request.keeps, with_body=request.method != "HEAD")
 
     return HttpServer(respond, headers, strangers=True)

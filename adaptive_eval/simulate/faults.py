@@ -72,7 +72,7 @@ class Faults:
 
     @property
     def any_drawn(self) -> bool:
-        return any(getattr(self, fault.value) > 0.0 for fault in Fault)
+        return self.rate_limited + self.server_error + self.reset + self.hang > 0.0
 
 
 @dataclass(frozen=True, slots=True)
