@@ -3,6 +3,7 @@
 Checks for its program and for free ports on this machine are here too.
 """
 
+import errno
 import json
 import os
 import random
@@ -13,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch.reserving import ReservedPorts
 from adaptive_eval.launch.types import HOST, FlagValue, LaunchConfig, Scalar, spelled_flag
 
 
@@ -94,14 +94,28 @@ def free_ports() -> Iterator[int]:
     """Random distinct ports that nothing listens on, reserved among runs on this machine until the generator is closed.
 
     Many servers listen only once their model is loaded: if two were started at the same port meanwhile, both would seem
-    ready with the first of them, which would answer for both.
+    ready with the first of them, which would answer for both. A port, which users share, is reserved by binding the UDP
+    port of the same number, which model servers do not use.
     """
-    reserved = ReservedPorts()
+    held: list[int] = []
     try:
-        yield from (port for port in random.sample(PORT_RANGE, MAX_TRIES) if is_free(port) and reserved.take(port))
+        yield from (port for port in random.sample(PORT_RANGE, MAX_TRIES) if is_free(port) and _reserve(port, held))
         raise LaunchFailed(f"no free port was found among {MAX_TRIES} between {PORT_RANGE[0]} and {PORT_RANGE[-1]}")
     finally:
-        reserved.release()
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def _reserve(port: int, held: list[int]) -> bool:
+    """Reserve a port, by a descriptor that is added to `held`; False if somebody has it."""
+    reserving = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        reserving.bind((HOST, port))
+    except OSError as error:  # other errors say nothing about the port, which was chosen at random
+        reserving.close()
+        return error.errno != errno.EADDRINUSE
+    held.append(reserving.detach())  # a socket would warn if it were collected
+    return True
 
 
 def is_free(port: int) -> bool:

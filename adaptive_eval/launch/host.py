@@ -5,19 +5,23 @@ it first serves a model there, and keeps it until its last server there has ende
 models, both would pay for a swap at every turn. A run that uses several places takes them in the order of their names,
 so no two runs wait for each other.
 
-A place is a locked file (`reserving`). The keeper of a server holds the lock as well: if a run is killed, the place
-becomes free when its server has ended.
+A place is a locked file, in a folder that only its user can write. The keeper of a server holds the lock as well: if a
+run is killed, the place becomes free when its server has ended.
 """
 
 import asyncio
+import os
+import socket
+import stat
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from adaptive_eval.errors import EndpointError, LaunchFailed
 from adaptive_eval.files import FileLock, is_locked, read_holder
-from adaptive_eval.launch.reserving import reservation_file
 from adaptive_eval.launch.server import LaunchedServer
 from adaptive_eval.store import PlaceAwaited, ServerReleased
 from adaptive_eval.supply.hosts import OnEvent, OnLost, ServerHost
@@ -86,17 +90,30 @@ def _describe_holder(path: Path) -> str:
     )
 
 
+def reservation_file(word: str) -> Path:
+    """Path of a place's file; machines that share the folder have different files."""
+    digest = blake2b(f"{socket.gethostname()}\0{word}".encode(), digest_size=16).hexdigest()
+    return _private_folder() / f"{digest}.lock"
+
+
+def _private_folder() -> Path:
+    """A folder where only this user can reserve places; raises `LaunchFailed` if there is none."""
+    folder = Path(tempfile.gettempdir()) / f"adaptive-eval-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise LaunchFailed(
+            f"cannot reserve a place in {folder}: {error.strerror}; set TMPDIR to a folder of yours"
+        ) from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        mend = "remove it, or set TMPDIR to a folder of yours"
+        raise LaunchFailed(f"cannot reserve a place: {folder} is not a folder that only you can write; {mend}")
+    return folder
+
+
 MIN_REPORTED_WAIT = 0.1
 """Shortest wait that is reported; a free place takes less."""
-
-
-class _AcquiredPlace(NamedTuple):
-    """A place that this run has taken."""
-
-    by: Sequence[int] = ()
-    """Descriptor of its lock."""
-    waited: float | None = None
-    """Seconds waited for it, or for an earlier place; None if it was free."""
 
 
 class Host(ServerHost):
@@ -132,15 +149,15 @@ class Host(ServerHost):
     async def load(self, model: int, tell: OnEvent) -> None:
         """Serve a model instead of the previous one; raises `LaunchFailed`."""
         server = self.servers[model]
-        held = await self._take_place(tell)
+        locks, waited = await self._take_place(tell)
         await asyncio.gather(*self._stopping)  # the next one may need their memory
         before, self._loaded = self._loaded, None
         if before is not None:
             await self._vacate(before, tell)
-        tell(server.launching(held.waited))
+        tell(server.launching(waited))
         began = time.monotonic()  # until now the previous model held the place
         try:
-            await server.start(tell, held.by)
+            await server.start(tell, locks)
         except LaunchFailed:
             tell(ServerReleased(server.spec.model, self._place))
             raise
@@ -204,11 +221,11 @@ class Host(ServerHost):
             ending.add_done_callback(self._stopping.discard)
             raise
 
-    async def _take_place(self, tell: OnEvent) -> _AcquiredPlace:
-        """Take the shared place, if there is one."""
+    async def _take_place(self, tell: OnEvent) -> tuple[Sequence[int], float | None]:
+        """Take the shared place, if there is one: descriptors of its lock, and seconds waited if it was not free."""
         if self._place is None:
-            return _AcquiredPlace()
+            return (), None
         began = time.monotonic()
         descriptor = await self._places.take(self._place, lambda place, holder: tell(PlaceAwaited(place, holder)))
         waited = time.monotonic() - began
-        return _AcquiredPlace((descriptor,), waited if waited >= MIN_REPORTED_WAIT else None)
+        return (descriptor,), waited if waited >= MIN_REPORTED_WAIT else None

@@ -121,11 +121,6 @@ class ServerSpec:
         """The server's address, such as http://127.0.0.1:20123."""
         return f"http://{HOST}:{self.port}"
 
-    @property
-    def shown(self) -> str:
-        """The command quoted for a shell."""
-        return shlex.join(self.command)
-
 
 class LaunchedServer:
     """One model's server at one place.
@@ -248,7 +243,7 @@ class LaunchedServer:
         """Start the process and wait until it is ready; on `LaunchFailed` it is gone."""
         spec, process = self.spec, None
         try:
-            self._log.begin(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {spec.shown}")
+            self._log.begin(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(spec.command)}")
             process = await ServerProcess.start(
                 spec.command, environment=spec.environment, folder=spec.folder, log=spec.log, holds=self._holds
             )
@@ -276,19 +271,17 @@ class LaunchedServer:
 
     async def _keep_up(self, process: ServerProcess, tell: OnEvent) -> None:
         while True:
-            reason = self._with_last_lines(await self._wait_for_end(process))
+            silence = self.served.silence
+            await asyncio.wait([process.ended, silence], return_when=asyncio.FIRST_COMPLETED)
+            hangs = not process.ended.done()
+            reason = f"does not answer any more: {silence.result()}" if hangs else process.ended.result()
+            reason = self._with_last_lines(reason)
             await self.served.end()
             await process.stop()  # remaining processes may hold memory that the next one needs
             self._process = None
             began = time.monotonic()
             process = await self._restart(reason, tell)
             tell(self.launched(time.monotonic() - began))
-
-    async def _wait_for_end(self, process: ServerProcess) -> str:
-        """Wait until the server has ended or hangs, and describe that."""
-        silence = self.served.silence
-        await asyncio.wait([process.ended, silence], return_when=asyncio.FIRST_COMPLETED)
-        return process.ended.result() if process.ended.done() else f"does not answer any more: {silence.result()}"
 
     async def _restart(self, reason: str, tell: OnEvent) -> ServerProcess:
         """Restart a server that was up; raises `LaunchFailed` after `RESTARTS` attempts."""

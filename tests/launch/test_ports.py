@@ -6,7 +6,7 @@ import os
 import pytest
 
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch import command, reserving
+from adaptive_eval.launch import command
 from adaptive_eval.launch.command import free_ports
 
 
@@ -36,7 +36,7 @@ def test_two_users_of_a_machine_are_never_given_the_same_port(monkeypatch: pytes
 
 
 def test_where_no_port_can_be_reserved_servers_are_started_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reserving, "HOST", "192.0.2.1")  # of no interface
+    monkeypatch.setattr(command, "HOST", "192.0.2.1")  # of no interface
     assert set(next(ports) for ports in [free_ports()] for _ in range(3)) == {20_000, 20_001, 20_002}
 
 
