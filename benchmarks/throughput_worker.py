@@ -136,8 +136,7 @@ async def slots(url: str, stack: AsyncExitStack) -> Ask:
     import httpx2
     import orjson
 
-    from adaptive_eval.endpoints.posting import DirectPoster
-    from adaptive_eval.endpoints.transport import SlotTransport
+    from adaptive_eval.endpoints.transport import DirectPoster, SlotTransport
     from adaptive_eval.endpoints.wire import MAX_BODY
 
     transport = await stack.enter_async_context(SlotTransport())

@@ -31,7 +31,7 @@ from ports import held_port
 from tenacity import wait_random_exponential
 from thoroughness import THOROUGH, examples
 
-from adaptive_eval.endpoints import checking, failures, refusals, replicas, servers
+from adaptive_eval.endpoints import checking, failures, replica_care, replicas, servers
 from adaptive_eval.record import build
 from adaptive_eval.running.garbage import MADE
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -139,7 +139,7 @@ def unused_tcp_port() -> Iterator[int]:
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is refused, loses an answer, or finds nobody, asks again soon: how long the pauses are has tests of its
     own."""
-    for module in (failures, refusals, checking):
+    for module in (failures, replica_care, checking):
         monkeypatch.setattr(module, "REFUSED_PAUSE", 0.02)
     monkeypatch.setattr(servers, "TRY_AGAIN", (0.02, 0.04))
     monkeypatch.setattr(failures, "_backoff", wait_random_exponential(multiplier=0.01, max=0.04))

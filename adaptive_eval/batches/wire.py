@@ -26,11 +26,10 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
 )
 from adaptive_eval.endpoints.parsing import parse_server_json
-from adaptive_eval.endpoints.posting import httpx_timeouts
 from adaptive_eval.endpoints.redaction import request_secrets
 from adaptive_eval.endpoints.retry_after import RetryAfterPolicy
 from adaptive_eval.endpoints.server_access import ServerAccess
-from adaptive_eval.endpoints.transport import MOST_BYTES
+from adaptive_eval.endpoints.transport import MOST_BYTES, httpx_timeouts
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Notice, Sampling
 from adaptive_eval.errors import Unavailable
 

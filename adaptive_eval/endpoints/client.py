@@ -1,4 +1,4 @@
-"""Sends one request to one server: the `Caller` protocol and its default."""
+"""Sends one request to one server."""
 
 import asyncio
 import ssl
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter  # the loop's time may have a resolution of milliseconds
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
@@ -25,12 +25,11 @@ from adaptive_eval.endpoints.failures import (
 from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
-from adaptive_eval.endpoints.posting import httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.redaction import request_secrets
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
-from adaptive_eval.endpoints.transport import Incoming
+from adaptive_eval.endpoints.transport import Incoming, httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
 from adaptive_eval.errors import ConfigError
@@ -52,29 +51,6 @@ class Reply(NamedTuple):
     """The decoded response if the status is 200, which stands for any success."""
     latency: float
     ttft: float | None
-
-
-class Caller(Protocol):
-    """A client for the servers of one model."""
-
-    secrets: tuple[str, ...]
-    """Secrets, in every form, that no readable text may contain (`redaction`)."""
-    unauthorized: str
-    """What to do after a 401."""
-
-    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
-        """Send one request; raises `Failure` without a reply. `pulse` records each piece of a stream."""
-
-    async def models(self, base_url: str) -> Reply:
-        """The list of models."""
-
-    async def probe(self, base_url: str) -> ProbeTrouble | None:
-        """Probe a server: None for a sign of life, else the trouble; raises `Failure` if its state is unknown."""
-
-    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
-        """Status and body of a server's information beside the API, such as `/metrics`."""
-
-    async def close(self) -> None: ...
 
 
 def is_success(status: int) -> bool:
@@ -128,15 +104,17 @@ def unauthorized_hint(config: EndpointConfig, headers: Mapping[str, str], key: S
     return f"no key was sent: name the variable that holds one as api_key_env of this model, {example}"
 
 
-class HttpCaller:
-    """The default client; the constant part of requests is prepared once."""
+class Caller:
+    """The client for the servers of one model; the constant part of requests is prepared once."""
 
     def __init__(
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
     ) -> None:
         headers = request_headers(config, sampling)
         self.secrets = request_secrets(headers, None if key is None else key.get_secret_value())
+        """Secrets, in every form, that no readable text may contain (`redaction`)."""
         self.unauthorized = unauthorized_hint(config, headers, key)
+        """What to do after a 401."""
         if key is not None and config.auth is None and "authorization" not in {name.lower() for name in headers}:
             headers["Authorization"] = f"Bearer {key.get_secret_value()}"
         headers = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **headers}
@@ -154,7 +132,7 @@ class HttpCaller:
         self._health_urls: dict[str, str] = {}
 
     async def ask(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
-        """Send one request and wait for its whole response."""
+        """Send one request; raises `Failure` without a reply. `pulse` records each piece of a stream."""
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         content = orjson.dumps(body)
         begun = perf_counter()
@@ -177,7 +155,10 @@ class HttpCaller:
         return make_reply(came, came.body, None, begun, perf_counter(), self.secrets)
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
-        """GET /health at the server's root, or /models if that is missing; any status below 500 is a sign of life."""
+        """Probe a server: None for a sign of life, else the trouble; raises `Failure` if its state is unknown.
+
+        GET /health at the server's root, or /models if that is missing; any status below 500 is a sign of life.
+        """
         parts = urlsplit(base_url)
         root = f"{parts.scheme}://{parts.netloc}/health"
         try:

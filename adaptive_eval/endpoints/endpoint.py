@@ -14,11 +14,11 @@ from pydantic import SecretStr
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.answers import ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.checking import ServerCheck, tiny_prompt
-from adaptive_eval.endpoints.client import NOT_SENDABLE, Caller, HttpCaller, is_sendable
+from adaptive_eval.endpoints.client import NOT_SENDABLE, Caller, is_sendable
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, RetryDecision
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.lone_failures import LoneFailures, can_blame
-from adaptive_eval.endpoints.refusals import OF_ONE
+from adaptive_eval.endpoints.replica_care import OF_ONE
 from adaptive_eval.endpoints.replies import ReplyReader
 from adaptive_eval.endpoints.sender import RequestSender
 from adaptive_eval.endpoints.servers import IdentifiedServers, ServerIdentity
@@ -326,4 +326,4 @@ def _caller(config: EndpointConfig, sampling: Sampling, key: SecretStr | None, f
         from adaptive_eval.endpoints.sdk import SdkCaller
 
         return SdkCaller(config, sampling, key, folder)
-    return HttpCaller(config, sampling, key, folder)
+    return Caller(config, sampling, key, folder)

@@ -6,7 +6,7 @@ an unfinished answer, an error within a 200    repeat
 connection refused, reset, stalled, timed out  repeat
 no open file left on this machine              repeat for as long as it takes (`open_files`)
 prompt longer than the context, content filter an answer with its own signal
-any other 3xx and 4xx, a used-up quota         no retry mends it, if it is meant (`refusals`); no redirect is followed
+any other 3xx and 4xx, a used-up quota         no retry mends it, if meant (`replica_care`); no redirect is followed
 an unknown finish reason                       no retry mends it, but a line in the configuration
 
 A failed request is given up after `attempts` failures, but not before it has failed for `patience` seconds: servers

@@ -16,24 +16,17 @@ import orjson
 from pydantic import SecretStr
 
 from adaptive_eval.endpoints.client import (
-    BESIDE_BYTES,
-    PROBE_SECONDS,
+    Caller,
     Reply,
     convert_failures,
     make_reply,
-    probe_trouble,
     read_to_end,
     request_headers,
-    unauthorized_hint,
 )
-from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.parsing import StreamReader
-from adaptive_eval.endpoints.posting import httpx_timeouts, incoming_response
-from adaptive_eval.endpoints.redaction import request_secrets
-from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess
-from adaptive_eval.endpoints.transport import MOST_BYTES
+from adaptive_eval.endpoints.transport import MOST_BYTES, httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
 
@@ -41,32 +34,27 @@ NO_KEY = "EMPTY"
 """The SDK insists on a key; servers without one ignore it."""
 
 
-class SdkCaller:
-    """One SDK client per replica, without retries of its own."""
+class SdkCaller(Caller):
+    """One SDK client per replica, without retries of its own; only requests for answers go through it."""
 
     def __init__(
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
     ) -> None:
-        headers = request_headers(config, sampling)
-        self.secrets = request_secrets(headers, None if key is None else key.get_secret_value())
-        self.unauthorized = unauthorized_hint(config, headers, key)
-        self._chat = config.api == "chat"
-        self._limit = sampling.timeout
-        known = key.get_secret_value() if key is not None and config.auth is None else NO_KEY
-        reach = ServerAccess(config, folder)
+        super().__init__(config, sampling, key, folder)
+        self._health_urls = {base_url: f"{base_url}/models" for base_url in config.replicas}
         # httpx2 adds this header to the SDK's own, for compressions that it may not support
-        plain = {"Accept-Encoding": "identity"}
-        self._http = reach.client(plain, MAX_BODY)
-        self._http.event_hooks = {"request": [_bound]}
-        self._beside_http = reach.client(plain, BESIDE_BYTES)
-
-        def client(base_url: str, http: httpx2.AsyncClient) -> openai.AsyncOpenAI:
-            return openai.AsyncOpenAI(
-                api_key=known, base_url=base_url, default_headers=headers, max_retries=0, http_client=http
+        self._sdk_http = ServerAccess(config, folder).client({"Accept-Encoding": "identity"}, MAX_BODY)
+        self._sdk_http.event_hooks = {"request": [_bound]}
+        self._clients = {
+            base_url: openai.AsyncOpenAI(
+                api_key=key.get_secret_value() if key is not None and config.auth is None else NO_KEY,
+                base_url=base_url,
+                default_headers=request_headers(config, sampling),
+                max_retries=0,
+                http_client=self._sdk_http,
             )
-
-        self._clients = {base_url: client(base_url, self._http) for base_url in config.replicas}
-        self._beside = {base_url: client(base_url, self._beside_http) for base_url in config.replicas}
+            for base_url in config.replicas
+        }
 
     async def ask(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
         """Send one request through the SDK."""
@@ -77,45 +65,13 @@ class SdkCaller:
         # settings unknown to the SDK (top_k, min_p, ...) must go in extra_body
         arguments["extra_body"] = {name: value for name, value in body.items() if name not in named}
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
-        return await self._read(resource.with_streaming_response.create, arguments, self._limit, reader, pulse)
-
-    async def models(self, base_url: str) -> Reply:
-        resource: Any = self._beside[base_url].models
-        return await self._read(resource.with_streaming_response.list, {}, PROBE_SECONDS)
-
-    async def probe(self, base_url: str) -> ProbeTrouble | None:
-        """Any answer with a status below 500 is a sign of life."""
-        try:
-            reply = await self.models(base_url)
-        except Failure as failure:
-            return probe_trouble(failure)
-        return None if reply.status < 500 else ProbeTrouble(f"asked for its models it answers HTTP {reply.status}")
-
-    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
-        """Report 404: the SDK is for gateways and proxies, behind which no server can be looked at."""
-        return 404, b""
-
-    async def close(self) -> None:
-        """Close every connection."""
-        await self._http.aclose()
-        await self._beside_http.aclose()
-
-    async def _read(
-        self,
-        call: Any,
-        arguments: Mapping[str, Any],
-        limit: float,
-        reader: StreamReader | None = None,
-        pulse: Heartbeat | None = None,
-    ) -> Reply:
-        """Make one call of the SDK, and read the reply as the default client does."""
-        begun = perf_counter()
+        limit, begun = self._limit, perf_counter()
+        asking = resource.with_streaming_response.create(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit)))
         with convert_failures(self.secrets, limit):
             try:
-                async with asyncio.timeout(limit):
-                    async with call(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit))) as opened:
-                        came = incoming_response(opened.http_response)
-                        whole = await read_to_end(came, reader, pulse)
+                async with asyncio.timeout(limit), asking as opened:
+                    came = incoming_response(opened.http_response)
+                    whole = await read_to_end(came, reader, pulse)
             except openai.APIStatusError as error:
                 came = incoming_response(error.response)
                 whole = came.body  # already read by the SDK
@@ -124,6 +80,15 @@ class SdkCaller:
                     raise error.__cause__ from error.__cause__.__cause__  # it may be a certificate error
                 raise
         return make_reply(came, whole, reader, begun, perf_counter(), self.secrets)
+
+    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
+        """Report 404: the SDK is for gateways and proxies, behind which no server can be looked at."""
+        return 404, b""
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await super().close()
+        await self._sdk_http.aclose()
 
 
 async def _bound(request: httpx2.Request) -> None:

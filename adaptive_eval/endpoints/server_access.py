@@ -1,7 +1,7 @@
 """Access to a model's servers: proxies, certificates and authentication.
 
 Requests go through an `httpx2.AsyncClient` opened here, except those of the default client to a server without a proxy
-or an authentication plug-in: these use the same transport directly (`posting`). The client connects to a server itself
+or an authentication plug-in: these use the same transport directly. The client connects to a server itself
 (`transport`), unless the environment names a proxy for the URL: then httpx2 does, with one of its own transports for
 each request in flight, since its pool walks over all connections at every request.
 """
@@ -16,8 +16,16 @@ from urllib.request import getproxies
 
 import httpx2
 
-from adaptive_eval.endpoints.posting import ClientPoster, DirectPoster, Poster
-from adaptive_eval.endpoints.transport import MOST_BYTES, Origin, SlotTransport, unpacked_response, url_origin
+from adaptive_eval.endpoints.transport import (
+    MOST_BYTES,
+    ClientPoster,
+    DirectPoster,
+    Origin,
+    Poster,
+    SlotTransport,
+    unpacked_response,
+    url_origin,
+)
 from adaptive_eval.endpoints.types import EndpointConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.imports import load_attribute

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
-from adaptive_eval.endpoints.refusals import OF_AN_OPTION
+from adaptive_eval.endpoints.replica_care import OF_AN_OPTION
 from adaptive_eval.endpoints.replicas import Replica
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, Answer, EndpointStats, Prompt
 

@@ -4,10 +4,11 @@ httpx2's own pool walks over every connection when a request starts and when it 
 the requests in flight. Here a request takes an idle connection off a stack, or opens one; the caller limits their
 number (`replicas`), so there is no queue in which a time limit could run.
 
-Most requests are an `exchange` of bytes (`posting`); an httpx2 client over this transport is used if proxies or
-plug-ins need one. CPU per request of 0.6 kB and answer of 0.9 kB, side by side on a busy machine, relative to the first
-row (`benchmarks/throughput.md` has milliseconds, and whole runs; the last row was measured earlier, relative to the one
-above):
+Most requests are an `exchange` of bytes (`DirectPoster`), since httpx2's objects and client cost more CPU than all the
+rest of a request. Only if a proxy leads to the URL, or a plug-in signs requests, a client of httpx2 over this transport
+sends them (`ClientPoster`). CPU per request of 0.6 kB and answer of 0.9 kB, side by side on a busy machine, relative to
+the first row (`benchmarks/throughput.md` has milliseconds, and whole runs; the last row was measured earlier, relative
+to the one above):
 
     64 / 1,024 in flight                   CPU
     exchange                               1   / 1
@@ -18,7 +19,7 @@ above):
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from time import monotonic
 from typing import NamedTuple
@@ -233,3 +234,56 @@ def unpacked_response(response: httpx2.Response, most: int, release: Callable[[]
 def unpacked_headers(headers: Sequence[Header]) -> list[Header]:
     """The headers of a response after its body was decompressed."""
     return [pair for pair in headers if pair[0].lower() not in (b"content-encoding", b"content-length")]
+
+
+# -- requests that differ only in their bodies -------------------------------------------------------------------
+
+
+def httpx_timeouts(limit: float) -> dict[str, float | None]:
+    """httpx timeouts of one request, so that a failed connection is reported before a missing answer."""
+    return {"connect": min(CONNECT_SECONDS, limit / 2), "read": None, "write": None, "pool": None}
+
+
+class DirectPoster:
+    """Sends request bodies over connections of our own."""
+
+    def __init__(self, transport: SlotTransport, request: httpx2.Request, limit: float) -> None:
+        """`request` is a sample of those to be sent; each may take `limit` seconds."""
+        self._transport = transport
+        self._origin = url_origin(request.url)
+        self._head = request_head(request, without=b"content-length")
+        self._connect = httpx_timeouts(limit)["connect"]
+
+    def post(self, content: bytes, most: int) -> Awaitable[Incoming]:
+        """Send a body after the constant head; at most `most` bytes of the response are read."""
+        payload = b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(content), content)
+        return self._transport.exchange(self._origin, payload, most, self._connect)
+
+
+class ClientPoster:
+    """Sends request bodies through a client of httpx2."""
+
+    def __init__(self, client: httpx2.AsyncClient, request: httpx2.Request, limit: float) -> None:
+        """`request` is a sample of those to be sent; each may take `limit` seconds."""
+        self._client = client
+        self._like = request
+        self._timeout = httpx_timeouts(limit)
+
+    async def post(self, content: bytes, most: int) -> Incoming:
+        """Build a request that differs only in its body, and send it."""
+        like = self._like
+        headers = [pair for pair in like.headers.raw if pair[0].lower() != b"content-length"]
+        extensions = {"timeout": self._timeout, MOST_BYTES: most}
+        request = httpx2.Request(like.method, like.url, headers=headers, content=content, extensions=extensions)
+        return incoming_response(await self._client.send(request, stream=True))
+
+
+Poster = DirectPoster | ClientPoster
+"""Sends request bodies to one URL, of whose responses at most so many bytes are read."""
+
+
+def incoming_response(response: httpx2.Response) -> Incoming:
+    """A client's response, over any of our transports, which have unpacked it."""
+    whole = response.is_stream_consumed
+    rest = None if whole else Unpacked(response, MAX_BODY)
+    return Incoming(response.status_code, response.headers.raw, response.content if whole else b"", rest)

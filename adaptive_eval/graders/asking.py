@@ -15,7 +15,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.redaction import answer_secrets, redact_forms
-from adaptive_eval.endpoints.refusals import OF_AN_OPTION
+from adaptive_eval.endpoints.replica_care import OF_AN_OPTION
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice, Prompt, Sampling
 from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.asked import NO_REPLY, AskedGrader, ReplyUse

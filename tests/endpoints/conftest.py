@@ -9,7 +9,7 @@ import pytest
 from endpoint_opener import Opener, opened_caller
 
 from adaptive_eval.endpoints import client as http_calls
-from adaptive_eval.endpoints import refusals, retry_after, servers
+from adaptive_eval.endpoints import replica_care, retry_after, servers
 from adaptive_eval.endpoints import replicas as health
 from adaptive_eval.endpoints import sdk as sdk_calls
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
@@ -30,7 +30,7 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
     monkeypatch.setattr(health, "PROBE_AGAIN", 0.02)
     for calls in (http_calls, sdk_calls):
         monkeypatch.setattr(calls, "perf_counter", asyncio.get_running_loop().time)
-    monkeypatch.setattr(refusals, "REFUSED_PAUSE", 0.02)
+    monkeypatch.setattr(replica_care, "REFUSED_PAUSE", 0.02)
     monkeypatch.setattr(retry_after, "FIRST_PAUSE", 0.02)
     monkeypatch.setattr(servers, "TRY_AGAIN", (0.02, 0.04))
 

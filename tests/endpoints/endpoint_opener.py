@@ -8,11 +8,11 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from adaptive_eval.endpoints.client import Caller, HttpCaller
+from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.posting import ClientPoster
 from adaptive_eval.endpoints.sdk import SdkCaller
 from adaptive_eval.endpoints.server_access import ServerAccess
+from adaptive_eval.endpoints.transport import ClientPoster
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
 Opener = Callable[..., ModelEndpoint]
@@ -36,9 +36,9 @@ def opened_caller(
     if client == "openai":
         return SdkCaller(config, sampling, secret, folder)
     if client == "http":
-        return HttpCaller(config, sampling, secret, folder)
+        return Caller(config, sampling, secret, folder)
     with patch.object(ServerAccess, "poster", _through_httpx2):
-        return HttpCaller(config, sampling, secret, folder)
+        return Caller(config, sampling, secret, folder)
 
 
 def _through_httpx2(

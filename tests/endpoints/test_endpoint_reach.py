@@ -18,9 +18,9 @@ from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.posting import ClientPoster, DirectPoster, Poster
 from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.server_access import ServerAccess
+from adaptive_eval.endpoints.transport import ClientPoster, DirectPoster, Poster
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
 from adaptive_eval.errors import ConfigError

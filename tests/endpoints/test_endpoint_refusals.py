@@ -8,9 +8,9 @@ import pytest
 from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, Script, raw_server
 
-from adaptive_eval.endpoints import refusals
+from adaptive_eval.endpoints import replica_care
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.refusals import AT_FIRST, LATER, OF_ONE
+from adaptive_eval.endpoints.replica_care import AT_FIRST, LATER, OF_ONE
 from adaptive_eval.errors import Rejected, Unavailable
 
 CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
@@ -82,7 +82,7 @@ async def test_a_server_that_was_mended_is_asked_again(endpoint: Opener) -> None
 
 
 async def test_without_patches_that_takes_seconds(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "REFUSED_PAUSE", 0.5)
+    monkeypatch.setattr(replica_care, "REFUSED_PAUSE", 0.5)
     async with raw_server(refusing(lambda asked: True, 404)) as server:
         began = asyncio.get_running_loop().time()
         await ask(endpoint(server.base_url, in_flight=8), 8)

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
-from adaptive_eval.endpoints import checking, failures, refusals, servers
+from adaptive_eval.endpoints import checking, failures, replica_care, servers
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -70,7 +70,7 @@ class Stage:
     def short_pauses(self) -> None:
         """Failed requests are repeated at once: how long the pauses are has tests of its own."""
         self.exits.enter_context(patch.object(failures, "_backoff", tenacity.wait_none()))
-        for module in (failures, refusals, checking):
+        for module in (failures, replica_care, checking):
             self.exits.enter_context(patch.object(module, "REFUSED_PAUSE", 0.02))
         self.exits.enter_context(patch.object(servers, "TRY_AGAIN", (0.02, 0.04)))
 

@@ -11,7 +11,7 @@ from thoroughness import first_of
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.endpoints import refusals
+from adaptive_eval.endpoints import replica_care
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.scheduler import loop
 from adaptive_eval.store import ModelSetAside, RunReader, ServersNoticed, events_of_kind
@@ -64,7 +64,7 @@ def test_a_model_that_is_really_refused_is_told_after_few_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "REFUSALS_SECONDS", HANGS)  # until both are heard
-    monkeypatch.setattr(refusals, "ACCEPTED_SECONDS", HANGS)  # a refusal that comes late is one all the same
+    monkeypatch.setattr(replica_care, "ACCEPTED_SECONDS", HANGS)  # a refusal that comes late is one all the same
 
     def script(asked: Asked) -> Said | None:
         return Said(401, {"error": {"message": "who are you"}})
@@ -81,7 +81,7 @@ def test_a_model_that_is_really_refused_is_told_after_few_requests(
 def test_a_key_that_is_taken_back_sets_one_model_aside_and_a_resume_goes_on(
     tmp_path: Path, undisturbed: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "ACCEPTED_SECONDS", HANGS)  # a refusal that comes late is one all the same
+    monkeypatch.setattr(replica_care, "ACCEPTED_SECONDS", HANGS)  # a refusal that comes late is one all the same
     revoked = [True]
 
     def script(asked: Asked) -> Said | None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Reason
-from adaptive_eval.endpoints.client import HttpCaller, Reply
+from adaptive_eval.endpoints.client import Caller, Reply
 from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.time_limit import TimeLimit
 from adaptive_eval.errors import ExitCode
@@ -86,17 +86,17 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     """It, and a client that waits long for all but what will never come: no test depends on the clock."""
-    ask = HttpCaller.ask
+    ask = Caller.ask
 
     async def patient_ask(
-        self: HttpCaller, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None
+        self: Caller, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None
     ) -> Reply:
         caller = copy(self)
         caller._limit = SOON if listening.hangs(body) else HANGS
         caller._time_limit = TimeLimit(caller._limit)
         return await ask(caller, base_url, body, pulse)
 
-    monkeypatch.setattr(HttpCaller, "ask", patient_ask)
+    monkeypatch.setattr(Caller, "ask", patient_ask)
     with Hanging() as listening:
         thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
