@@ -1,6 +1,6 @@
 """A run from its first request to its last look.
 
-Meanwhile results.json is kept up to date (`publishing`), and Ctrl-C, SIGTERM and a closed terminal are heard until the
+Meanwhile results.json is kept up to date (`session`), and Ctrl-C, SIGTERM and a closed terminal are heard until the
 last server has ended (`interrupts`).
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import missing_programs
-from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
@@ -17,7 +17,6 @@ from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.launch.command import server_command
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import Host, find_holder
-from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.record.lines import several
 from adaptive_eval.running.launched import require_no_cluster
 from adaptive_eval.running.serving import Serving, opened_endpoints
@@ -87,22 +86,15 @@ def _local_launch_health(config: RunConfig) -> dict[str, Health]:
     missing = dict(missing_programs(config, read_environment(config.folder)))
     found = {}
     for number, launch in config.launched.items():
-        model, place = config.models[number], _launch_place(config, number)
-        detail = missing.get(model.name) or _launch_detail(model, launch)
+        model = config.models[number]
+        (places,) = (group.places for group in config.serving_groups if number in group.models)
+        place = f"on {' or '.join(places)}" if places else "a server of its own"
+        holder = None if launch.exclusive is None else find_holder(launch.exclusive)
+        when = "" if holder is None else f" when {holder} has ended"
+        would = f"would be started{when}: {shlex.join(server_command(launch, model.model))}"
+        detail = missing.get(model.name, would)
         found[model.name] = Health((ReplicaHealth(place, model.name not in missing, detail),))
     return found
-
-
-def _launch_place(config: RunConfig, number: int) -> str:
-    """The place or places where a model's server would run."""
-    (places,) = (group.places for group in config.serving_groups if number in group.models)
-    return f"on {' or '.join(places)}" if places else "a server of its own"
-
-
-def _launch_detail(model: ModelConfig, launch: LaunchConfig) -> str:
-    holder = None if launch.exclusive is None else find_holder(launch.exclusive)
-    when = "" if holder is None else f" when {holder} has ended"
-    return f"would be started{when}: {shlex.join(server_command(launch, model.model))}"
 
 
 def _remove_logs(logs: Path, well: bool) -> None:

@@ -104,8 +104,7 @@ async def regrade(
             as_now = _regraded_header(stored, header)
             require_same_meaning(as_now, header, directory)
             if (as_now.meaning, as_now.questions) != (stored.meaning, stored.questions):
-                _require_no_recorded(store)
-                _require_no_prior(store)
+                _require_own_grades(store)
             _require_texts(store)
         return await _regrade(store, config, questions, header, beyond_caps, arguments)
 
@@ -123,34 +122,26 @@ async def _regrade(
     else:
         thresholds = thresholds_from_run(config.rubric)
         rubric = open_rubric(config.rubric, thresholds_from_event(thresholds))
-    before = _Before()
-    records = before.noted(_to_grade(store, config, questions, only_ungraded=header is None))
-    regrades, ledger = await _grade_all(store, config, questions, rubric, records, beyond_caps)
+    before = list[tuple[int | None, Cost | None]]()
+    """Category of each answer before, and what its verdict used."""
+
+    def noted() -> Iterator[TrialRecord]:
+        for record in _to_grade(store, config, questions, only_ungraded=header is None):
+            before.append((record.category, cost_from_signals(record.signals)))
+            yield record
+
+    regrades, ledger = await _grade_all(store, config, questions, rubric, noted(), beyond_caps)
     _require_some_grade(regrades)
     if header is not None and rubric.lacks:
         thresholds, regrades = _fitted(store, config, questions, rubric, regrades)
-    done = _count(before.categories, regrades)
+    changed = sum(old != new.category for (old, _), new in zip(before, regrades, strict=True))
+    done = Regraded(len(regrades), changed, sum(new.failed for new in regrades))
     if not regrades and header is None:
         return done
     events: list[Event] = [] if thresholds is None else [thresholds]
     events += [] if ledger is None else [ledger.taken_back()]
-    events += sum_by_model(filter(None, map(wasted_verdict, regrades, before.used)))
+    events += sum_by_model(filter(None, map(wasted_verdict, regrades, (used for _, used in before))))
     return _write(store, done, regrades, events, header, arguments)
-
-
-class _Before:
-    """Categories of the answers before they are graded anew, and what their verdicts used."""
-
-    def __init__(self) -> None:
-        self.categories: list[int | None] = []
-        self.used: list[Cost | None] = []
-
-    def noted(self, records: Iterable[TrialRecord]) -> Iterator[TrialRecord]:
-        """The records, noted as they are taken."""
-        for record in records:
-            self.categories.append(record.category)
-            self.used.append(cost_from_signals(record.signals))
-            yield record
 
 
 def _to_grade(
@@ -316,22 +307,17 @@ def _config_without_code(config: RunConfig, directory: Path) -> RunConfig:
     return config.model_copy(update={"folder": Path()})
 
 
-def _require_no_recorded(store: Store) -> None:
-    """Raise `StoreError` if the run has recorded models: only their grades are known, which must be by the same grader
-    as those of the models they are compared with."""
-    recorded = events_of_kind(store.reader.events(), OutcomesRecorded)
-    if recorded:
+def _require_own_grades(store: Store) -> None:
+    """Raise `StoreError` if the run has recorded models or counts R0: only their grades are known, and these must be by
+    the same grader as those that they are compared with."""
+    events = store.reader.events()
+    if recorded := events_of_kind(events, OutcomesRecorded):
         names, runs = ", ".join(event.model for event in recorded), sorted({event.directory for event in recorded})
         raise StoreError(
             f"{store.directory} has recorded models ({names}), whose outcomes were graded as the run is graded now; "
             f"regrade {', '.join(runs)}, and begin another run with what it says then (--fresh)"
         )
-
-
-def _require_no_prior(store: Store) -> None:
-    """Raise `StoreError` if the run counts R0, of which only the grades are known."""
-    taken = events_of_kind(store.reader.events(), PriorTaken)
-    if taken:
+    if taken := events_of_kind(events, PriorTaken):
         raise StoreError(
             f"{store.directory} counts outcomes of {taken[-1].run} as R0, which were graded as the run is graded now; "
             "begin another run with this configuration (--fresh)"
@@ -346,11 +332,6 @@ def _require_texts(store: Store) -> None:
             f"{store.directory} has {without} imported trials without a text, of which only the grade is known; they "
             "cannot be graded by another grader: import logs that have the texts"
         )
-
-
-def _count(before: list[int | None], regrades: list[Regrade]) -> Regraded:
-    changed = sum(old != new.category for old, new in zip(before, regrades, strict=True))
-    return Regraded(len(regrades), changed, sum(new.failed for new in regrades))
 
 
 def _regraded_header(stored: RunHeader, now: RunHeader) -> RunHeader:

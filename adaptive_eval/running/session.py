@@ -1,12 +1,14 @@
-"""One start of a run: the scheduler at work, the results it publishes, and those who are told of it."""
+"""One start of a run: the scheduler at work, results.json kept up to date, and those who are told of it."""
 
 import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 
 from adaptive_eval import __version__
 from adaptive_eval.config.planning import longest_prompts
@@ -15,15 +17,15 @@ from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, StoreError
-from adaptive_eval.record.build import build_unjudged
+from adaptive_eval.record.build import build_results, build_unjudged
 from adaptive_eval.record.ending import Ended, Ending, build_ended
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.other_costs import other_costs, spent_on_removed_models
-from adaptive_eval.record.results import OtherCostRow, Unjudged
+from adaptive_eval.record.results import OtherCostRow, Results, Unjudged
+from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import Snapshot, run_subject, take_snapshot
 from adaptive_eval.running.garbage import short_collections
 from adaptive_eval.running.interrupts import StopSource
-from adaptive_eval.running.publishing import Publisher
 from adaptive_eval.running.serving import Serving
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.scheduler.alarms import Alarms
@@ -45,6 +47,54 @@ from adaptive_eval.store import (
     was_waited_for,
 )
 from adaptive_eval.store.repeats import SamplingFreedom
+
+SHARE_OF_TIME = 0.1
+"""The largest share of the time that goes into results.json: with thousands of questions it takes a while to write, and
+where looks follow each other faster than that, only the latest is written."""
+BETWEEN_LOOKS_SECONDS = 10.0
+"""Trials whose round is not complete yet are in results.json, too, marked as not judged."""
+
+
+class Publisher:
+    """Writes the results after looks and now and then between them, one file at a time and off the loop."""
+
+    def __init__(self, directory: Path, take: Callable[[], Snapshot | Unjudged | None]) -> None:
+        self._directory = directory
+        self._take = take
+        self._due = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="results-writer")
+
+    def looked(self) -> None:
+        """Publish soon: a look was taken."""
+        self._due.set()
+
+    async def run(self) -> None:
+        """Write until cancelled; raises the `StoreError` of a write that failed."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BETWEEN_LOOKS_SECONDS):
+                    await self._due.wait()
+            self._due.clear()
+            began = time.monotonic()
+            await self.publish()
+            await asyncio.sleep((time.monotonic() - began) * (1.0 / SHARE_OF_TIME - 1.0))
+
+    async def publish(self) -> Results | None:
+        """Write the results as they are now, if there are any; None before the first look."""
+        known = self._take()
+        if known is None:
+            return None
+        # shielded: a write that has begun ends before another one begins
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, self._write, known))
+
+    def _write(self, known: Snapshot | Unjudged) -> Results | None:
+        results = build_results(known) if isinstance(known, Snapshot) else known
+        write_results(self._directory, results)
+        return results if isinstance(results, Results) else None
+
+    def close(self) -> None:
+        """Wait for the writer's thread to end."""
+        self._thread.shutdown()
 
 
 class Session:

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.errors import EndpointError, LaunchFailed
@@ -32,8 +32,6 @@ from adaptive_eval.store import (
     SitePlaced,
 )
 from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost, ServerHost
-
-ServerEvent = TypeVar("ServerEvent", ServerLaunching, ServerLaunched, ServerDied, ServerReleased)
 
 
 @dataclass(frozen=True, slots=True)

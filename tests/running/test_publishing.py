@@ -15,7 +15,7 @@ from adaptive_eval.record.build import build_unjudged
 from adaptive_eval.record.results import UNJUDGED_FORMAT, Unjudged
 from adaptive_eval.record.results_file import RESULTS_FILE, is_intact, read_results
 from adaptive_eval.record.snapshot import RunSubject
-from adaptive_eval.running.publishing import Publisher
+from adaptive_eval.running.session import Publisher
 
 
 def beginning(*answers: tuple[int, int, int]) -> Unjudged:
@@ -35,7 +35,7 @@ async def test_trials_are_published_though_no_look_is_taken(tmp_path: Path) -> N
         return beginning()
 
     publisher = Publisher(tmp_path, take)
-    with patch("adaptive_eval.running.publishing.BETWEEN_LOOKS_SECONDS", 0.001):
+    with patch("adaptive_eval.running.session.BETWEEN_LOOKS_SECONDS", 0.001):
         publishing = asyncio.create_task(publisher.run())
         await asyncio.wait_for(taken.wait(), HANGS)
     publishing.cancel()
