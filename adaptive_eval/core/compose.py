@@ -16,10 +16,9 @@ from adaptive_eval.core.drawn import next_questions
 from adaptive_eval.core.evidence import Evidence, IndexArray
 from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray
 from adaptive_eval.core.judge import BoolArray, Judging, after, forecast_power
-from adaptive_eval.core.look import JudgedLook, likely_open
+from adaptive_eval.core.look import JudgedLook, likely_open, trials_for
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy, View, spread
-from adaptive_eval.core.recorded import trials_for
 from adaptive_eval.core.rules import Rule, is_giving_up, judges_by_pair, tie_boundary
 from adaptive_eval.core.settings import MOST_PER_ROUND, Pace, require
 from scorio.moments import FloatArray, weighted

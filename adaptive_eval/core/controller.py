@@ -429,7 +429,7 @@ class Controller:
             self._flight.account.settle(batch, came, batch.total_cost(), lost)
 
     def _set_aside_ungradable(self, models: Iterable[int]) -> None:
-        """Set aside models with too many ungraded trials (see `ungraded`).
+        """Set aside models with too many ungraded trials (see `tally`).
 
         Their trials in flight stay reserved at the worst case, arrived or not: how many have arrived is chance.
         """

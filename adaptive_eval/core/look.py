@@ -1,4 +1,14 @@
-"""One look: from the counts of complete rounds to an order, the verdicts of the objective's comparisons, and tiers."""
+"""One look: from the counts of complete rounds to an order, the verdicts of the objective's comparisons, and tiers.
+
+Models that are never asked have their outcomes from an earlier run. The uncertainty of such a model's score stays,
+whatever the other model of a pair is asked, so information does not grow in proportion to the trials. If a share f of
+today's variance of a difference is fixed, n times the other model's trials make the variance (1 - f)/n + f times as
+large: information can grow at most 1/f times.
+
+Looks at such a pair still have the joint distribution that the rules are computed for: with the recorded mean held
+fixed, the differences at two looks have the variance of the later one as their covariance (Scharfstein, Tsiatis and
+Robins 1997), whatever share is fixed.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import AT_HORIZON, Estimates, Estimator, Evidence, IndexArray, cautious, weigh_evidence
+from adaptive_eval.core.evidence import (
+    AT_HORIZON,
+    Estimates,
+    Estimator,
+    Evidence,
+    IndexArray,
+    cautious,
+    side,
+    weigh_evidence,
+)
 from adaptive_eval.core.gates import deciding_parts
 from adaptive_eval.core.judge import (
     BoolArray,
@@ -22,11 +41,10 @@ from adaptive_eval.core.judge import (
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.recorded import fixed_share, information_from, trials_for
 from adaptive_eval.core.rules import Rule, has_error_left
 from adaptive_eval.core.shared_trials import PairedEvidence
+from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
-from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray
 from scorio.rank.letters import letter_display
 
@@ -77,7 +95,7 @@ class JudgedLook:
     verdicts_of: Callable[[IndexArray], NDArray[np.intp]]
     """The verdicts of any pairs (n, 2), whether or not the objective compares them today."""
     fixed: FloatArray
-    """For each pair, the share of its variance that no trial can lower (`recorded`)."""
+    """For each pair, the share of its variance that no trial can lower (`fixed_share`)."""
 
     def open_pairs(self) -> IndexArray:
         return np.asarray(self.pairs[self.verdicts == VERDICTS.index(Verdict.OPEN)])
@@ -146,6 +164,36 @@ def judge_look(
     )
 
 
+def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.bool_]) -> FloatArray:
+    """For each pair, the share of sum_q v_q / N_q due to recorded models: 0 if both are asked, 1 if neither is."""
+    if not recorded.any():
+        return np.zeros(len(evidence.z))
+    fixed = np.append(recorded, True)  # the reference is known exactly
+    first, second = evidence.first, evidence.second
+    reference = 0.0 if evidence.against_reference else None
+    one, two = (side(estimates, reference, members, evidence.gate).noise for members in (first, second))
+    never = np.where(fixed[first], one, 0.0) + np.where(fixed[second], two, 0.0)
+    with np.errstate(invalid="ignore"):
+        share = never / np.maximum(one + two, np.finfo(float).tiny)
+    both = fixed[first] & fixed[second]
+    return np.where(both, 1.0, np.where(np.isfinite(share), share, 0.0))
+
+
+def trials_for(information: FloatArray, fixed: FloatArray) -> FloatArray:
+    """The multiple of today's trials that gives this multiple of the information; infinite if none does."""
+    left = 1.0 / np.maximum(information, np.finfo(float).tiny) - fixed
+    with np.errstate(divide="ignore", invalid="ignore"):
+        times = (1.0 - fixed) / np.maximum(left, 0.0)
+    return np.where(fixed == 0.0, information, np.where(left > 0.0, times, np.inf))
+
+
+def information_from(trials: FloatArray, fixed: FloatArray) -> FloatArray:
+    """The multiple of today's information that this multiple of the trials gives."""
+    with np.errstate(divide="ignore"):
+        grown = 1.0 / ((1.0 - fixed) / trials + fixed)
+    return np.where(fixed == 0.0, trials, grown)
+
+
 def _evidence_readings(
     estimates: Estimates,
     bounds: ScoreBounds | None,
@@ -172,10 +220,18 @@ def _evidence_readings(
 
 
 def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, available: AvailableTrials) -> IndexArray:
-    """The objective's comparisons (n, 2), the model placed higher first; models that were set aside are placed last."""
+    """The objective's comparisons (n, 2), the model first that is placed higher, or under a gate the one that is ahead
+    with its margin counted; models that were set aside are placed last."""
     in_play_first = order[_sort_within_benches(available.set_aside[order], evidence.benches)]
-    pairs = _higher_ranked_first(order, _comparisons_by_bench(objective, in_play_first, evidence.benches))
-    return pairs if evidence.margin is None else _ahead_first(evidence, pairs)
+    pairs = _comparisons_by_bench(objective, in_play_first, evidence.benches)
+    rank = np.argsort(np.append(order, len(order)))  # a reference, number L, stands last
+    behind = rank[pairs[:, 0]] > rank[pairs[:, 1]]
+    pairs = np.where(behind[:, None], pairs[:, ::-1], pairs)
+    if evidence.margin is None:
+        return pairs
+    at = evidence.positions(pairs)
+    behind = np.where(evidence.first[at] == pairs[:, 0], evidence.z[at], -evidence.z[at]) < 0.0
+    return np.where(behind[:, None], pairs[:, ::-1], pairs)
 
 
 def _sort_within_benches(keys: NDArray[Any], benches: int) -> IndexArray:
@@ -196,20 +252,6 @@ def _comparisons_by_bench(objective: Objective, order: IndexArray, benches: int)
         # the reference comes after the models of all benches
         found.append(np.where(pairs == each, each * benches, pairs + each * bench))
     return np.concatenate(found)
-
-
-def _higher_ranked_first(order: IndexArray, pairs: IndexArray) -> IndexArray:
-    """Each pair with the model that is placed higher first; a reference, number L, stands last."""
-    rank = np.argsort(np.append(order, len(order)))
-    swap = rank[pairs[:, 0]] > rank[pairs[:, 1]]
-    return np.where(swap[:, None], pairs[:, ::-1], pairs)
-
-
-def _ahead_first(evidence: Evidence, pairs: IndexArray) -> IndexArray:
-    """Each pair with the model first that is ahead when its margin is counted."""
-    at = evidence.positions(pairs)
-    behind = np.where(evidence.first[at] == pairs[:, 0], evidence.z[at], -evidence.z[at]) < 0.0
-    return np.where(behind[:, None], pairs[:, ::-1], pairs)
 
 
 def _reachable_information(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) -> FloatArray:
@@ -275,13 +317,8 @@ def make_look(standing: JudgedLook, available: AvailableTrials, index: int, ques
         tiers=tiers(standing),
         scores=tuple(standing.estimates.score.tolist()),
         sigmas=tuple(standing.estimates.sigma().tolist()),
-        comparisons=pair_verdicts(standing, available, questions),
+        comparisons=describe(standing, standing.pairs, standing.verdicts, available, questions),
     )
-
-
-def pair_verdicts(standing: JudgedLook, available: AvailableTrials, questions: int) -> tuple[PairVerdict, ...]:
-    """The objective's comparisons as plain values."""
-    return describe(standing, standing.pairs, standing.verdicts, available, questions)
 
 
 def describe(

@@ -12,11 +12,11 @@ from scipy.special import ndtri
 from adaptive_eval.core.evidence import IndexArray
 from adaptive_eval.core.gates import rows_of_gates
 from adaptive_eval.core.judge import DecidingLooks
-from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, describe, letters, pair_verdicts, tiers
+from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, describe, letters, tiers
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import CELLS_AT_ONCE, Bench, Budget
+from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
-from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray
 from scorio.sinf.compare import sampled_covariance, sampled_variance
 from scorio.sinf.multiplicity import holm_adjusted
@@ -281,7 +281,7 @@ def _comparisons(
     z = np.divide(judged, spread, out=np.zeros_like(spread), where=spread > 0.0)
     told = 1.0 if standing.compares else math.nan
     columns = (
-        pair_verdicts(standing, available, plan.bench.questions),
+        describe(standing, pairs, standing.verdicts, available, plan.bench.questions),
         (told * np.where(np.isfinite(sigma), difference, math.nan)).tolist(),
         sigma.tolist(),
         (told * z).tolist(),

@@ -24,7 +24,7 @@ from adaptive_eval.core.conclusions import why_no_further
 from adaptive_eval.core.evidence import Estimates, IndexArray, judged_pairs, update
 from adaptive_eval.core.in_flight import TrialArray
 from adaptive_eval.core.judge import BoolArray, LatchedVerdicts
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, judge_look, likely_open, pair_verdicts
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, judge_look, likely_open
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import UnresolvedPairs, View, spread_over_open
 from adaptive_eval.core.rules import judges_by_pair
@@ -283,7 +283,7 @@ class RunStack:
             self._ends[int(self._runs[number])] = StackedEnd(
                 reason=why_no_further(mine, bool(fits[number]), ()),
                 counts=self._counts.reshape(len(self._runs), *self._shape, -1)[number].copy(),
-                comparisons=pair_verdicts(mine, left, self._shape[1]),
+                comparisons=describe(mine, mine.pairs, mine.verdicts, left, self._shape[1]),
             )
         self._drop(done)
 

@@ -23,7 +23,7 @@ from adaptive_eval.core.evidence import Estimates, Evidence, Prior, judged_pairs
 from adaptive_eval.core.rules import Rule, calls
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench
-from adaptive_eval.core.ungraded import why_unjudgeable
+from adaptive_eval.core.tally import why_unjudgeable
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.frozen import LENGTH_RATIO, FrozenThresholds
 from adaptive_eval.graders.many_trials import (

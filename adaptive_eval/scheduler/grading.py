@@ -2,7 +2,7 @@
 
 A failure of the grader says nothing about the answer, so it is never graded wrong, and drawing another answer instead
 would favour what the grader understands. The grader is tried again unless it has used up its limits. If it keeps
-failing, the answer is stored ungraded, and the core is told so (see `core.ungraded`). `adaptive-eval regrade`, and the
+failing, the answer is stored ungraded, and the core is told so (see `core.tally`). `adaptive-eval regrade`, and the
 next start of the run, try to grade the stored answer.
 """
 

@@ -2,7 +2,7 @@
 
 Trials that a model did not answer are forgotten if it was set aside, so that they are asked again. The core sets a
 model aside when too few requests of a round were really answered (`core.rounds`), or when too many have no grade
-(`core.ungraded`), such as those that its server always fails. Readers of the run see that decision until somebody
+(`core.tally`), such as those that its server always fails. Readers of the run see that decision until somebody
 starts the run again, probably after mending the server.
 
 Stored answers without a grade are graded once more, in small batches that are stored as soon as they are graded: it may

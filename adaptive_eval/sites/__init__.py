@@ -1,7 +1,6 @@
 """Sites on a Ray cluster: each serves a model on one node, asks it there, grades there, and sends the results back.
 
-messages       messages between the head and a site
-connection     connections that carry them, where a node can be reached
+messages       messages between the head and a site, and connections that carry them where a node can be reached
 SiteWorker     the site on its node: the server, its endpoint and the grader of a local run
 SiteLink       the site as seen from the head: requests out and answers in, many in a message
 SitesEndpoint  a model over all its sites

@@ -4,7 +4,7 @@ Each is one actor, in a placement group that takes its resources on one node; th
 (`keeper.py`). Its name is derived from the run, and it survives when the head is killed: the next start of the run
 finds it. Ray lets an actor wait silently and for ever for its resources; here the wait is limited, and missing
 resources are reported. Nothing else of Ray is used, neither tasks nor its object store, except for the questions, which
-are put there once for all sites. Messages have connections of their own (`connection.py`) where a node can be reached.
+are put there once for all sites. Messages have connections of their own (`messages.py`) where a node can be reached.
 
 The cluster keeps the arguments of an actor's constructor, and a dashboard shows its environment. So it is constructed
 with a number alone; keys are sent by a call to the actor, from process to process.
@@ -21,11 +21,13 @@ from typing import Any, TypeVar
 from adaptive_eval import __version__
 from adaptive_eval.errors import LaunchFailed, first_line
 from adaptive_eval.running.garbage import collect_less
-from adaptive_eval.sites.connection import BROKEN, SiteAddress, SiteConnections, listen
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
 from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, HeadWatch, SiteKeeper, end_with_head, send_heartbeats
 from adaptive_eval.sites.messages import (
+    BROKEN,
+    SiteAddress,
     SiteBegun,
+    SiteConnections,
     SiteFacts,
     SiteGone,
     SiteMaterial,
@@ -33,6 +35,7 @@ from adaptive_eval.sites.messages import (
     SiteOrder,
     SiteSecrets,
     SiteSetup,
+    listen,
 )
 from adaptive_eval.sites.nodes import RayNodes, short_error
 from adaptive_eval.sites.opening import resource_words

@@ -8,7 +8,7 @@ import numpy as np
 from adaptive_eval.core import Bench, PairVerdict, Plan
 from adaptive_eval.core.evidence import Estimates, Prior, update
 from adaptive_eval.core.judge import Judging, LatchedVerdicts
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, judge_look, pair_verdicts
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, judge_look
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
@@ -57,7 +57,10 @@ class Looker:
         available = AvailableTrials(trials, left, affordable, aside, before, recorded, np.zeros_like(trials))
         standing = judge_look(estimates, self.memory, self.objective, rule, self.judging, available)
         self.memory = standing.memory
-        found = {(pair.better, pair.worse): pair for pair in pair_verdicts(standing, available, questions)}
+        found = {
+            (pair.better, pair.worse): pair
+            for pair in describe(standing, standing.pairs, standing.verdicts, available, questions)
+        }
         return standing, found
 
 

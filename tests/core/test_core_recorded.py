@@ -10,9 +10,9 @@ from thoroughness import sizes
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Plan, Trials
 from adaptive_eval.core.evidence import Estimates, weigh_evidence
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.look import fixed_share, information_from, trials_for
 from adaptive_eval.core.objectives import Place, Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.core.recorded import fixed_share, information_from, trials_for
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Verdict

@@ -20,8 +20,8 @@ from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
 from adaptive_eval.core.settings import PastHorizon
+from adaptive_eval.core.tally import score_bounds, why_unjudgeable
 from adaptive_eval.core.types import Cause, Lost
-from adaptive_eval.core.ungraded import score_bounds, why_unjudgeable
 
 seeds = st.integers(0, 2**20)
 Table = Sequence[Sequence[Sequence[int | None]]]

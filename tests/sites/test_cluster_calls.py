@@ -11,9 +11,8 @@ from patient_time import until
 
 from adaptive_eval import __version__
 from adaptive_eval.sites.cluster import RayCluster, RaySite
-from adaptive_eval.sites.connection import SiteAddress, listen
 from adaptive_eval.sites.host import PlaceWait
-from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteNews, SiteOrder
+from adaptive_eval.sites.messages import SiteAddress, SiteFacts, SiteGone, SiteNews, SiteOrder, listen
 from adaptive_eval.sites.nodes import RayNodes
 
 

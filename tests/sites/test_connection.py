@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from patient_time import HANGS
 
-from adaptive_eval.sites.connection import BROKEN, SiteAddress, SiteConnections, listen
+from adaptive_eval.sites.messages import BROKEN, SiteAddress, SiteConnections, listen
 
 
 class Site:
