@@ -172,33 +172,26 @@ def check_prior_depth(prior_evidence: PriorEvidenceConfig | None, trials: Trials
         yield Problem(("prior_evidence", "depth"), rule, mend, got=str(depth))
 
 
-def check_simulation(questions: QuestionsConfig, models: Models) -> Iterator[Problem]:
-    world = _world_models(questions)
+def check_simulation(questions: QuestionsConfig, models: Models = ()) -> Iterator[Problem]:
+    known: tuple[str, ...] | None = None
+    if questions.world is not None:
+        from adaptive_eval.simulate.worlds import WORLDS  # imported here: it is slow to load
+
+        if questions.world in WORLDS:
+            known = WORLDS[questions.world]().models
+        else:
+            close = get_close_matches(questions.world, WORLDS, 1)
+            mend = f"did you mean {close[0]!r}?" if close else f"the worlds are {', '.join(WORLDS)}"
+            rule = "must be a world of the simulator"
+            yield Problem(("questions", "world"), rule, mend, shown_value(questions.world))
     for number, model in asked_models(models):
         path: KeyPath = ("models", number, "simulate")
         hosts = {urlsplit(url).hostname for url in model.replicas}
         if model.simulate and questions.world is None:
             yield Problem(path, "needs the questions of a world", "set `questions: {world: coins}`")
-        elif model.simulate and world is not None and model.model not in world:
-            mend = f"its models are {', '.join(world)}"
-            yield Problem(path, f"needs a model of the world {questions.world}", mend, shown_value(model.model))
+        elif model.simulate and known is not None and model.model not in known:
+            rule, mend = f"needs a model of the world {questions.world}", f"its models are {', '.join(known)}"
+            yield Problem(path, rule, mend, shown_value(model.model))
         elif questions.world is not None and not (model.simulate or hosts <= {"127.0.0.1", "localhost"}):
             mend = "set `simulate: true`, give the address of an `adaptive-eval simulate`, or real questions"
             yield Problem(path, "must be true: a world's questions mean nothing to a real model", mend)
-
-
-def check_world(questions: QuestionsConfig) -> Iterator[Problem]:
-    from adaptive_eval.simulate.worlds import WORLDS
-
-    if questions.world is not None and questions.world not in WORLDS:
-        close = get_close_matches(questions.world, WORLDS, 1)
-        mend = f"did you mean {close[0]!r}?" if close else f"the worlds are {', '.join(WORLDS)}"
-        yield Problem(("questions", "world"), "must be a world of the simulator", mend, shown_value(questions.world))
-
-
-def _world_models(questions: QuestionsConfig) -> tuple[str, ...] | None:
-    if questions.world is None:
-        return None
-    from adaptive_eval.simulate.worlds import WORLDS
-
-    return WORLDS[questions.world]().models if questions.world in WORLDS else None

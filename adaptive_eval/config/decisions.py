@@ -234,11 +234,7 @@ else:
 MOST_TRIALS = 1_000_000_000
 """Largest `trials.max`, small enough for the integers of the decisions."""
 LEAST_TRIALS = 4
-
-
-def least_trials(most: int) -> int:
-    """Default of `trials.min` for a given `trials.max` (benchmarks/allocation.md)."""
-    return min(LEAST_TRIALS, -(-3 * most // 10))
+"""Default of `trials.min`, or 30% of `trials.max` if that is less (benchmarks/allocation.md)."""
 
 
 class TrialsConfig(Section):
@@ -278,7 +274,7 @@ class TrialsConfig(Section):
         most = given.get("max") if isinstance(given, dict) and "min" not in given else None
         if not isinstance(most, int) or most < 1:
             return validate(given)
-        trials = validate({**given, "min": least_trials(most)})
+        trials = validate({**given, "min": min(LEAST_TRIALS, -(-3 * most // 10))})
         trials.model_fields_set.discard("min")
         return trials
 

@@ -149,7 +149,9 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     if kind == "missing":
         return Problem(path, MISSING, f"add `{path[-1]}:`")
     if kind == "extra_forbidden":
-        return Problem(path, "is not a known key", suggestion(document.origin(path), _kind(path, document)))
+        section = document.value(path[:-1])
+        kind_of_section = section.get("kind") if isinstance(section, dict) else None
+        return Problem(path, "is not a known key", suggestion(document.origin(path), kind_of_section))
     if kind == "rule":
         told = None if isinstance(document.value(path), dict | list) else got  # the rule names what is wrong inside
         return Problem(path, context["rule"], context["mend"], told)
@@ -162,12 +164,10 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     if kind == "union_tag_not_found":
         return Problem((*path, "kind"), "must be given", "such as `kind: math`")
     rule, mend = RULES.get(kind, (re.sub(r"^\w+ should ", "must ", error["msg"]), ""))
-    return Problem(path, rule, "" if mend == UNQUOTED and not _needs_no_quotes(document.value(path)) else mend, got)
-
-
-def _needs_no_quotes(value: object) -> bool:
-    """Whether a text would be a number or a boolean without quotes."""
-    return isinstance(value, str) and not isinstance(yaml_value(value), str)
+    value = document.value(path)
+    if mend == UNQUOTED and (not isinstance(value, str) or isinstance(yaml_value(value), str)):
+        mend = ""  # without quotes it would be a text as well
+    return Problem(path, rule, mend, got)
 
 
 def _choice_problem(path: KeyPath, expected: str, document: Document) -> Problem:
@@ -185,11 +185,6 @@ def _grader_problem(path: KeyPath, expected: str, document: Document) -> Problem
     value = document.value(said.path)
     own = isinstance(value, str) and re.fullmatch(SPECIFICATION, value) is not None
     return said._replace(mend=f'write {{kind: python, function: "{value}"}}') if own else said
-
-
-def _kind(path: KeyPath, document: Document) -> object:
-    section = document.value(path[:-1])
-    return section.get("kind") if isinstance(section, dict) else None
 
 
 def _path(location: tuple[int | str, ...], document: Document) -> KeyPath:

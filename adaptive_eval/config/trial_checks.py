@@ -1,7 +1,7 @@
 """Checks of drawn questions (`trials.draw`) and of coupled seeds (`trials.seeds: coupled`), and what else is said of
 them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.listed_models import Models, recorded_models
@@ -115,21 +115,13 @@ def why_uncoupled(config: RunConfig) -> Iterator[str]:
     if config.trials.seeds != "coupled":
         return
     models = {model.name: model for model in config.models}
-    for one, other in _compared_pairs(config.objective.options, list(models)):
+    baseline, pairs = (config.objective.options.get(key) for key in ("baseline", "pairs"))
+    for one, other in pairs or [(name, baseline) for name in models if name != baseline]:
         if why := _obstacle(models[one], models[other]):
             yield (
                 f"{one} and {other} share their seeds, but {why}: their answers will hardly be correlated, and they "
                 "are then compared as independent models"
             )
-
-
-def _compared_pairs(options: Mapping[str, object], names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The pairs that the objectives baseline and pairs compare."""
-    baseline, pairs = options.get("baseline"), options.get("pairs")
-    if isinstance(baseline, str):
-        yield from ((name, baseline) for name in names if name != baseline)
-    elif isinstance(pairs, tuple):
-        yield from pairs
 
 
 def _obstacle(one: ModelConfig, other: ModelConfig) -> str:

@@ -65,9 +65,14 @@ def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str) ->
     questions: list[Question] = []
     seen: dict[str, str] = {}
     problems: dict[str, list[str]] = {}
+    several = {name: one if isinstance(one, tuple) else (one,) for name, one in config.filter.items()}
+    wanted = {name: {as_text(value) for value in values} for name, values in several.items()}
     for row in rows:
-        found = list(_filter_problems(row, config))
-        if not found and not _is_wanted(row, config.filter):
+        lacks = (name for name in wanted if _get(row.fields, name) is _ABSENT)
+        found = [f"has no field {name!r}, which questions.filter asks for" for name in lacks]
+        if row.problem is not None:
+            found = [row.problem]
+        if not found and any(as_text(_get(row.fields, name)) not in values for name, values in wanted.items()):
             continue
         found = found or list(_problems(row.fields, config.fields))
         if not found:
@@ -92,16 +97,6 @@ def _format_problems(source: str, problems: Mapping[str, list[str]]) -> str:
 
 def _where(places: list[str]) -> str:
     return places[0] if len(places) == 1 else f"{places[0]} to {places[-1]} ({len(places)} times)"
-
-
-def _filter_problems(row: FileRow, config: QuestionsConfig) -> Iterator[str]:
-    """Problems because of which the filter cannot be applied to a row."""
-    if row.problem is not None:
-        yield row.problem
-        return
-    for name in config.filter:
-        if _get(row.fields, name) is _ABSENT:
-            yield f"has no field {name!r}, which questions.filter asks for"
 
 
 def _problems(row: Mapping[str, Any], fields: FieldsConfig) -> Iterator[str]:
@@ -223,11 +218,6 @@ def _choices_problem(fields: Mapping[str, Any], names: str | tuple[str, ...] | N
     if not isinstance(value, list | tuple):
         return f"the choices are not a list, but {as_text(value)[:40]!r}; write JSON, or name one field per choice"
     return f"has {len(value)} choices, but there are {MAX_CHOICES} letters" if len(value) > MAX_CHOICES else None
-
-
-def _is_wanted(row: FileRow, wanted: Mapping[str, Scalar | tuple[Scalar, ...]]) -> bool:
-    allowed = {name: values if isinstance(values, tuple) else (values,) for name, values in wanted.items()}
-    return all(as_text(_get(row.fields, name)) in map(as_text, values) for name, values in allowed.items())
 
 
 def _get(fields: Mapping[str, Any], name: str) -> Any:
