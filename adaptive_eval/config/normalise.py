@@ -7,14 +7,13 @@ Settings from the command line, `--set key.path=value`, override those of the fi
 numbers for the entries of a list (`models.0.name` or `models[0].name`); a value is YAML.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from warnings import warn
 
+from adaptive_eval.config.document import Document, add_yaml
 from adaptive_eval.config.listed_models import WAYS
 from adaptive_eval.config.old_names import (
     OLD_NAMES,
@@ -28,17 +27,12 @@ from adaptive_eval.config.old_names import (
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
-if TYPE_CHECKING:
-    from adaptive_eval.config.document import Document
-
 PATH = re.compile(r"[\w-]+(?:\.[\w-]+|\[\d+\])*")
 PART = re.compile(r"[\w-]+")
 
 
 def apply_override(document: Document, override: str, environment: Mapping[str, str]) -> None:
     """Set one `key.path=value` in a document, or record a problem."""
-    from adaptive_eval.config.document import add_yaml  # imported here: the schema needs this module, but no YAML
-
     name, equals, text = override.partition("=")
     name = name.strip()
     if not equals or not PATH.fullmatch(name):

@@ -1,11 +1,11 @@
 """Converts the configuration, which uses names, to the plan of the decision core, which uses positions."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from adaptive_eval.config.decisions import BudgetConfig, Decisions, TrialsConfig
 from adaptive_eval.config.pace import make_pace
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
+from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.judge import FUTILITY, Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore, affordable_opening
@@ -125,9 +126,12 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
     start = first_information(bench, begins, opening, first)
     if bench.gates and not config.objective.gate:  # in a replay without a gate of a run that had one
         bench = replace(bench, gates=())
-    objective, policy = _objective(config, names, bench), _policy(config)
-    rule = _rule(config, start)
-    judged_by = RULES.get(str(config.stopping.rule)) if objective.rule is None else None
+    objective, stopping = _objective(config, names, bench), config.stopping
+    policy: Policy = _chosen_part(config, "trials.policy", POLICIES, Policy, config.trials.options, {})
+    known = {"confidence": stopping.confidence, "start": start}
+    rule: Rule = _chosen_part(config, "stopping.rule", RULES, Rule, stopping.options, known)
+    judged_by = RULES.get(str(stopping.rule)) if objective.rule is None else None
+    latch = judged_by is None or judged_by.latching
     earlier = tuple(
         PastHorizon(Trials(min(trials.min, trials.max), trials.max), paced(trials), horizon.looks)
         for horizon, trials in zip(horizons, before, strict=True)
@@ -138,8 +142,13 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
             objective=objective,
             rule=rule,
             policy=policy,
-            judging=_judging(config, latch=judged_by is None or judged_by.latching),
-            prior=config.stopping.prior,
+            judging=Judging(
+                delta=0.0 if config.objective.gate else stopping.delta,  # a gate itself tests for delta
+                futility=FUTILITY if latch else None,
+                familywise=stopping.familywise == "holm",
+                latch=latch,
+            ),
+            prior=stopping.prior,
             trials=Trials(config.trials.min, config.trials.max),
             pace=pace,
             budget=budget,
@@ -163,16 +172,6 @@ def _block_size(trials: TrialsConfig, questions: int, first: NDArray[np.integer]
         mend = f"there are {questions} questions; lower it, or remove it, so that all of them are asked at once"
         raise ConfigError(f"trials.draw is {trials.draw}, but {mend}")
     return trials.draw or 0
-
-
-def _judging(config: Decisions, *, latch: bool) -> Judging:
-    stopping = config.stopping
-    return Judging(
-        delta=0.0 if config.objective.gate else stopping.delta,  # a gate itself tests for delta
-        futility=FUTILITY if latch else None,
-        familywise=stopping.familywise == "holm",
-        latch=latch,
-    )
 
 
 @contextmanager
@@ -343,32 +342,27 @@ def _most_gpu_seconds(model: ModelConfig) -> float:
 
 def _objective(config: Decisions, names: Sequence[str], bench: Bench) -> Objective:
     """The configured objective, with models by position."""
-    chosen, known = config.objective, {"models": tuple(names), "recorded": bench.recorded}
+    chosen = config.objective
     if chosen.kind == PLACE.name and not bench.recorded:
         raise ConfigError("objective.kind: place needs recorded models, and there are none here; use ranking")
-    if isinstance(chosen.kind, str) and chosen.kind in OBJECTIVES:
-        built_in = make(OBJECTIVES[chosen.kind].make, chosen.options, known)
-        if chosen.gated_by is None:
-            return built_in
-        parts = tuple(delta for _, delta in bench.gates)
-        return Gate(Margin(names.index(chosen.gated_by), config.stopping.delta, parts))
-    objective: Objective = load_plug_in(Objective, "objective.kind", chosen.kind, config.folder, known)
-    return objective
+    known = {"models": tuple(names), "recorded": bench.recorded}
+    objective: Objective = _chosen_part(config, "objective.kind", OBJECTIVES, Objective, chosen.options, known)
+    if chosen.gated_by is None:
+        return objective
+    parts = tuple(delta for _, delta in bench.gates)
+    return Gate(Margin(names.index(chosen.gated_by), config.stopping.delta, parts))
 
 
-def _rule(config: Decisions, start: float) -> Rule:
-    """The configured rule, whose first look has information `start`."""
-    chosen = config.stopping
-    known = {"confidence": chosen.confidence, "start": start}
-    if (entry := RULES.get(str(chosen.rule))) is not None:
-        return make(entry.make, chosen.options, known)
-    rule: Rule = load_plug_in(Rule, "stopping.rule", chosen.rule, config.folder, known)
-    return rule
-
-
-def _policy(config: Decisions) -> Policy:
-    chosen = config.trials
-    if isinstance(chosen.policy, str) and chosen.policy in POLICIES:
-        return make(POLICIES[chosen.policy].make, chosen.options, {})
-    policy: Policy = load_plug_in(Policy, "trials.policy", chosen.policy, config.folder, {})
-    return policy
+def _chosen_part(
+    config: Decisions,
+    key: str,
+    entries: Mapping[str, Entry[Any]],
+    kind: type,
+    options: Mapping[str, object],
+    known: Mapping[str, object],
+) -> Any:
+    """The built-in or plug-in that the configuration names under a key."""
+    chosen = config.chosen[key]
+    if (entry := entries.get(str(chosen))) is not None:
+        return make(entry.make, options, known)
+    return load_plug_in(kind, key, chosen, config.folder, known)

@@ -115,7 +115,7 @@ def _read_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
         if one.recognises(columns):
             return one.read(file, rows)
     if long_form.is_long(columns, file.model):
-        return long_form.read_long(file, rows)
+        return (long_form.record_of_row(file, place, row) for place, row in rows)
     raise file.refuse(f"has the columns {', '.join(sorted(columns)) or 'none'}, which no known log has; {KNOWN}")
 
 

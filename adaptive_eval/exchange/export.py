@@ -61,7 +61,7 @@ class ExportResult:
     """Number of pairs of a model and a question without a trial."""
 
 
-def export(request: ExportRequest, on_progress: OnProgress | None = None) -> ExportResult:
+def export(request: ExportRequest, on_progress: OnProgress = lambda trials: None) -> ExportResult:
     """Write a run in a format; if it raises `ConfigError` or `StoreError`, nothing was written."""
     form = EXPORTS[request.format]
     path = request.output or default_path(request.directory, form.place)
@@ -76,14 +76,10 @@ def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exp
             new_file(path, request.force) if form.ending is None else new_folder(path, request.force, form.ending)
         )
         with folder_or_file as draft:
-            form.write(source, draft, texts, on_progress or _ignore_progress)
+            form.write(source, draft, texts, on_progress)
         return ExportResult(
             path=path,
             trials=source.reader.trial_count(),
             models=len(source.models),
             untried=int(np.count_nonzero(source.extent == 0)),
         )
-
-
-def _ignore_progress(trials: int) -> None:
-    """Do nothing."""

@@ -164,12 +164,6 @@ def is_long(columns: frozenset[str], model: str | None) -> bool:
     return "question" in columns and ("model" in columns or model is not None)
 
 
-def read_long(file: LogFile, rows: Rows) -> Iterator[Record]:
-    """Read the trials of a table."""
-    for place, row in rows:
-        yield record_of_row(file, place, row)
-
-
 def record_of_row(file: LogFile, place: str, row: Row) -> Record:
     """Convert a row to a trial; raises `LogError` if a value is invalid."""
     return _Row(file, place, row).record()
