@@ -3,16 +3,19 @@
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from adaptive_eval.errors import GraderError
 from adaptive_eval.exchange.gather import PlacedRecord
-from adaptive_eval.exchange.samples import NO_ANSWER, LogError, Record, category_of_value
+from adaptive_eval.exchange.samples import NO_ANSWER, LogError, Record
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import SignalValue, answer_facts
 from adaptive_eval.questions import Question
 from adaptive_eval.scheduler.grading import Grading, grade_or_error
 from adaptive_eval.store import TrialRecord
 from adaptive_eval.store.records import AWAITS_THRESHOLDS
+
+CLOSE = 1e-9
 
 
 class RecordGrader:
@@ -65,13 +68,30 @@ class RecordGrader:
                 f"{one.place}: the category must be one of the rubric's ({known}), but got {category}; {mend}"
             )
         if category is None and record.value is not None:
-            category = _category_of_score(one, record.value, rubric)
+            category = self._category_of_score(one, record.value)
             right = record.value >= max(rubric.weights)
             signals = {"is_correct": right, "score": record.value, **signals}
         elif category is None and record.grader_error is None:
             mend = "give --grader math (or exact, choice ...), or --config"
             raise LogError(f"{one.place}: the log has no grade of this trial; {mend}")
         return _trial(one, category, signals, record.extracted, record.grader_error if category is None else None)
+
+    def _category_of_score(self, one: PlacedRecord, score: float) -> int:
+        """The category with this weight, of several the one that the rubric chooses."""
+        rubric, record = self._rubric, one.record
+        worth = [number for number, weight in enumerate(rubric.weights) if abs(weight - score) <= CLOSE]
+        if len(worth) > 1:
+            facts = {**answer_facts(record.answer or NO_ANSWER), **record.signals}
+            with suppress(GraderError):
+                found = rubric.category({**facts, "score": score, "is_correct": score >= max(rubric.weights)})
+                worth = [found] if found in worth else []
+        if len(worth) == 1:
+            return worth[0]
+        known = ", ".join(f"{name} {weight:g}" for name, weight in zip(rubric.names, rubric.weights, strict=True))
+        raise LogError(
+            f"{one.place}: a score must be the weight of one category of the rubric ({known}), but got {score:g}; "
+            "name all scores with --weights, as in --weights 0,0.5,1"
+        )
 
     def _is_of_this_rubric(self, record: Record) -> bool:
         """Whether a record's category is that of this rubric: it has the same name, or if unknown the same weight.
@@ -89,18 +109,6 @@ class RecordGrader:
         if record.label is not None:
             return record.label == rubric.names[record.category]
         return math.isclose(record.value, rubric.weights[record.category])
-
-
-def _category_of_score(one: PlacedRecord, value: float, rubric: Rubric) -> int:
-    answer, signals = one.record.answer or NO_ANSWER, one.record.signals
-    category = category_of_value(value, lambda: {**answer_facts(answer), **signals}, rubric)
-    if category is None:
-        known = ", ".join(f"{name} {weight:g}" for name, weight in zip(rubric.names, rubric.weights, strict=True))
-        raise LogError(
-            f"{one.place}: a score must be the weight of one category of the rubric ({known}), but got {value:g}; "
-            "name all scores with --weights, as in --weights 0,0.5,1"
-        )
-    return category
 
 
 def _trial(

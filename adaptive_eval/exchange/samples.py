@@ -6,7 +6,7 @@ with that weight.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,7 @@ from pydantic import ValidationError
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.answers import text_signals
 from adaptive_eval.endpoints.types import Answer, Sampling, Signal
-from adaptive_eval.errors import ConfigError, GraderError
-from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.types import INSPECT_LETTERS, SignalValue
 from adaptive_eval.store.rows import valid_text
 
@@ -39,18 +38,17 @@ def sequence(value: object) -> Sequence[Any]:
 
 def finite_number(value: object) -> float | None:
     """The value if it is a finite number from 0 on, such as a cost or a time, else None."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
-    return float(value) if known and isinstance(value, int | float) else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST:
+        return float(value)
+    return None
 
 
 def whole_number(value: object) -> int | None:
     """The value if it is an integer from 0 on that a table can hold, else None."""
-    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
-    return int(value) if whole and isinstance(value, int) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST else None
 
 
 WORDS = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
-CLOSE = 1e-9
 
 
 def value_of_score(score: object) -> float | None:
@@ -68,19 +66,6 @@ def _number(score: str | float) -> float | None:
     except (OverflowError, ValueError):
         return None
     return value if math.isfinite(value) else None
-
-
-def category_of_value(value: float, facts: Callable[[], Mapping[str, SignalValue]], rubric: Rubric) -> int | None:
-    """The category with this weight, of several the one that the rubric chooses; None if there is none."""
-    weights = rubric.weights
-    worth = [number for number, weight in enumerate(weights) if abs(weight - value) <= CLOSE]
-    if len(worth) < 2:
-        return worth[0] if worth else None
-    try:
-        found = rubric.category({**facts(), "score": value, "is_correct": value >= max(weights)})
-    except GraderError:
-        return None
-    return found if found in worth else None
 
 
 NOT_LOGGED = -1
