@@ -147,9 +147,9 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
 def complete_settings(document: Document, name: str) -> None:
     """Complete the configuration; `name` is the default name of the run, if not empty."""
     tree = document.tree
+    _rename_old(document)
     _expand_harness(document, tree, ())
     _join_benchmarks(document)
-    _rename_old(document)
     _warn_missing_unit(document)
     if name and "name" not in tree:
         tree["name"] = name
@@ -223,7 +223,7 @@ def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) 
         return
     if "lm_eval" in benchmark:
         del section["benchmark"]
-        filled = _lm_eval_sections(document, benchmark, (*path, "benchmark"))
+        filled = _lm_eval_sections(document, benchmark, section.get("questions"), (*path, "benchmark"))
     else:
         task = {"task": benchmark["inspect"]} if isinstance(benchmark.get("inspect"), str) else {}
         filled = {"questions": task, "grader": {"kind": "inspect"} if "grader" not in section else {}}
@@ -235,20 +235,23 @@ def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) 
             document.origins.setdefault((*path, name, key), (*path, "benchmark"))
 
 
-def _lm_eval_sections(document: Document, benchmark: dict[str, Any], at: KeyPath) -> dict[str, dict[str, object]]:
-    """Questions and grader for a task of lm-evaluation-harness, which are functions."""
+def _lm_eval_sections(
+    document: Document, benchmark: dict[str, Any], chosen: object, at: KeyPath
+) -> dict[str, dict[str, object]]:
+    """Questions and grader for a task of lm-evaluation-harness, which are functions; `chosen` says which questions."""
     for key in benchmark.keys() - LmEvalConfig.model_fields.keys():
         mend = f"remove it; its keys are {', '.join(LmEvalConfig.model_fields)}"
         document.refuse((*at, key), "is not a key of such a benchmark", mend)
     options = {"task": benchmark["lm_eval"], **{key: value for key, value in benchmark.items() if key != "lm_eval"}}
     asking = {name: value for name, value in options.items() if name != "metric"}
-    grading = {name: value for name, value in options.items() if name != "limit"}
+    if isinstance(chosen, dict) and "limit" in chosen and not chosen.get("shuffle") and not chosen.get("filter"):
+        asking["limit"] = chosen["limit"]  # so that no more prompts are made
     return {
         "questions": {"function": f"{LM_EVAL}:rows", "options": asking, "fields": {"metadata": ["doc"]}},
         "grader": {
             "kind": "python",
             "function": f"{LM_EVAL}:grade",
-            "options": grading,
+            "options": options,
             "key_is_answer": False,
             "workers": 1,
             "timeout": 60,

@@ -18,6 +18,7 @@ MOVED: Mapping[KeyPath, KeyPath] = {
     ("sampling", "seed"): ("seed",),
     ("trials", "epochs"): ("trials", "max"),
     ("concurrency", "concurrency"): ("concurrency", "in_flight"),
+    ("benchmark", "limit"): ("questions", "limit"),
     ("allocation", "policy"): ("trials", "policy"),
     ("allocation", "lookahead"): ("trials", "lookahead"),
     **{("stopping", option): (*RULE_OPTIONS, option) for option in ("threshold", "epsilon", "worth")},
@@ -63,13 +64,14 @@ WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     AGAINST_TRIALS: "all answers of the model in that run are used",
 }
 OF_RUN: Mapping[KeyPath, KeyPath | None] = {**dict.fromkeys(WITHOUT_EFFECT), **MOVED}
-OF_MODEL: Mapping[KeyPath, KeyPath | None] = {
+OF_ENTRY: Mapping[KeyPath, KeyPath | None] = {
+    ("benchmark", "limit"): ("questions", "limit"),
     AGAINST_TRIALS: None,
     ("sampling", "seed"): None,
     ("concurrency", "steer"): None,
     ("concurrency", "concurrency"): ("concurrency", "in_flight"),
 }
-"""Old keys within a model or a judge."""
+"""Old keys within a model, one of several benchmarks, or a judge."""
 OPPONENT = "opponent"
 """A former key, still in stored runs, and the folder of a run with the answers that its judge compared with."""
 AGE = ("trials", "hour_is_worth")
@@ -82,7 +84,7 @@ MOST_AHEAD = 0.15
 def old_keys(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, KeyPath | None]]:
     """The old keys in a configuration with their new paths; None for those without effect."""
     for path, section in _sections(tree):
-        for old, new in (OF_MODEL if path else OF_RUN).items():
+        for old, new in (OF_ENTRY if path else OF_RUN).items():
             if is_given(section, old):
                 yield (*path, *old), None if new is None else (*path, *new)
 
@@ -97,12 +99,13 @@ def is_given(tree: object, path: KeyPath) -> bool:
 
 
 def _sections(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
-    """The paths and mappings in which old keys may occur: the whole configuration, its models and judges."""
+    """The paths and mappings in which old keys may occur: the whole configuration, models, benchmarks and judges."""
     grader = tree.get("grader")
     panel = grader.get("panel") if isinstance(grader, dict) else None
     yield (), tree
     yield ("grader",), grader
-    for path, listed in (("models",), tree.get("models")), (("grader", "panel"), panel):
+    lists = {("models",): tree.get("models"), ("benchmarks",): tree.get("benchmarks"), ("grader", "panel"): panel}
+    for path, listed in lists.items():
         for number, entry in enumerate(listed if isinstance(listed, list) else ()):
             yield (*path, number), entry
 

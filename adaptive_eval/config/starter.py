@@ -45,8 +45,9 @@ def _for_benchmark(text: str, benchmark: NamedBenchmark) -> str:
 
 OPTIONS_OF_LM_EVAL = """
   # num_fewshot: 8          # examples before each question; default: the task's own number
-  # limit: 200              # ask the first so many
   # metric: exact_match     # what counts where the task has several; default: its first
+
+# questions: {shuffle: true, limit: 200}   # some of the documents
 """
 INSPECT_MODELS = """  # sandbox: docker         # another sandbox than the task's own
   # roles: {grader: openai/gpt-x}      # other models that the task calls

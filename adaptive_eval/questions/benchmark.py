@@ -119,7 +119,5 @@ class LmEvalConfig(Section):
     """Examples before each question; default: the task's own number."""
     include_path: str | None = None
     """A folder with tasks of your own, relative to the folder of the configuration."""
-    limit: int | None = Field(None, ge=1)
-    """Number of questions to ask: the first ones."""
     metric: str | None = None
     """The metric that counts, or metric,filter as the harness prints them; default: the task's first."""

@@ -27,6 +27,20 @@ OLD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"models": [{**MODELS[0], "concurrency": {"in_flight": 3}}, MODELS[1]]},
         "models[0].concurrency.concurrency is called models[0].concurrency.in_flight now",
     ),
+    (
+        {"questions": {}, "grader": {}, "benchmark": {"lm_eval": "gsm8k", "limit": 5}},
+        {"questions": {"limit": 5}, "grader": {}, "benchmark": {"lm_eval": "gsm8k"}},
+        "benchmark.limit is called questions.limit now",
+    ),
+    (
+        {"questions": None, "grader": None, "benchmarks": [{"name": "a", "benchmark": {"lm_eval": "b", "limit": 5}}]},
+        {
+            "questions": None,
+            "grader": None,
+            "benchmarks": [{"name": "a", "benchmark": {"lm_eval": "b"}, "questions": {"limit": 5}}],
+        },
+        "benchmarks[0].benchmark.limit is called benchmarks[0].questions.limit now",
+    ),
     ({"trial_seeds": "consecutive"}, {"trials": {"seeds": "consecutive"}}, "trial_seeds is called trials.seeds now"),
     ({"allocation": "uniform"}, {"trials": {"policy": "uniform"}}, "allocation.policy is called trials.policy now"),
     (

@@ -70,7 +70,8 @@ def test_an_override_reaches_an_entry() -> None:
 
 
 def test_a_task_of_another_harness_may_be_one_of_them() -> None:
-    config = load("benchmarks:\n  - {name: gsm, benchmark: {lm_eval: gsm8k_cot, limit: 5}}\n" + MODELS)
+    config = load("benchmarks:\n  - {name: gsm, benchmark: {lm_eval: gsm8k_cot}, questions: {limit: 5}}\n" + MODELS)
+    assert config.questions.benchmarks["gsm"].limit == 5
     assert config.questions.benchmarks["gsm"].options == {"task": "gsm8k_cot", "limit": 5}
     assert isinstance(config.grader, ByBenchmark)
     assert config.grader.functions == ("adaptive_eval.lm_eval.tasks:grade",)

@@ -166,8 +166,9 @@ def test_a_run_of_a_task_ranks_models_and_stores_its_grades(
     monkeypatch.chdir(tmp_path)
     with served({"good": 0.95, "bad": 0.3}) as url:
         models = [{"name": name, "base_url": url} for name in ("bad", "good")]
-        benchmark = {"lm_eval": "sums", "num_fewshot": 2, "include_path": "tasks", "limit": 10}
-        config = {"benchmark": benchmark, "models": models, "sampling": {"max_tokens": 64}, "trials": {"max": 20}}
+        benchmark = {"lm_eval": "sums", "num_fewshot": 2, "include_path": "tasks"}
+        config = {"benchmark": benchmark, "questions": {"limit": 10}, "models": models, "trials": {"max": 20}}
+        config["sampling"] = {"max_tokens": 64}
         (tmp_path / "sums.yaml").write_text(yaml.safe_dump(config))
         ended = CliRunner().invoke(app, ["run", "sums.yaml", "--display", "plain"])
         assert ended.exit_code == 0, ended.output
