@@ -9,8 +9,7 @@ from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
-from adaptive_eval.show.track.follow import Tracker, exclusive_follower, follow
-from adaptive_eval.show.track.points import redact_password
+from adaptive_eval.show.track.points import Tracker, exclusive_follower, follow, redact_password
 from adaptive_eval.store.address import require_directory
 from adaptive_eval.store.database import require_no_links
 

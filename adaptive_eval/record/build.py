@@ -14,7 +14,6 @@ from adaptive_eval.core.early_stop import REPLAYS
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.types import Look, Reason, Verdict
 from adaptive_eval.questions.load import benchmark_named
-from adaptive_eval.record.by_group import BENCHMARK
 from adaptive_eval.record.gate import (
     NOT_ANSWERS,
     UNDECIDED,
@@ -26,9 +25,9 @@ from adaptive_eval.record.gate import (
     judged_model,
 )
 from adaptive_eval.record.lines import Scale
-from adaptive_eval.record.metrics import metric_cautions, metric_rows
 from adaptive_eval.record.other_costs import counted_gpu_seconds
 from adaptive_eval.record.question_rows import CountedRows
+from adaptive_eval.record.report_rows import BENCHMARK, metric_cautions, metric_rows
 from adaptive_eval.record.results import (
     FORMAT,
     UNJUDGED_FORMAT,

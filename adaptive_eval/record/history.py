@@ -28,8 +28,7 @@ from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError, RunChanged
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.prior import PriorOutcomes, stored_prior
-from adaptive_eval.record.recorded import Recorded, recorded_counts, stored_outcomes
+from adaptive_eval.record.earlier import PriorOutcomes, Recorded, recorded_counts, stored_outcomes, stored_prior
 from adaptive_eval.store import (
     CellExtent,
     Event,

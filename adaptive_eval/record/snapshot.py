@@ -18,7 +18,7 @@ from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
-from adaptive_eval.record.by_group import group_rows, question_groups
+from adaptive_eval.record.report_rows import group_rows, question_groups
 from adaptive_eval.record.results import BatchRow, Caution, GroupRow, OtherCostRow, RunInfo, ServerRow, TurnsRow
 from adaptive_eval.record.sites import OWN_SITE_PREFIX
 from adaptive_eval.record.warnings import (

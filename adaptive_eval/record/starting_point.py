@@ -15,6 +15,7 @@ from adaptive_eval.config.prepare import (
     with_trials,
 )
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.earlier import PriorOutcomes, Recorded, event_prior, stored_outcomes, stored_prior
 from adaptive_eval.record.history import (
     Cells,
     earlier_horizons,
@@ -23,10 +24,7 @@ from adaptive_eval.record.history import (
     known_before,
     require_same_first_look,
 )
-from adaptive_eval.record.prior import PriorOutcomes, event_prior, stored_prior
-from adaptive_eval.record.recorded import Recorded, stored_outcomes
-from adaptive_eval.record.take_prior import take_prior
-from adaptive_eval.record.take_recorded import take_outcomes
+from adaptive_eval.record.take_earlier import take_outcomes, take_prior
 from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.store import Event, OutcomesRecorded, PriorTaken, RunReader, ThresholdsFrozen
 from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event

@@ -10,8 +10,8 @@ import numpy as np
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule
+from adaptive_eval.record.earlier import LOGS
 from adaptive_eval.record.lines import Scale, first_few, several
-from adaptive_eval.record.recorded import LOGS
 from adaptive_eval.record.results import REDECIDED, Caution, ModelRow, setting
 from adaptive_eval.record.words import deciding_rule, grader_errors_note, judged_by
 from adaptive_eval.store import (

@@ -14,12 +14,12 @@ from adaptive_eval.config.prepare import PreparedRun, with_questions
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import ModelConfig, RunConfig, StoreConfig
 from adaptive_eval.core.types import Cost, Reason
+from adaptive_eval.record.earlier import event_prior
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.other_costs import counted_gpu_seconds
-from adaptive_eval.record.prior import event_prior
 from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
-from adaptive_eval.record.take_prior import first_outcomes
+from adaptive_eval.record.take_earlier import first_outcomes
 from adaptive_eval.store import CommitBatch, PriorTaken, RunFinished, RunReader, RunStopped, Store
 from adaptive_eval.store.spending import spent_on_greedy, total_cost
 

@@ -5,7 +5,8 @@ terminal, or one paused with Ctrl-S, never delays the run.
 """
 
 import asyncio
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import shorten
 
@@ -18,11 +19,11 @@ from rich.text import Text
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.lines import Scale, duration, safe_line
+from adaptive_eval.record.lines import Scale, duration, safe_line, safe_name
+from adaptive_eval.record.sites import SiteRow, SiteState
 from adaptive_eval.record.status import Cap, Standing, Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.ranking import ranking_text
-from adaptive_eval.show.sites import counted_sites, has_open_site, sites_table
 from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short
 from adaptive_eval.show.text import Rates, count, number_or_dash, stopping_line
 from adaptive_eval.store import Event
@@ -41,6 +42,10 @@ STYLES: dict[str, str] = {
     Verdict.OPEN: "yellow",
     Verdict.OUT_OF_REACH: "dim",
     Verdict.BLOCKED: "red",
+    SiteState.SERVING: "green",
+    SiteState.LOST: "red",
+    SiteState.WAITING: "yellow",
+    SiteState.LOADING: "yellow",
 }
 CAP_NAMES = {"trials": "trials", "tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU time", "wall_seconds": "time"}
 
@@ -166,3 +171,47 @@ def traffic(status: Status, rates: Rates) -> Text:
     if (told := counted_sites(status.sites)) is not None:
         line.append(f" · {told}")
     return line
+
+
+SHOWN_SITES = 8
+MAX_WIDTH = 24
+
+
+def counted_sites(rows: Sequence[SiteRow]) -> str | None:
+    """Number of sites by state, and of losses; None if there are no sites."""
+    if not rows:
+        return None
+    states = Counter(row.state for row in rows)
+    parts = [f"{states[state]} {state}" for state in SiteState if states[state]]
+    losses, moves = sum(row.losses for row in rows), sum(row.moves for row in rows)
+    parts += [f"lost {losses} times"] if losses else []
+    parts += [f"moved {moves} times"] if moves else []
+    return f"sites: {', '.join(parts)}"
+
+
+def has_open_site(status: Status) -> bool:
+    """Whether any site has not ended."""
+    return any(row.state != SiteState.ENDED for row in status.sites)
+
+
+def sites_table(status: Status, now: float | None = None) -> Table:
+    """Table of the sites that have not ended, those in trouble first; `now` in seconds since 1970."""
+    now = time.time() if now is None else now
+    there = [row for row in status.sites if row.state != SiteState.ENDED]
+    there.sort(key=lambda row: row.state == SiteState.SERVING)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("site", "model", "host", "GPUs", "state", "for", "lost", "moved"):
+        texts = title in ("site", "model", "host", "state")
+        table.add_column(title, justify="left" if texts else "right", no_wrap=True)
+    for row in there[:SHOWN_SITES]:
+        table.add_row(
+            *(Text(safe_name(text, MAX_WIDTH)) for text in (row.site, row.model, row.host or "-")),
+            Text(f"{row.gpus:g}"),
+            Text(row.state, style=STYLES.get(row.state, "")),
+            Text(duration(max(0.0, now - row.since))),
+            Text(count(row.losses)),
+            Text(count(row.moves)),
+        )
+    if len(there) > SHOWN_SITES:
+        table.add_row(Text(f"and {len(there) - SHOWN_SITES} more", style="dim"))
+    return table

@@ -17,7 +17,7 @@ from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher
-from adaptive_eval.show.sites import counted_sites
+from adaptive_eval.show.live import counted_sites
 from adaptive_eval.show.summary import last_screen, pending_in_short
 from adaptive_eval.show.text import Rates, count, stopping_line
 from adaptive_eval.store import Event

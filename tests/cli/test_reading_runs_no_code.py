@@ -26,8 +26,7 @@ from adaptive_eval.cli import COMMANDS, app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import RunView, read_view
-from adaptive_eval.show.track.follow import TrackedRun
-from adaptive_eval.show.track.points import Point, draw, ranking, settings, tracked_id, write_files
+from adaptive_eval.show.track.points import Point, TrackedRun, draw, ranking, settings, tracked_id, write_files
 from adaptive_eval.store.database import DATABASE_FILE
 
 PLUG_IN = '''

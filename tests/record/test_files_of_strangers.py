@@ -13,7 +13,7 @@ from adaptive_eval.files import is_locked, read_whole, write_whole
 from adaptive_eval.labels.file import LABELS_FILE, Labelled, add_labels, parse_labels_file, read_labels
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.verified import verify_run
-from adaptive_eval.show.track.follow import exclusive_follower
+from adaptive_eval.show.track.points import exclusive_follower
 from adaptive_eval.store import RunReader
 from adaptive_eval.store.database import (
     DATABASE_FILE,

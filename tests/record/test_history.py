@@ -163,7 +163,7 @@ def test_what_cannot_be_r0_is_refused_and_nothing_begins(
 def test_a_run_is_no_evidence_for_itself(site: Site, earlier: Path) -> None:
     ended = site.run(site.write("earlier", prior_evidence={"run": str(earlier)}), "--run-dir", str(earlier))
     assert ended.exit_code == ExitCode.CONFIGURATION
-    assert "names the run itself" in ended.stderr
+    assert "is the run itself" in ended.stderr
 
 
 def test_a_run_without_a_complete_first_round_has_no_r0(site: Site, earlier: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from adaptive_eval.config.load import config_from_mapping
 from adaptive_eval.config.reports import find_metric
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.metrics import metric_cautions, metric_rows
+from adaptive_eval.record.report_rows import metric_cautions, metric_rows
 
 WEIGHTS = np.array([0.0, 1.0])
 COUNTS = np.array([[[1, 3], [4, 2], [5, 0]], [[2, 2], [0, 9], [3, 1]]])

@@ -11,10 +11,9 @@ from rich.console import Console
 
 from adaptive_eval.record.sites import SiteRow
 from adaptive_eval.record.status import CurrentTraffic, Status
-from adaptive_eval.show.live import traffic
+from adaptive_eval.show.live import SHOWN_SITES, counted_sites, has_open_site, sites_table, traffic
 from adaptive_eval.show.plain import pending_look
 from adaptive_eval.show.serve.metrics import Metrics
-from adaptive_eval.show.sites import SHOWN_SITES, counted_sites, has_open_site, sites_table
 from adaptive_eval.show.text import Rates
 
 LABELS = ("model", "site", "host", "node", "devices", "state")

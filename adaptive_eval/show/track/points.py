@@ -1,28 +1,33 @@
-"""A run as plain values for a tracker: a point for each look, settings, the ranking and files.
+"""Follow a run as a tracker logs it: a point for each look, then settings, the ranking and files, as plain values.
 
-Names of models may contain anything, but trackers make paths and files of the names of series.
+A run that is already over works too: its tracked run is found again, and gets what it lacks. Names of models may
+contain anything, but trackers make paths and files of the names of series.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
+from typing import NamedTuple, Protocol
 
 import yaml
 
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.exchange.inspect.writer import make_distinct
-from adaptive_eval.files import write_whole
+from adaptive_eval.files import FileLock, write_whole
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import LookView, RunView
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.repeatable import repeatable
-from adaptive_eval.store import AnswersLost
+from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.store import AnswersLost, RunReader
 
 MAX_NAME = 80
 """Most characters of a name in a series, or of a key."""
@@ -140,3 +145,72 @@ def draw(view: RunView, folder: Path) -> list[Path]:
         return draw_all(view, folder, ("png",))
     except ConfigError:
         return []
+
+
+POLL_SECONDS = 2.0
+PATIENCE_SECONDS = 30.0
+
+
+class TrackedRun(NamedTuple):
+    """State of a run in its tracker."""
+
+    looks: int
+    """Number of looks that the tracker has."""
+    where: str
+    """A link, or a description."""
+
+
+class Tracker(Protocol):
+    """A tracker of runs: W&B or MLflow."""
+
+    def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
+        """Find the tracked run, or begin it."""
+
+    def log(self, points: Sequence[Point]) -> None:
+        """Add looks to the tracked run."""
+
+    def finish(self, view: RunView, status: str, directory: Path, folder: Path) -> None:
+        """Add final results; temporary files go into `folder`."""
+
+
+def follow(feed: Feed, tracker: Tracker, tell: Callable[[str], None]) -> None:
+    """Log every look until the run is over."""
+    edition = -1
+    with closing(RunReader.open(feed.directory)) as reader:
+        created = reader.created
+    tracked = tracker.begin(feed.view(), created, feed.directory)
+    last = tracked.looks
+    tell(tracked.where)
+    while True:
+        over = not feed.running
+        if edition != feed.edition and (new := [one for one in points(feed.view()) if one.look > last]):
+            tracker.log(new)
+            last = new[-1].look
+        edition = feed.edition
+        if over:
+            break
+        time.sleep(POLL_SECONDS)
+        feed.poll()
+    with TemporaryDirectory(prefix="adaptive-eval-") as folder:
+        tracker.finish(feed.view(), feed.status, feed.directory, Path(folder))
+
+
+@contextmanager
+def exclusive_follower(path: Path) -> Iterator[None]:
+    """Wait until no other process follows the run, since two would log everything twice."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            path.parent.mkdir(exist_ok=True)
+            lock = FileLock.take(path)
+            break
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                raise StoreError(f"{path} is locked: another process sends this run to the same tracker") from error
+            time.sleep(POLL_SECONDS / 10.0)
+        except OSError as error:
+            raise StoreError(f"{error.filename or path} cannot be written: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -13,10 +13,10 @@ from typing import Any
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.imports import load_extra
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.track.follow import TrackedRun
 from adaptive_eval.show.track.points import (
     COLUMNS,
     Point,
+    TrackedRun,
     draw,
     flatten,
     ranking,

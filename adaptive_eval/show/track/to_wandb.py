@@ -11,8 +11,7 @@ from typing import Any
 
 from adaptive_eval.imports import load_extra
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.track.follow import TrackedRun
-from adaptive_eval.show.track.points import COLUMNS, Point, draw, ranking, settings, tracked_id, write_files
+from adaptive_eval.show.track.points import COLUMNS, Point, TrackedRun, draw, ranking, settings, tracked_id, write_files
 
 PROJECT = "adaptive-eval"
 INIT_SECONDS = 45.0

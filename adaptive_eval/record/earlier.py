@@ -1,25 +1,35 @@
-"""R0: outcomes of an earlier run that count as trials of this one (paper, 2.8).
+"""Outcomes of earlier runs that a run has stored: R0, and those of recorded models.
 
-R0 has trials that the earlier run had before its first look, in order: those of its first round, or imported ones.
-Every question got them regardless of the answers, while later trials went to open comparisons. So R0 is not selected by
-outcomes. No question has more of it than this run has at its own first look, so it never outweighs new trials.
+R0 counts as trials of this run (paper, 2.8). It has trials that the earlier run had before its first look, in order:
+those of its first round, or imported ones. Every question got them regardless of the answers, while later trials went
+to open comparisons. So R0 is not selected by outcomes. No question has more of it than this run has at its own first
+look, so it never outweighs new trials.
 
 With a `discount` a0 each outcome counts a0 (power prior: Ibrahim and Chen 2000). R0 of a related data set is matched by
 a map of questions, or of groups: then a question takes the shares of the categories over the whole group.
 
 Greedy answers, one to each question at temperature 0, are R0 in the same way. A separate run asks for them
 (`running.greedy`), and they are not selected by outcomes either.
+
+Of a recorded model all outcomes of complete rounds are taken once, when the run begins, and stored with how they were
+asked and graded. The earlier run may go on, change or be deleted: this run keeps its copy. It may have stopped because
+of its outcomes, which does little harm (benchmarks/placing.md): a model is asked until its comparisons are decided,
+which moves its score by a small part of its standard error. Outcomes of the opening alone would have no such bias, but
+are too few to place most models.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
-from adaptive_eval.config.run import PriorEvidenceConfig
+from adaptive_eval.config.planning import PriorKnowledge
+from adaptive_eval.config.run import PriorEvidenceConfig, RunConfig
 from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
-from adaptive_eval.store import Event, Json, PriorTaken, events_of_kind
+from adaptive_eval.store import Event, Json, OutcomesRecorded, PriorTaken, Roster, events_of_kind
 from adaptive_eval.store.spending import stored_cost
 from scorio.moments import CountArray
 
@@ -94,3 +104,34 @@ def _weighted_outcomes(run: str, outcomes: Mapping[str, Outcomes], section: Prio
         pooled = max((len(some) for taken in outcomes.values() for some in taken.values()), default=0)
         pooled = pooled if section.depth is None else section.depth
     return PriorOutcomes(run, outcomes, section.discount, pooled)
+
+
+LOGS = "imported logs"
+"""Grader named for imported outcomes."""
+
+Recorded = Mapping[str, OutcomesRecorded]
+"""Recorded outcomes by model of this run."""
+
+
+def stored_outcomes(config: RunConfig, events: Sequence[Event]) -> Recorded:
+    """Stored outcomes of the configuration's recorded models."""
+    named = {config.models[number].name for number in config.recorded}
+    return {event.model: event for event in events_of_kind(events, OutcomesRecorded) if event.model in named}
+
+
+def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> PriorKnowledge:
+    """Outcomes with a grade (L, M, K), and number of those without one (L, M)."""
+    counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int64)
+    ungraded = np.zeros(counts.shape[:2], dtype=np.int64)
+    for name, event in recorded.items():
+        model = roster.models.position(name)
+        for question, key in enumerate(roster.questions):
+            counts[model, question] = event.counts[key]
+            ungraded[model, question] = event.ungraded.get(key, 0)
+    return PriorKnowledge(counts, ungraded if ungraded.any() else None)
+
+
+def outcomes_digest(counts: Mapping[str, Sequence[int]], ungraded: Mapping[str, int], meaning: Json) -> str:
+    """Digest of outcomes and their meaning."""
+    whole = orjson.dumps([counts, ungraded, meaning], option=orjson.OPT_SORT_KEYS)
+    return blake2b(whole, digest_size=16).hexdigest()

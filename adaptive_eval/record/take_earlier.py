@@ -1,0 +1,268 @@
+"""Take R0, and outcomes of recorded models, from earlier runs, if they mean the same here (`earlier`)."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.questions import Question
+from adaptive_eval.record.earlier import LOGS, Outcomes, PriorOutcomes, Recorded, outcomes_digest, stored_outcomes
+from adaptive_eval.record.history import imported_cells
+from adaptive_eval.record.lines import first_few
+from adaptive_eval.record.restore import StoredRun, open_run
+from adaptive_eval.record.same_outcomes import (
+    grading_problems,
+    is_graded_by_logs,
+    prompt_problems,
+    rubric_problems,
+    sampling_changes,
+)
+from adaptive_eval.store import Json, OutcomesRecorded, PriorTaken
+from adaptive_eval.store.whereabouts import is_run
+
+MEND_PRIOR = (
+    "R0 needs outcomes of the same questions; name them under prior_evidence.questions to use them as those of a "
+    "related data set"
+)
+
+
+@contextmanager
+def _open_earlier(run: Path, directory: Path, what: str) -> Iterator[StoredRun]:
+    """Open an earlier run than that in `directory`; raises `ConfigError` if there is none."""
+    if run.resolve() == directory.resolve():
+        raise ConfigError(f"{what}: {run} is the run itself; name an earlier one")
+    if not is_run(run):
+        raise ConfigError(f"{what}: {run} holds no run; name the directory of one")
+    with open_run(run) as earlier:
+        yield earlier
+
+
+def take_prior(
+    section: PriorEvidenceConfig, run: Path, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None
+) -> PriorTaken:
+    """Take R0 from the earlier run for the models that `kept` lacks; raises `ConfigError` if that is impossible."""
+    with _open_earlier(run, directory, "prior_evidence") as earlier:
+        sources = {name: section.models.get(name, name) for name in prepared.models}
+        if problem := next(_prior_problems(section, prepared, earlier, sources), None):
+            raise ConfigError(f"prior_evidence: {run} {problem}")
+        outcomes = _outcomes(section, prepared, earlier, sources, {} if kept is None else kept.outcomes)
+        changes = tuple(map(str, sampling_changes(prepared, earlier, sources)))
+    return PriorTaken(section.model_dump(mode="json"), earlier.setup.config.name, outcomes, sampled_otherwise=changes)
+
+
+def _outcomes(
+    section: PriorEvidenceConfig,
+    prepared: PreparedRun,
+    earlier: StoredRun,
+    sources: Mapping[str, str],
+    known: Mapping[str, Outcomes],
+) -> Mapping[str, Outcomes]:
+    """Outcomes by model: the `known` ones, and those of the earlier run for the other models."""
+    found, theirs = dict(known), earlier.setup.roster.models
+    depth = prepared.config.trials.min if section.depth is None else section.depth
+    openings = first_outcomes(earlier, {source for name, source in sources.items() if name not in known})
+    comes_from = _source_questions(section, prepared.questions, earlier.setup.questions)
+    for name in [name for name in sources if name not in known]:
+        whole = openings.get(sources[name], {})
+        taken = {key: [one for old in olds for one in whole.get(old, [])[:depth]] for key, olds in comes_from.items()}
+        found[name] = {key: some for key, some in taken.items() if some}
+    if not any(found.values()):
+        raise ConfigError(
+            f"prior_evidence: {section.run} has no complete first round of any model of this run; its models are "
+            f"{', '.join(theirs)}: name them under prior_evidence.models, as in {{new-name: old-name}}"
+        )
+    return found
+
+
+def _source_questions(
+    section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]
+) -> dict[str, tuple[str, ...]]:
+    """Questions of the earlier run whose outcomes each question of this run takes."""
+    there = {question.id for question in theirs}
+    if section.groups:
+        members: dict[str, list[str]] = defaultdict(list)
+        for question in theirs:
+            members[str(question.cluster)].append(question.id)
+        grouped = {question.id: section.groups.get(str(question.cluster)) for question in ours}
+        return {key: tuple(members[group]) for key, group in grouped.items() if group is not None}
+    named = section.questions or {question.id: question.id for question in ours}
+    return {question.id: (named[question.id],) for question in ours if named.get(question.id) in there}
+
+
+def _prior_problems(
+    section: PriorEvidenceConfig, prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]
+) -> Iterator[str]:
+    """Reasons why outcomes of the earlier run mean something else here."""
+    theirs = earlier.setup.roster.models
+    yield from rubric_problems(prepared.rubric, earlier.rubric)
+    for name, source in section.models.items():
+        if name not in prepared.models:
+            yield f"cannot serve {name!r}, which is not a model of this run; they are {', '.join(prepared.models)}"
+        if source not in theirs:
+            yield f"has no model {source!r}; its models are {', '.join(theirs)}"
+    if section.questions or section.groups:
+        yield from _map_problems(section, prepared.questions, earlier.setup.questions)
+        return
+    there = earlier.setup.roster.questions
+    if not any(question.id in there for question in prepared.questions):
+        yield "has none of the questions of this run; they are matched by their ids"
+    yield from prompt_problems(prepared, earlier, sources, MEND_PRIOR)
+    yield from grading_problems(prepared, earlier)
+
+
+def _map_problems(section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]) -> Iterator[str]:
+    """Names in a map of questions or groups that the runs do not have."""
+    for what, named, mine, old in (
+        ("question", section.questions, {one.id for one in ours}, {one.id for one in theirs}),
+        ("group", section.groups, {one.cluster for one in ours}, {one.cluster for one in theirs}),
+    ):
+        for key, source in named.items():
+            if key not in mine:
+                yield f"cannot serve the {what} {key!r}, which this run does not have"
+            if source not in old:
+                yield f"has no {what} {source!r}"
+
+
+def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dict[str, list[int]]]:
+    """Categories of each model's trials before its first look, in order; incomplete models are left out."""
+    roster, least = earlier.setup.roster, earlier.setup.config.trials.min
+    first = imported_cells(roster, earlier.reader, earlier.events)
+    size = {
+        (model, question): least if first is None else int(first[roster.cell(model, question)])
+        for model in roster.models
+        for question in roster.questions
+        if model in models
+    }
+    found: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    for one in earlier.reader.outcomes():
+        if one.trial < size.get((one.model, one.question), 0) and one.category is not None:
+            found[one.model][one.question][one.trial] = one.category
+    short = {model for (model, key), trials in size.items() if len(found[model][key]) < trials}
+    return {
+        model: {key: [trials[at] for at in sorted(trials)] for key, trials in by_question.items()}
+        for model, by_question in found.items()
+        if model not in short
+    }
+
+
+SHOWN_QUESTIONS = 3
+MEND_RECORDED = (
+    "a recorded model needs outcomes of the same questions: take those of that run, give it the `prompt` that it had "
+    "there, or ask it anew"
+)
+
+
+def take_outcomes(prepared: PreparedRun, directory: Path, kept: Recorded) -> list[OutcomesRecorded]:
+    """Take outcomes of recorded models that are not `kept` in `directory`; raises `ConfigError` if it cannot."""
+    wanted: dict[Path, list[ModelConfig]] = {}
+    for model in prepared.config.models:
+        if model.recorded is not None and (model.name not in kept or kept[model.name].directory != str(model.recorded)):
+            wanted.setdefault(model.recorded, []).append(model)
+    found = [event for run, models in wanted.items() for event in _take_from_run(prepared, directory, run, models)]
+    for event in found:
+        if event.model in kept and kept[event.model].digest != event.digest:
+            raise ConfigError(
+                f"recorded model {event.model}: the run has taken its outcomes from {kept[event.model].directory}, and "
+                f"{event.directory} has others; name that one again, or begin another run with --fresh"
+            )
+    return [event for event in found if event.model not in kept]
+
+
+def _take_from_run(
+    prepared: PreparedRun, directory: Path, run: Path, models: Sequence[ModelConfig]
+) -> Iterator[OutcomesRecorded]:
+    names = ", ".join(model.name for model in models)
+    with _open_earlier(run, directory, f"recorded models {names}") as stored:
+        if problem := next(_recorded_problems(prepared, stored, models), None):
+            raise ConfigError(f"recorded models {names}: {run} {problem}")
+        outcomes = _EarlierOutcomes(stored, prepared)
+        for model in models:
+            yield outcomes.take(model, run)
+
+
+def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequence[ModelConfig]) -> Iterator[str]:
+    """Reasons why outcomes of the earlier run mean something else here, or are missing."""
+    yield from rubric_problems(prepared.rubric, stored.rubric)
+    there = stored.setup.roster.questions
+    missing = [question.id for question in prepared.questions if question.id not in there]
+    if missing:
+        yield (
+            f"did not ask {first_few(missing, SHOWN_QUESTIONS)}, and a recorded model needs outcomes of every "
+            "question: ask only those that it has, or ask the models anew"
+        )
+    yield from grading_problems(prepared, stored)
+    yield from prompt_problems(prepared, stored, {model.name: model.model for model in models}, MEND_RECORDED)
+
+
+GO_ON = "let that run go on first"
+
+
+class _EarlierOutcomes:
+    """Outcomes of an earlier run, by its names of models."""
+
+    def __init__(self, stored: StoredRun, prepared: PreparedRun) -> None:
+        self._stored, self._prepared = stored, prepared
+        self._before = stored_outcomes(stored.setup.config, stored.events)
+        """Outcomes of models that were already recorded in the earlier run."""
+
+    def take(self, model: ModelConfig, run: Path) -> OutcomesRecorded:
+        """Take all outcomes of one model; raises `ConfigError` if some question has none."""
+        called, roster = model.model, self._stored.setup.roster
+        if called not in roster.models:
+            raise ConfigError(
+                f"recorded model {model.name}: {run} has no model {called!r}; its models are "
+                f"{', '.join(roster.models)}: name one under `model`"
+            )
+        if (before := self._before.get(called)) is not None:
+            return self._taken_before(before, model, run)
+        counts, ungraded = self._counts(called), self._ungraded(called)
+        if lacking := [key for key, each in counts.items() if not any(each)]:
+            drawn = self._stored.setup.config.trials.draw is not None
+            mend = "that run asked some questions only (trials.draw): record one without" if drawn else GO_ON
+            raise ConfigError(
+                f"recorded model {model.name}: {run} has no graded answer of it to question {lacking[0]} in a complete "
+                f"round; {mend}"
+            )
+        meaning = self._meaning(called)
+        return OutcomesRecorded(
+            model.name,
+            str(run),
+            self._stored.setup.config.name,
+            called,
+            counts,
+            ungraded,
+            meaning,
+            outcomes_digest(counts, ungraded, meaning),
+        )
+
+    def _taken_before(self, before: OutcomesRecorded, model: ModelConfig, run: Path) -> OutcomesRecorded:
+        """Outcomes, on the questions of this run, that the earlier run itself took from another."""
+        counts = {question.id: list(before.counts[question.id]) for question in self._prepared.questions}
+        ungraded = {key: number for key, number in before.ungraded.items() if key in counts}
+        digest = outcomes_digest(counts, ungraded, before.meaning)
+        return OutcomesRecorded(
+            model.name, str(run), before.run, before.called, counts, ungraded, before.meaning, digest
+        )
+
+    def _counts(self, called: str) -> Mapping[str, Sequence[int]]:
+        judged = self._stored.counts()
+        own = (judged.cells - judged.before)[judged.roster.models.position(called)]
+        at = judged.roster.questions.position
+        return {question.id: own[at(question.id)].tolist() for question in self._prepared.questions}
+
+    def _ungraded(self, called: str) -> Mapping[str, int]:
+        wanted = {question.id for question in self._prepared.questions}
+        found: dict[str, int] = {}
+        for one in self._stored.reader.outcomes():
+            if one.model == called and one.category is None and one.question in wanted:
+                found[one.question] = found.get(one.question, 0) + 1
+        return found
+
+    def _meaning(self, called: str) -> Json:
+        header = self._stored.reader.header()
+        asked = header.models.get(called, {})
+        graded = {key: header.meaning[key] for key in ("grader", "rubric")}
+        return {"model": asked, **graded} | ({"grader": LOGS} if is_graded_by_logs(self._stored) else {})
