@@ -105,7 +105,7 @@ def run_without_http(known: KnownRespondent, schema: Schema, serials: NDArray[np
     population = known.population
     wanted = RubricConfig(name=schema.name).percentiles
     opening = AnswerColumns(population, serials[..., :LEAST])
-    fitted = fit_frozen(opening, ["q"] * opening.serials.size, wanted, with_medians=False).values
+    fitted = fit_frozen(opening.numbers, ["q"] * opening.serials.size, wanted, with_medians=False).values
     labels = classify(population.signals, schema, Thresholds(**fitted)).ravel()[serials]
     weights = np.array(schema.weights, dtype=float)
     section = Decisions.model_validate({"rubric": {"name": schema.name}, "trials": {"min": LEAST, "max": MOST}})

@@ -10,8 +10,7 @@ from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.registry import RULES
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.graders.by_benchmark import graders_by_benchmark
-from adaptive_eval.graders.inspect_scores import InspectScores
+from adaptive_eval.graders.by_benchmark import InspectScores, graders_by_benchmark
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems

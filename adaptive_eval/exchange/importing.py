@@ -13,8 +13,7 @@ from adaptive_eval.exchange.grading import RecordGrader
 from adaptive_eval.exchange.run_directory import draft_run
 from adaptive_eval.exchange.samples import LogError, LogFile
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement, find_agreeing_graders
-from adaptive_eval.graders.by_benchmark import find_grader
-from adaptive_eval.graders.inspect_scores import InspectScores
+from adaptive_eval.graders.by_benchmark import InspectScores, find_grader
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions

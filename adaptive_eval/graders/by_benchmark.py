@@ -1,19 +1,33 @@
-"""Combines the graders of a run with several benchmarks into one."""
+"""Combines the graders of a run with several benchmarks into one, and stands for the scores of Inspect tasks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.function import Python
-from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keyed import ByKey
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
+
+
+class InspectScores(GraderOptions):
+    """Uses the scores of an Inspect task, which come with its samples."""
+
+    reads_key = False
+    kind: Literal["inspect"] = "inspect"
+
+    @property
+    def gives(self) -> frozenset[str]:
+        return frozenset({"score", "is_correct", "has_answer"})
+
+    def grade(self, text: str, question: Question) -> Marks:
+        raise GraderError("is a task of Inspect, which scores an answer only while it runs the sample")
 
 
 class ByBenchmark(GraderOptions):

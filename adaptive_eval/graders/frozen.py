@@ -7,9 +7,8 @@ question), and then frozen.
 `length_ratio` is an answer's length in tokens divided by the median over all models' answers to the question there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -40,37 +39,30 @@ class FrozenThresholds:
 NOTHING_FROZEN = FrozenThresholds()
 
 
-class SignalColumns(Protocol):
-    """Signals of many trials."""
-
-    def numbers(self, name: str) -> FloatArray:
-        """(N,): a signal as numbers; nan for trials without it."""
+Numbers = Callable[[str], FloatArray]
+"""Gives a signal of many trials as numbers (N,): nan for trials without it, or with a text."""
 
 
-@dataclass(frozen=True, slots=True)
-class FactColumns:
-    """Presents the facts of single trials as columns."""
+def fact_numbers(facts: Sequence[Facts]) -> Numbers:
+    """The signals of trials whose facts are held one by one."""
 
-    facts: Sequence[Facts]
-
-    def numbers(self, name: str) -> FloatArray:
-        """(N,): a signal as numbers; nan for trials without it, or with a text."""
-        values = (one.get(name) for one in self.facts)
+    def numbers(name: str) -> FloatArray:
+        values = (one.get(name) for one in facts)
         return np.array([np.nan if value is None or isinstance(value, str) else float(value) for value in values])
+
+    return numbers
 
 
 def fit_frozen(
-    trials: SignalColumns, questions: Sequence[str], percentiles: Mapping[str, Percentile], *, with_medians: bool
+    numbers: Numbers, questions: Sequence[str], percentiles: Mapping[str, Percentile], *, with_medians: bool
 ) -> FrozenThresholds:
     """Fit thresholds on the trials that have their signals; raises `GraderError` if there is none for one."""
-    medians = median_lengths(trials, questions) if with_medians else {}
+    medians = median_lengths(numbers, questions) if with_medians else {}
     values: dict[str, float] = {}
     rest_on: dict[str, int] = {}
     for name, rule in percentiles.items():
-        column = (
-            length_ratios(trials, questions, medians) if rule.signal == LENGTH_RATIO else trials.numbers(rule.signal)
-        )
-        is_correct = None if rule.correct is None else trials.numbers("is_correct")
+        column = length_ratios(numbers, questions, medians) if rule.signal == LENGTH_RATIO else numbers(rule.signal)
+        is_correct = None if rule.correct is None else numbers("is_correct")
         known = ~np.isnan(column) if is_correct is None else ~np.isnan(column) & ~np.isnan(is_correct)
         chosen = chosen_values(rule, column[known], None if is_correct is None else is_correct[known])
         value = fit_percentile(rule, chosen)
@@ -81,17 +73,17 @@ def fit_frozen(
     return FrozenThresholds(values, rest_on, medians)
 
 
-def median_lengths(trials: SignalColumns, questions: Sequence[str]) -> dict[str, float]:
+def median_lengths(numbers: Numbers, questions: Sequence[str]) -> dict[str, float]:
     """The median tokens of an answer to each question."""
-    lengths, labels = trials.numbers(LENGTH), np.array(questions, dtype=object)
+    lengths, labels = numbers(LENGTH), np.array(questions, dtype=object)
     known = ~np.isnan(lengths)
     found = {key: float(np.median(lengths[known & (labels == key)])) for key in dict.fromkeys(labels[known].tolist())}
     return {key: max(median, SHORTEST) for key, median in found.items()}
 
 
-def length_ratios(trials: SignalColumns, questions: Sequence[str], medians: Mapping[str, float]) -> FloatArray:
+def length_ratios(numbers: Numbers, questions: Sequence[str], medians: Mapping[str, float]) -> FloatArray:
     """(N,): the length of each answer divided by the median of its question."""
-    return np.asarray(trials.numbers(LENGTH) / np.array([medians.get(key, np.nan) for key in questions]))
+    return np.asarray(numbers(LENGTH) / np.array([medians.get(key, np.nan) for key in questions]))
 
 
 def with_length_ratio(facts: Facts, question: str, medians: Mapping[str, float]) -> Facts:

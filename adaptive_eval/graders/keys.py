@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.graders.by_benchmark import ByBenchmark, benchmark_questions
+from adaptive_eval.graders.by_benchmark import ByBenchmark, InspectScores, benchmark_questions
 from adaptive_eval.graders.function import Python
-from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.types import Question

@@ -8,7 +8,7 @@ Signals of graders are mostly booleans, so only few combinations occur in many t
 
 import json
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,14 +50,6 @@ class TrialSignals:
     """(N,): the index of each trial's combination in `said`."""
     measured: Mapping[str, FloatArray]
     """(N,) for each of `MEASURES`; nan if unknown."""
-
-    @classmethod
-    def build(cls, said: Iterable[tuple[str | None, str | None]], measured: Iterable[AnswerMeasures]) -> "TrialSignals":
-        """Build the columns from each trial's stored JSON and flags, and its measurements."""
-        gathered = SignalsBuilder()
-        for one, own in zip(said, measured, strict=True):
-            gathered.add(one, own)
-        return gathered.whole()
 
     def __len__(self) -> int:
         return len(self.said_at)
@@ -152,7 +144,7 @@ def completed(
     """Fit the thresholds of a rubric that are not yet `frozen`; returns the rubric and all thresholds."""
     wanted = {name: rule for name, rule in config.unfitted.items() if name not in frozen.values}
     with_medians = config.looks_at_lengths and not frozen.medians
-    found = fit_frozen(trials, questions, wanted, with_medians=with_medians)
+    found = fit_frozen(trials.numbers, questions, wanted, with_medians=with_medians)
     names = config.unfitted.keys()
     values = {name: value for name, value in {**frozen.values, **found.values}.items() if name in names}
     whole = FrozenThresholds(values, {**frozen.rest_on, **found.rest_on}, found.medians or frozen.medians)
@@ -162,7 +154,7 @@ def completed(
 def with_length_ratios(trials: TrialSignals, questions: Sequence[str], medians: Mapping[str, float]) -> TrialSignals:
     """Add `length_ratio` to the trials, by the median length for each question."""
     told = tuple({name: value for name, value in one.items() if name != LENGTH_RATIO} for one in trials.said)
-    measured = {**trials.measured, LENGTH_RATIO: length_ratios(trials, questions, medians)}
+    measured = {**trials.measured, LENGTH_RATIO: length_ratios(trials.numbers, questions, medians)}
     return TrialSignals(told, trials.said_at, measured)
 
 

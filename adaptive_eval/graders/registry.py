@@ -6,9 +6,8 @@ from pydantic import Field
 
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.graders.by_benchmark import ByBenchmark
+from adaptive_eval.graders.by_benchmark import ByBenchmark, InspectScores
 from adaptive_eval.graders.function import Python
-from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keyed import ByKey
 from adaptive_eval.graders.types import GraderOptions, Marks

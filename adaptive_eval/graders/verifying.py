@@ -12,9 +12,8 @@ from adaptive_eval.graders.asked import NO_REPLY
 from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.pool import GradingPool, make_grade
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.slot import LabelScores, label_scores
 from adaptive_eval.graders.types import Grade
-from adaptive_eval.graders.verifier import INVALID, LABELS, Verifier, verifier_opinion
+from adaptive_eval.graders.verifier import INVALID, LABELS, LabelScores, Verifier, label_scores, verifier_opinion
 from adaptive_eval.questions.types import Question
 
 BASELINE_SEED = 0

@@ -4,7 +4,7 @@ from collections import Counter
 
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.errors import ConfigError, GraderError
-from adaptive_eval.graders.frozen import FactColumns, FrozenThresholds, fit_frozen
+from adaptive_eval.graders.frozen import FrozenThresholds, fact_numbers, fit_frozen
 from adaptive_eval.graders.rubric import EarlierThresholds, RubricConfig, open_rubric
 from adaptive_eval.store import RunReader, ThresholdsFrozen
 from adaptive_eval.store.thresholds import HeldTrial, frozen_event, kept_thresholds, thresholds_from_event
@@ -37,9 +37,9 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
             return frozen_event(section, frozen, Counter({} if own is None else own.models), setup.config.name)
         held = [HeldTrial.from_record(record) for record in reader.trials() if record.round == FIRST_ROUND]
     held = [one for one in held if one.signals or one.outcome.category is not None]
-    columns, questions = FactColumns([one.facts for one in held]), [one.outcome.question for one in held]
+    numbers, questions = fact_numbers([one.facts for one in held]), [one.outcome.question for one in held]
     try:
-        fitted = fit_frozen(columns, questions, section.unfitted, with_medians=section.looks_at_lengths)
+        fitted = fit_frozen(numbers, questions, section.unfitted, with_medians=section.looks_at_lengths)
     except GraderError as error:
         raise ConfigError(f"rubric.fit.run: {directory}: {error}; name another run, or give the number") from error
     models = Counter(one.outcome.model for one in held)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.slot import LabelScores
+from adaptive_eval.graders.verifier import LabelScores
 from adaptive_eval.graders.verifying import VerifierPool
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.store import BaselineAsked, CommitBatch, Event, Store, events_of_kind

@@ -28,8 +28,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.graders.asked import cost_from_signals
-from adaptive_eval.graders.by_benchmark import find_grader, grader_that_asks
-from adaptive_eval.graders.inspect_scores import InspectScores
+from adaptive_eval.graders.by_benchmark import InspectScores, find_grader, grader_that_asks
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.graders.types import MarkedAnswer, Marks
 from adaptive_eval.questions import Question

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.errors import ConfigError, GraderError
-from adaptive_eval.graders.frozen import FactColumns, fit_frozen
+from adaptive_eval.graders.frozen import fact_numbers, fit_frozen
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.store import CommitBatch, Regrade, Roster, Store, StoredOutcome, ThresholdsFrozen, TrialRecord
 from adaptive_eval.store.thresholds import HeldTrial, frozen_event
@@ -95,9 +95,9 @@ class OpeningFit:
             for (model, question, trial), one in sorted(self._held.items())
             if model in fitted and trial < self._opening[self._roster.cell(model, question)]
         ]
-        columns, questions = FactColumns([one.facts for one in trials]), [one.outcome.question for one in trials]
+        numbers, questions = fact_numbers([one.facts for one in trials]), [one.outcome.question for one in trials]
         try:
-            frozen = fit_frozen(columns, questions, self._section.unfitted, with_medians=self._section.looks_at_lengths)
+            frozen = fit_frozen(numbers, questions, self._section.unfitted, with_medians=self._section.looks_at_lengths)
         except GraderError as error:
             raise ConfigError(MEND.format(error)) from error
         self.rubric = open_rubric(self._section, frozen)

@@ -11,6 +11,7 @@ from adaptive_eval.graders.frozen import NOTHING_FROZEN, FrozenThresholds, fit_f
 from adaptive_eval.graders.many_trials import (
     NO_CATEGORY,
     AnswerMeasures,
+    SignalsBuilder,
     TrialSignals,
     classify_trials,
     completed,
@@ -64,10 +65,11 @@ def drawn(seed: int = 0) -> tuple[list[Answer], list[dict[str, object]]]:
 
 
 def stored(answers: list[Answer], said: list[dict[str, object]]) -> TrialSignals:
-    marks = [(json.dumps(told), " ".join(sorted(one.signals)) or None) for one, told in zip(answers, said, strict=True)]
-    return TrialSignals.build(
-        marks, [AnswerMeasures(*(getattr(one, name) for name in AnswerMeasures._fields)) for one in answers]
-    )
+    gathered = SignalsBuilder()
+    for one, told in zip(answers, said, strict=True):
+        measures = AnswerMeasures(*(getattr(one, name) for name in AnswerMeasures._fields))
+        gathered.add((json.dumps(told), " ".join(sorted(one.signals)) or None), measures)
+    return gathered.whole()
 
 
 def one_by_one(rubric: Rubric, answers: list[Answer], said: list[dict[str, object]]) -> list[int]:
@@ -98,7 +100,7 @@ def test_a_threshold_is_the_percentile_of_the_trials_that_have_its_signal() -> N
         RubricConfig(name="format_confidence"), trials, ["q"] * TRIALS, FrozenThresholds({"high": 0.5})
     )
     assert kept.values == {"high": 0.5} and not rubric.lacks
-    fitted = fit_frozen(trials, ["q"] * TRIALS, PERCENTILES, with_medians=True)
+    fitted = fit_frozen(trials.numbers, ["q"] * TRIALS, PERCENTILES, with_medians=True)
     assert fitted.medians == {"q": np.median([one.completion_tokens for one in answers])}
     found = Thresholds(**fitted.values)
     lengths = np.array([one.completion_tokens / 32768 for one in answers])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.slot import label_probabilities, label_scores
+from adaptive_eval.graders.verifier import label_probabilities, label_scores
 
 LABELS = ("A", "B", "C")
 
