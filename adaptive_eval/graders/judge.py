@@ -15,7 +15,7 @@ from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
 from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, VoteResult
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.scoring import MOST_CRITERIA, ByScores, JudgeCriterion
-from adaptive_eval.graders.transcript import InstructionWriter, Transcript, make_transcript, warning_words
+from adaptive_eval.graders.transcript import Transcript, make_transcript, warning_words
 from adaptive_eval.graders.types import Marks, SignalValue
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import Count, Price, Section, refuse
@@ -170,18 +170,15 @@ class Judge(AskedGrader):
     def transcripts(self, question: Question, answer: str, *, structured: bool) -> tuple[Transcript, ...]:
         """The texts that the judge is sent for one vote, one for each order."""
         form = self.form
-        words = self._instruction_writer(form, structured=structured)
+
+        def words(number: str) -> str:
+            wanted = json_instructions(form.ballot) if structured else line_instructions(form.ballot, number)
+            return f"{form.task(self.criteria)}\n\n{warning_words(number, form.answers)}\n\n{wanted}"
+
         return tuple(
             make_transcript(shown, words=words, criteria=self.criteria, template=self.template, longest=self.longest)
             for shown in form.shown(question, answer)
         )
-
-    def _instruction_writer(self, form: JudgeForm, *, structured: bool) -> InstructionWriter:
-        def write_instructions(number: str) -> str:
-            wanted = json_instructions(form.ballot) if structured else line_instructions(form.ballot, number)
-            return f"{form.task(self.criteria)}\n\n{warning_words(number, form.answers)}\n\n{wanted}"
-
-        return write_instructions
 
     def _bytes(self, question: Question, seen: int) -> int:
         forms = (False, True) if self.may_be_structured else (False,)

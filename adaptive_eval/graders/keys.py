@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.asked import AskedGrader
@@ -37,18 +36,9 @@ class KeysFound(NamedTuple):
         return right if self.unknown is None else f"{right}; the grader cannot be tried on the others: {self.unknown}"
 
 
-class _Finding(Enum):
-    """The result for one key."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    FAILED = "failed"
-    UNSAID = "unsaid"
-    """The grader does not say whether an answer is correct, or there is no key."""
-
-
 class _KeyResult(NamedTuple):
-    finding: _Finding
+    finding: Literal["right", "wrong", "failed", "unsaid"]
+    """`unsaid` if the grader does not say whether an answer is correct, or there is no key."""
     problem: str = ""
 
 
@@ -68,17 +58,17 @@ async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions
         tried += await asyncio.gather(*(_grade_key(grader, pool, question) for question in some))
         if pool.refused is not None:
             raise ConfigError(f"the grader {_name(grader)} {pool.refused}")
-    right = sum(one.finding is _Finding.RIGHT for one in tried)
+    right = sum(one.finding == "right" for one in tried)
     if isinstance(grader, Python) and not grader.key_is_answer:
-        failed = [one.problem for one in tried if one.finding is _Finding.FAILED]
+        failed = [one.problem for one in tried if one.finding == "failed"]
         raised = f"; it fails on {len(failed)} of them: {failed[0]}" if failed else ""
         return KeysFound(right, f"grader.key_is_answer says that they are no answers{raised}")
-    surely_wrong = {_Finding.WRONG, _Finding.FAILED} if grader.knows_right_answers or right else {_Finding.FAILED}
+    surely_wrong = {"wrong", "failed"} if grader.knows_right_answers or right else {"failed"}
     each = zip(questions, tried, strict=True)
     problems = [f"question {question.id}: {one.problem}" for question, one in each if one.finding in surely_wrong]
     if problems:
         raise ConfigError(_refusal(grader, problems))
-    if any(one.finding is _Finding.UNSAID for one in tried):
+    if any(one.finding == "unsaid" for one in tried):
         return KeysFound(right, "it does not say of every answer whether it is correct, or a question has no key")
     return KeysFound(right, "it may want a form of answer that only you know" if right < len(tried) else None)
 
@@ -93,12 +83,12 @@ async def _grade_key(grader: GraderOptions, pool: GradingPool, question: Questio
             failed = failed or f"on the answer {_cut(text)} {error}"
             continue
         if "is_correct" not in marks.signals or not question.answer.strip():
-            return _KeyResult(_Finding.UNSAID)
+            return _KeyResult("unsaid")
         if marks.signals["is_correct"]:
-            return _KeyResult(_Finding.RIGHT)
+            return _KeyResult("right")
         found = "nothing is found in it" if marks.extracted is None else f"found in it: {_cut(marks.extracted)}"
         wrong = wrong or f"the answer {_cut(text)} is graded wrong ({found})"
-    return _KeyResult(_Finding.WRONG, wrong) if wrong else _KeyResult(_Finding.FAILED, failed)
+    return _KeyResult("wrong", wrong) if wrong else _KeyResult("failed", failed)
 
 
 def _refusal(grader: GraderOptions, problems: Sequence[str]) -> str:

@@ -70,14 +70,12 @@ class _Job:
 
 
 class Workers:
-    """Grades batches in at most `count` processes; with `beside` in as many more for slow answers."""
+    """Grades batches in as many processes as configured, or by default in as many more for slow answers."""
 
-    def __init__(
-        self, grader: GraderOptions, count: int, folder: Path, keys: Collection[str] = (), *, beside: bool = False
-    ) -> None:
-        self._grader, self._count, self._folder, self._keys = grader, count, folder, keys
-        self._beside = beside
-        self._most_slow = count if beside else max(1, count - 1)
+    def __init__(self, grader: GraderOptions, folder: Path, keys: Collection[str]) -> None:
+        self._grader, self._folder, self._keys = grader, folder, keys
+        self._count, self._beside = grader.workers or _default_workers(), grader.workers is None
+        self._most_slow = self._count if self._beside else max(1, self._count - 1)
         self._waiting: deque[_Job] = deque()
         self._slow: deque[_Job] = deque()
         """Jobs waiting for a worker for slow answers."""
@@ -87,18 +85,13 @@ class Workers:
         """Idle workers; those under True have lower priority."""
         self._closed = False
         self._started = False
-        self._refused: TaskFailed | None = None
+        self.refused: TaskFailed | None = None
         """Why the grader cannot start, from its first process: further ones would fail alike."""
-
-    @property
-    def refused(self) -> str | None:
-        """Why no answer can be graded at all; None if no reason is known."""
-        return None if self._refused is None else self._refused.reason
 
     async def grade(self, text: str, question: Question) -> Marks:
         """Grade an answer in a worker."""
         job = _Job(GradingTask(text, question), asyncio.get_running_loop().create_future())
-        if (failure := CLOSED if self._closed else self._refused) is not None:
+        if (failure := CLOSED if self._closed else self.refused) is not None:
             job.settle(failure)
         else:
             job.slow = self._grader.is_slow(text, question)
@@ -214,7 +207,7 @@ class Workers:
                 self._started = True
                 return worker
             if not reply.again and not self._started:
-                self._refused = reply
+                self.refused = reply
                 batch = [*batch, *self._take_waiting()]
         self._settle(reply, *batch)
         return None
@@ -235,17 +228,16 @@ class Workers:
         await worker.send([job.task for job in batch])
         limit = self._grader.timeout + GRACE
         for number, job in enumerate(batch, start=1):
-            reply, waited = None, 0.0
             rest = batch[number:]
-            if not job.slow and limit > PATIENCE:
-                reply, waited = await self._reply_soon(worker), PATIENCE
-                if reply is None:
-                    job.slow = True
-                    if not self._may_continue(worker, rest):
-                        self._enqueue(*rest, job)
-                        return False
-                    rest = ()
-            reply = reply or await self._reply(worker, limit - waited, waited)
+            try:
+                reply = await self._reply(worker, limit, patient=job.slow or limit <= PATIENCE)
+            except WorkerHung:
+                job.slow = True
+                if not self._may_continue(worker, rest):
+                    self._enqueue(*rest, job)
+                    return False
+                rest = ()
+                reply = await self._reply(worker, limit, waited=PATIENCE)
             self._settle(reply, job)
             if isinstance(reply, TaskFailed) and reply.over:
                 self._enqueue(*rest)
@@ -267,28 +259,23 @@ class Workers:
         self._enqueue(*rest)
         return True
 
-    async def _reply(self, worker: Worker, limit: float, waited: float = 0.0) -> TaskDone | TaskFailed:
-        """Wait for the next reply after `waited` seconds; kill a worker that does not give it within `limit`."""
+    async def _reply(
+        self, worker: Worker, limit: float, *, waited: float = 0.0, patient: bool = True
+    ) -> TaskDone | TaskFailed:
+        """Wait for the next reply; kill a worker that does not give it within `limit`, of which it has `waited`.
+
+        Unless `patient`, raises `WorkerHung` after `PATIENCE` instead.
+        """
         try:
-            return await worker.receive(limit)
+            return await worker.receive(limit - waited if patient else PATIENCE, last=patient)
         except WorkerHung:
+            if not patient:
+                raise
             worker.kill()
-            return TaskFailed(f"was silent for {waited + limit:g} s and was killed", over=True, again=True)
+            return TaskFailed(f"was silent for {limit:g} s and was killed", over=True, again=True)
         except WorkerDead as error:
-            return self._death_reason(error)
-
-    async def _reply_soon(self, worker: Worker) -> TaskDone | TaskFailed | None:
-        """The next reply if it comes within `PATIENCE`; None otherwise."""
-        try:
-            return await worker.receive(PATIENCE, last=False)
-        except WorkerHung:
-            return None
-        except WorkerDead as error:
-            return self._death_reason(error)
-
-    def _death_reason(self, error: WorkerDead) -> TaskFailed:
-        reason = took_longer(self._grader.timeout) if error.out_of_time else str(error)
-        return TaskFailed(reason, over=True, again=not error.out_of_time)
+            reason = took_longer(self._grader.timeout) if error.out_of_time else str(error)
+            return TaskFailed(reason, over=True, again=not error.out_of_time)
 
 
 MOST_WORKERS = 4
@@ -345,10 +332,8 @@ class GradingPool(Grading):
         self, grader: GraderOptions, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()
     ) -> None:
         """`keys` are environment variables withheld from workers, besides those named like secrets."""
-        self._grader = grader
-        self.rubric = rubric
-        count = grader.workers or _default_workers()
-        self._workers = Workers(grader, count, folder, keys, beside=grader.workers is None)
+        self._grader, self.rubric = grader, rubric
+        self._workers = Workers(grader, folder, keys)
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
         marks = answer.require_marks() if isinstance(answer, MarkedAnswer) else await self.marks(answer.text, question)
@@ -362,7 +347,7 @@ class GradingPool(Grading):
     @property
     def refused(self) -> str | None:
         """Why the grader cannot start, whatever the answer; None if no reason is known."""
-        return self._workers.refused
+        return None if self._workers.refused is None else self._workers.refused.reason
 
     async def close(self) -> None:
         await self._workers.close()

@@ -85,7 +85,7 @@ class TaskLimits:
         self._watching = False
         signal.signal(signal.SIGALRM, self._tick)
         with suppress(ValueError, OSError):  # not every system limits address space
-            ceiling = _memory().address_space + int(2 * gib * GIB)
+            ceiling = _memory()[0] + int(2 * gib * GIB)
             resource.setrlimit(resource.RLIMIT_AS, (ceiling, resource.RLIM_INFINITY))
 
     @contextmanager
@@ -107,7 +107,7 @@ class TaskLimits:
         if self._watching and time.monotonic() - run_queue_seconds() - self._began >= self._seconds:
             computed = time.process_time() - self._began_cpu >= self._seconds / 2
             raise LimitExceeded(took_longer(self._seconds), again=not computed)
-        if self._watching and _memory().resident > self._gib * GIB:
+        if self._watching and _memory()[1] > self._gib * GIB:
             raise LimitExceeded(f"used more than {self._gib:g} GiB")
 
 
@@ -116,20 +116,14 @@ def took_longer(seconds: float) -> str:
     return f"took longer than {seconds:g} s"
 
 
-class _Memory(NamedTuple):
-    """Bytes in use."""
-
-    address_space: int
-    resident: int
-
-
-def _memory() -> _Memory:
+def _memory() -> tuple[int, int]:
+    """Bytes of address space, and of memory that is resident."""
     try:
         with open("/proc/self/statm") as file:  # noqa: PTH123  (read ten times a second)
-            pages = [int(field) for field in file.read().split()[:2]]
+            space, resident = (int(field) * resource.getpagesize() for field in file.read().split()[:2])
     except OSError:  # not Linux: the peak, in bytes
-        return _Memory(0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    return _Memory(*(count * resource.getpagesize() for count in pages))
+        return 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return space, resident
 
 
 def read_frame(stream: BinaryIO) -> Any:
