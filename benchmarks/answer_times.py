@@ -29,7 +29,7 @@ class AnswerTimes:
         """How long one answer takes."""
         return float(self._median[category]) * self._spread.at(ask.model, ask.question, ask.trial)
 
-    def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
+    def __call__(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """How long many answers take."""
         return np.asarray(self._median[categories] * self._spread.look_up(trials))
 

@@ -121,9 +121,9 @@ class SpreadTimes:
     def __init__(self, times: AnswerTimes, factors: FloatArray, longest: float = np.inf) -> None:
         self._times, self._factors, self._longest = times, factors, longest
 
-    def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
+    def __call__(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """How long each answer takes."""
-        seconds = np.minimum(self._times.seconds(trials, categories), self._longest)
+        seconds = np.minimum(self._times(trials, categories), self._longest)
         return np.asarray(seconds * self._factors[trials.model])
 
 

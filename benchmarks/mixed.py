@@ -64,8 +64,8 @@ class TimesOfMixed:
     def __init__(self, times: AnswerTimes, batched: IntArray) -> None:
         self._times, self._batched = times, batched
 
-    def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
-        own = self._times.seconds(trials, categories)
+    def __call__(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
+        own = self._times(trials, categories)
         return np.where(np.isin(trials.model, self._batched), BATCH, own)
 
 

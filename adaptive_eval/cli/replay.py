@@ -80,10 +80,10 @@ def _directory(output: Path | None, name: str) -> Path:
 def _replay_single(prepared: PreparedReplay, directory: Path, seed: int | None) -> ExitCode:
     plan = prepared.plan
     with Progress(plan.bench.models * plan.bench.questions * plan.trials.max) as progress:
-        performed = perform_replay(prepared, seed, _show_looks(progress))
-    reason = performed.controller.finished
+        controller, source = perform_replay(prepared, seed, _show_looks(progress))
+    reason = controller.finished
     assert reason is not None
-    results = replay_results(prepared, performed, time.time())
+    results = replay_results(controller, source, prepared.decisions, time.time())
     looked = results is not None
     typer.echo(f"{why_finished(reason, looked, looked, plan.fixed)}\n")
     if results is not None:
@@ -107,12 +107,12 @@ def _replay_many(prepared: PreparedReplay, directory: Path, seeds: range) -> Exi
     judged: list[JudgedReplay] = []
     with Progress(len(seeds)) as progress:
         for seed in seeds:
-            performed = perform_replay(prepared, seed)
-            if not performed.controller.looks:
-                assert performed.controller.finished is not None
-                raise ConfigError(why_finished(performed.controller.finished, False, False, prepared.plan.fixed))
+            controller, _ = perform_replay(prepared, seed)
+            if not controller.looks:
+                assert controller.finished is not None
+                raise ConfigError(why_finished(controller.finished, False, False, prepared.plan.fixed))
             means = prepared.source.chances @ prepared.source.weights
-            judged.append(judge_replay(seed, performed.controller, prepared.source.truth, means))
+            judged.append(judge_replay(seed, controller, prepared.source.truth, means))
             progress.to(len(judged), f"{len(judged)} of {len(seeds)} runs")
     path = directory / RUNS_FILE
     _write(path, judged)

@@ -10,7 +10,7 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Limits, Sampling
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.asked import USED, AskedGrader, ChatServer, ReplyUse, usage_signals
-from adaptive_eval.graders.ballots import BallotField, Levels, json_instructions, line_instructions, reply_format
+from adaptive_eval.graders.ballots import Levels, json_instructions, line_instructions, reply_format
 from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
 from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, VoteResult
 from adaptive_eval.graders.rubric import RubricConfig
@@ -114,11 +114,6 @@ class Judge(AskedGrader):
     # -- what it is asked ---------------------------------------------------------------------------------------------
 
     @property
-    def ballot(self) -> tuple[BallotField, ...]:
-        """The form that each reply must have."""
-        return self.form.ballot
-
-    @property
     def may_be_structured(self) -> bool:
         """Whether `response_format` is sent at first."""
         return self.structured is not False and RESPONSE_FORMAT not in self.sampling.extra_body
@@ -126,7 +121,7 @@ class Judge(AskedGrader):
     @property
     def structured_sampling(self) -> Sampling:
         """The sampling settings of a reply whose format the server enforces."""
-        body = {**self.sampling.extra_body, RESPONSE_FORMAT: reply_format(self.ballot)}
+        body = {**self.sampling.extra_body, RESPONSE_FORMAT: reply_format(self.form.ballot)}
         return self.sampling.model_copy(update={"extra_body": body})
 
     @property
@@ -149,11 +144,6 @@ class Judge(AskedGrader):
             for one in self.panel
         ]
         return tuple(self.model_copy(update={**alone, **own}) for own in ({}, *further))
-
-    @property
-    def all_votes(self) -> int:
-        """Number of votes of all judges on one answer."""
-        return self.votes * (1 + len(self.panel))
 
     @property
     def agreements(self) -> tuple[str, ...]:
@@ -183,7 +173,7 @@ class Judge(AskedGrader):
     def _bytes(self, question: Question, seen: int) -> int:
         forms = (False, True) if self.may_be_structured else (False,)
         sent = [one for form in forms for one in self.transcripts(question, "", structured=form)]
-        form = len(orjson.dumps(reply_format(self.ballot))) if self.may_be_structured else 0
+        form = len(orjson.dumps(reply_format(self.form.ballot))) if self.may_be_structured else 0
         answers = seen + (self.longest if isinstance(self.against, AnswersOfModel) else 0)
         return max(len(one.system.encode()) + len(one.user.encode()) for one in sent) + answers + form
 
@@ -199,9 +189,10 @@ class Judge(AskedGrader):
 
     def voted(self, votes: Sequence[Sequence[Levels]]) -> VoteResult:
         """The decision of the votes; raises `GraderError` if there are too few, or they disagree."""
-        if 2 * len(votes) <= self.all_votes:
+        wanted = self.votes * (1 + len(self.panel))
+        if 2 * len(votes) <= wanted:
             raise GraderError("the judge has given too few verdicts")
-        return self.form.voted(votes, self.all_votes)
+        return self.form.voted(votes, wanted)
 
     def make_signals(self, said: Levels) -> dict[str, SignalValue]:
         """Signals of an answer with this verdict, which is () for an empty answer."""

@@ -140,7 +140,7 @@ class JudgePool(AskingPool):
             return reply, error
 
     def _read(self, text: str, sent: Transcript, *, structured: bool) -> Levels:
-        ballot = self._judge.ballot
+        ballot = self._judge.form.ballot
         return parse_json_ballot(text, ballot) if structured else parse_line_ballot(text, sent.number, ballot)
 
     def _sampling(self, *, structured: bool) -> Sampling:

@@ -206,31 +206,24 @@ def _require_countable(budget: BudgetConfig) -> None:
             raise ConfigError(f"budget.{name} cannot be kept in a replay, since {why}; --set budget.{name}=null")
 
 
-@dataclass(frozen=True, slots=True)
-class PerformedReplay:
-    """A replay that has ended."""
-
-    controller: Controller
-    source: OutcomeSource
-    """The source, with its questions in the order of asking."""
-
-
 def perform_replay(
     prepared: PreparedReplay, seed: int | None, on_look: Callable[[Look], None] | None = None
-) -> PerformedReplay:
-    """Replay with trials in random order by seed, or for None in recorded order; drawn questions are shuffled."""
+) -> tuple[Controller, OutcomeSource]:
+    """Replay with trials in random order by seed, or for None in recorded order; drawn questions are shuffled.
+
+    Returns the controller at its end, and the source with its questions in the order of asking.
+    """
     source, controller = prepared.source, Controller(prepared.plan)
     rng = np.random.default_rng([seed or 0, 0])
     if prepared.plan.drawn:
         source = source.shuffled(np.random.default_rng([seed or 0, 2]))
     tape = source.tape_in_order(rng) if seed is None else source.tape(rng)
     drive(controller, tape, on_look).count_overrun(range(prepared.plan.bench.models))  # all that was asked has come
-    return PerformedReplay(controller, source)
+    return controller, source
 
 
-def replay_results(prepared: PreparedReplay, performed: PerformedReplay, now: float) -> Results | None:
+def replay_results(controller: Controller, source: OutcomeSource, decisions: Decisions, now: float) -> Results | None:
     """Results of the replay, at `now` in seconds since 1970; None if it ended before its first look."""
-    source, controller = performed.source, performed.controller
     answers = source.answers or tuple(RecordedAnswers(AnswerPairs(), None) for _ in source.models)
     subject = RunSubject(
         name=source.name,
@@ -238,7 +231,7 @@ def replay_results(prepared: PreparedReplay, performed: PerformedReplay, now: fl
         questions=source.questions,
         drawn=tuple(one.drawn for one in answers),
         created=now,
-        decisions=prepared.decisions.stated(),
+        decisions=decisions.stated(),
     )
     arrived = controller.arrived.sum(axis=(1, 2)).tolist()
     usages = [TrialUsage(trials=trials, pairs=one.pairs) for trials, one in zip(arrived, answers, strict=True)]
@@ -246,7 +239,7 @@ def replay_results(prepared: PreparedReplay, performed: PerformedReplay, now: fl
     if snapshot is None:
         return None
     results = build_results(snapshot)
-    warnings = (*results.warnings, *_beyond_record_caution(source, performed), *_equal_grades_caution(source))
+    warnings = (*results.warnings, *_beyond_record_caution(source, controller), *_equal_grades_caution(source))
     return replace(results, warnings=warnings)
 
 
@@ -266,11 +259,11 @@ def _equal_grades_caution(source: OutcomeSource) -> Iterator[Caution]:
             yield Caution("repeats_unclear", name, text)
 
 
-def _beyond_record_caution(source: OutcomeSource, performed: PerformedReplay) -> Iterator[Caution]:
+def _beyond_record_caution(source: OutcomeSource, controller: Controller) -> Iterator[Caution]:
     """Warn of unrecorded trials, which make a replay more certain than the recording is."""
     if source.recorded is None:
         return
-    trials = performed.controller.arrived.sum(axis=-1)
+    trials = controller.arrived.sum(axis=-1)
     beyond = int(np.maximum(trials - source.recorded, 0).sum())
     if beyond:
         text = (

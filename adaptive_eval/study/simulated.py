@@ -10,14 +10,14 @@ import numpy as np
 
 from adaptive_eval.core import Controller, Plan, Reason
 from adaptive_eval.core.stack import RunStack, SummedTapes
-from adaptive_eval.core.tape import Layers, Tape, TrialArrays
+from adaptive_eval.core.tape import Layers, Tape
 from adaptive_eval.core.types import PairVerdict, Verdict
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.pilot import guessed_lengths
 from adaptive_eval.study.scenario import TINY, AnswersBefore, ServiceCosts
 from adaptive_eval.study.servers import SimulatedHost
-from adaptive_eval.study.timed import Timeline, drive_in_time
+from adaptive_eval.study.timed import ServiceTimes, Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
@@ -165,7 +165,7 @@ def _drive(
         drive_rounds(controller, tape, served.costs)
         return None
     plan = controller.plan
-    times = _Seconds(served, plan, np.random.default_rng([*seed, 1]))
+    times = _service_times(served, plan, np.random.default_rng([*seed, 1]))
     shared = [
         SimulatedHost(
             group.models,
@@ -210,20 +210,15 @@ def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray)
         yield EndedComparison(pair.better, pair.worse, str(pair.verdict), gap, pair.trials_needed)
 
 
-class _Seconds:
-    """Seconds of each trial, log-normal around its mean. Unknown means are those of other models or arbitrary, since
+def _service_times(served: ServiceCosts, plan: Plan, rng: np.random.Generator) -> ServiceTimes:
+    """Seconds of trials, log-normal around their means. Unknown means are those of other models or arbitrary, since
     only ratios matter for the answers asked ahead."""
-
-    def __init__(self, served: ServiceCosts, plan: Plan, rng: np.random.Generator) -> None:
-        spread = served.usage.log_spread[:, None]
-        means, known = served.usage.seconds, np.isfinite(served.usage.seconds)
-        others = (means[known].mean() if known.any() else 1.0) * guessed_lengths(plan.bench.weights)
-        self._medians = np.where(known, means, others) * np.exp(-(spread**2) / 2.0)
-        self._factors = Layers[float](_factors(spread, plan.bench.questions, rng))
-
-    def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
-        """The seconds of each trial."""
-        return np.asarray(self._medians[trials.model, categories] * self._factors.look_up(trials))
+    spread = served.usage.log_spread[:, None]
+    means, known = served.usage.seconds, np.isfinite(served.usage.seconds)
+    others = (means[known].mean() if known.any() else 1.0) * guessed_lengths(plan.bench.weights)
+    medians = np.where(known, means, others) * np.exp(-(spread**2) / 2.0)
+    factors = Layers[float](_factors(spread, plan.bench.questions, rng))
+    return lambda trials, categories: np.asarray(medians[trials.model, categories] * factors.look_up(trials))
 
 
 def _factors(spread: FloatArray, questions: int, rng: np.random.Generator) -> Iterator[FloatArray]:

@@ -1,7 +1,7 @@
 """Summary of simulated runs for a forecast: costs, chances, and how close two models may be."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -13,6 +13,7 @@ from adaptive_eval.core import Budget, Plan, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import first_call
 from adaptive_eval.core.rules import Correctable, Rule, tie_boundary
+from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_held, fixed_seconds, times_as_long
@@ -138,7 +139,8 @@ def summarise(
     within = simulated.runs[simulated.configured]
     plan = scenario.plan(simulated.configured)
     gaps = -np.diff(-np.sort(-truth, axis=1), axis=1).ravel()
-    fixed = _fixed(scenario, worlds, prepared)
+    known, margin = _known_costs(scenario, prepared), prepared.plan.objective.margin
+    fixed = _fixed(scenario, worlds, prepared.plan.trials.max, known)
     return Forecast(
         format=FORMAT,
         name=prepared.config.name,
@@ -151,12 +153,12 @@ def summarise(
         models=prepared.models,
         scores=tuple(median_range(column) for column in truth.T),
         gap=median_range(gaps) if len(gaps) else Range(0.0, 0.0, 0.0),
-        equal=_outlook(simulated.equal, scenario, prepared) if simulated.equal else None,
-        need=_outlook(simulated.runs[simulated.need], scenario, prepared),
-        capped=None if simulated.capped is None else _outlook(within, scenario, prepared),
-        spent=_spent(scenario, prepared),
-        greedy=_greedy_costs(scenario, prepared),
-        grading=_grade_costs(within, grade, scenario, prepared),
+        equal=_outlook(simulated.equal, scenario, known, margin) if simulated.equal else None,
+        need=_outlook(simulated.runs[simulated.need], scenario, known, margin),
+        capped=None if simulated.capped is None else _outlook(within, scenario, known, margin),
+        spent=_spent(scenario, known),
+        greedy=_greedy_costs(scenario, known),
+        grading=_grade_costs(within, grade, scenario, known),
         fixed=fixed,
         times_as_long=times_as_long(within, fixed["seconds"]),
         undecided=_undecided(within, scenario.names),
@@ -164,23 +166,22 @@ def summarise(
     )
 
 
-def _outlook(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedRun) -> Outlook:
+def _outlook(
+    runs: Sequence[SimulatedRun], scenario: Scenario, known: Mapping[str, bool], margin: Margin | None
+) -> Outlook:
     ended = Counter(run.reason for run in runs)
     return Outlook(
-        costs=_costs(runs, scenario, prepared),
+        costs=_costs(runs, scenario, known),
         reached=float(np.mean([run.reached for run in runs])),
         decided=median_range([run.decided for run in runs]),
         comparisons=max(len(run.comparisons) for run in runs),
         ended={reason: times / len(runs) for reason, times in ended.most_common()},
-        gate=_gate(runs, scenario, prepared),
+        gate={} if margin is None else _gate(runs, margin),
     )
 
 
-def _gate(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedRun) -> dict[str, float]:
+def _gate(runs: Sequence[SimulatedRun], margin: Margin) -> dict[str, float]:
     """The share of each outcome of a gate, over all models and runs."""
-    margin = prepared.plan.objective.margin
-    if margin is None:
-        return {}
     called = [
         UNDECIDED if one.verdict != Verdict.RESOLVED else FAIL if one.better == margin.baseline else PASS
         for run in runs
@@ -201,75 +202,68 @@ def _known_costs(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
     }
 
 
-def _part_costs(
-    known: Mapping[str, bool], trials: int, tokens: float, usd: float, gpu_seconds: float, seconds: float | None
-) -> PartCosts:
+def _part_costs(known: Mapping[str, bool], tokens: float, usd: float, gpu_seconds: float) -> dict[str, float | None]:
+    """Costs of a part of the run by their names in the format; None if unknown."""
     costs = {"tokens": tokens, "usd": usd, "gpu_hours": gpu_seconds / HOUR}
-    return PartCosts(trials, **{name: cost if known[name] else None for name, cost in costs.items()}, seconds=seconds)
+    return {name: cost if known[name] else None for name, cost in costs.items()}
 
 
-def _costs(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedRun) -> Costs:
-    known = _known_costs(scenario, prepared)
+def _range(known: bool, values: Iterable[float]) -> Range | None:
+    """The range of a cost over the runs for which it was computed: not every run was timed."""
+    return median_range([value for value in values if not np.isnan(value)]) if known else None
 
-    def over(name: str, of: Callable[[SimulatedRun], float]) -> Range | None:
-        values = [value for value in map(of, runs) if not np.isnan(value)]  # not every run was timed
-        return median_range(values) if known[name] else None
 
+def _costs(runs: Sequence[SimulatedRun], scenario: Scenario, known: Mapping[str, bool]) -> Costs:
     return Costs(
         trials=median_range([run.trials for run in runs]),
-        tokens=over("tokens", lambda run: run.tokens),
-        usd=over("usd", lambda run: run.usd),
-        gpu_hours=over("gpu_hours", lambda run: (scenario.held_before + run.gpu_seconds) / HOUR),
-        seconds=over("seconds", lambda run: scenario.elapsed + run.seconds),
+        tokens=_range(known["tokens"], (run.tokens for run in runs)),
+        usd=_range(known["usd"], (run.usd for run in runs)),
+        gpu_hours=_range(known["gpu_hours"], ((scenario.held_before + run.gpu_seconds) / HOUR for run in runs)),
+        seconds=_range(known["seconds"], (scenario.elapsed + run.seconds for run in runs)),
     )
 
 
-def _spent(scenario: Scenario, prepared: PreparedRun) -> PartCosts | None:
+def _spent(scenario: Scenario, known: Mapping[str, bool]) -> PartCosts | None:
     recorded, first = scenario.served.recorded, scenario.before.there
     if recorded is None:
         return None
     used = scenario.served.price(count_recorded(recorded, scenario.bench.categories))
     tokens, usd, gpu_seconds = map(sum, zip(used, first.cost, strict=True))
-    trials = int((recorded >= 0).sum()) + first.trials
-    known, gpu_seconds = _known_costs(scenario, prepared), gpu_seconds + scenario.held_before
-    return _part_costs(known, trials, tokens, usd, gpu_seconds, scenario.elapsed)
+    costs = _part_costs(known, tokens, usd, gpu_seconds + scenario.held_before)
+    return PartCosts(int((recorded >= 0).sum()) + first.trials, **costs, seconds=scenario.elapsed)
 
 
-def _greedy_costs(scenario: Scenario, prepared: PreparedRun) -> PartCosts | None:
+def _greedy_costs(scenario: Scenario, known: Mapping[str, bool]) -> PartCosts | None:
     """Cost of greedy answers before the first round."""
-    before, known = scenario.before, _known_costs(scenario, prepared)
+    before = scenario.before
     if before == NOTHING_BEFORE:
         return None
-    seconds = before.to_come if known["seconds"] else None
-    return _part_costs(known, before.trials, before.tokens, before.usd, before.gpu_seconds, seconds)
+    costs = _part_costs(known, before.tokens, before.usd, before.gpu_seconds)
+    return PartCosts(before.trials, **costs, seconds=before.to_come if known["seconds"] else None)
 
 
 def _grade_costs(
-    runs: Sequence[SimulatedRun], grade: Cost, scenario: Scenario, prepared: PreparedRun
+    runs: Sequence[SimulatedRun], grade: Cost, scenario: Scenario, known: Mapping[str, bool]
 ) -> GradeCosts | None:
     """Cost of grading all answers of the runs, including greedy ones."""
     if grade == NO_COST:
         return None
-    known = _known_costs(scenario, prepared)
-
-    def over(name: str, each: float) -> Range | None:
-        return median_range([run.trials * each for run in runs]) if known[name] else None
-
-    tokens, usd, gpu_hours = grade.tokens, grade.usd, grade.gpu_seconds / HOUR
-    each = scenario.served.verdicts.each if scenario.served.usage.knows_seconds else None
-    return GradeCosts(over("tokens", tokens), over("usd", usd), over("gpu_hours", gpu_hours), each)
+    each = _part_costs(known, grade.tokens, grade.usd, grade.gpu_seconds)
+    ranges = {
+        name: cost if cost is None else median_range([run.trials * cost for run in runs]) for name, cost in each.items()
+    }
+    return GradeCosts(**ranges, each_seconds=scenario.served.verdicts.each if known["seconds"] else None)
 
 
-def _fixed(scenario: Scenario, worlds: Sequence[FloatArray], prepared: PreparedRun) -> dict[str, float | None]:
-    """The maximum of trials for every model, averaged over the worlds."""
-    each, known = prepared.plan.trials.max, _known_costs(scenario, prepared)
+def _fixed(
+    scenario: Scenario, worlds: Sequence[FloatArray], each: int, known: Mapping[str, bool]
+) -> dict[str, float | None]:
+    """The maximum of trials, `each`, for every model, averaged over the worlds."""
     counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0) * scenario.bench.asked[:, None]
     tokens, usd, gpu_seconds = scenario.served.price(counts)
     return {
         "trials": float(each * scenario.bench.asked.sum() * scenario.bench.questions),
-        "tokens": tokens if known["tokens"] else None,
-        "usd": usd if known["usd"] else None,
-        "gpu_hours": (gpu_seconds + fixed_held(scenario, counts)) / HOUR if known["gpu_hours"] else None,
+        **_part_costs(known, tokens, usd, gpu_seconds + fixed_held(scenario, counts)),
         "seconds": fixed_seconds(scenario, counts),
     }
 

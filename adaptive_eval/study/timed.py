@@ -11,10 +11,10 @@ modelled as a fluid: a number of seconds per answer, one round after the other.
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,11 +119,8 @@ class Timeline:
         return held
 
 
-class ServiceTimes(Protocol):
-    """Source of the times that answers take."""
-
-    def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
-        """The seconds of each trial, given its category."""
+ServiceTimes = Callable[[TrialArrays, IntArray], FloatArray]
+"""Gives the seconds of each trial, from its category."""
 
 
 class _BatchInFlight:
@@ -217,7 +214,7 @@ def _round_batches(
 ) -> Iterator[_BatchInFlight]:
     """The batches of a round; if servers are held, those of the first round set the clocks."""
     drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
-    takes = times.seconds(drawn.trials, drawn.categories)
+    takes = times(drawn.trials, drawn.categories)
     known = np.zeros(len(takes), dtype=bool) if recorded is None else _is_recorded(recorded, drawn.trials)
     opening: list[TrialLoad] | None = [] if controller.plan.pace.held and asked.index == 0 else None
     end = 0

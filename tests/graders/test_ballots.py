@@ -32,11 +32,15 @@ PLAIN = Judge(server=SERVER)
 SCORED = Judge(server=SERVER, scores=CRITERIA)
 COMPARING = Judge(server=SERVER, against="other")
 QUESTION = Question("q1", "[q1] Which integer?", "417", metadata={"other": "So it is \\boxed{417}."})
-BALLOT = SCORED.ballot
+BALLOT = SCORED.form.ballot
 
 
 def read(judge: Judge, reply: str, sent: Transcript, *, structured: bool) -> tuple[str, ...]:
-    return parse_json_ballot(reply, judge.ballot) if structured else parse_line_ballot(reply, sent.number, judge.ballot)
+    return (
+        parse_json_ballot(reply, judge.form.ballot)
+        if structured
+        else parse_line_ballot(reply, sent.number, judge.form.ballot)
+    )
 
 
 def asked(judge: Judge, simulated: SimulatedJudge, answer: str, *, structured: bool) -> list[tuple[str, ...]]:
@@ -274,4 +278,4 @@ def test_of_a_comparison_every_question_must_have_the_other_answer() -> None:
     assert COMPARING.key_problem(QUESTION) is None
     assert "has no answer in other" in str(COMPARING.key_problem(Question("q2", "?", "1")))
     assert Judge(server=SERVER, against="reference").key_problem(Question("q2", "?", " ")) is not None
-    assert BallotField("verdict", ("first", "second", "tie")) == COMPARING.ballot[0]
+    assert BallotField("verdict", ("first", "second", "tie")) == COMPARING.form.ballot[0]
