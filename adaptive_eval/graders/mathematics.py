@@ -14,8 +14,7 @@ import logging
 import re
 from fractions import Fraction
 from functools import lru_cache
-from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.answer_text import final_text, last_box
@@ -129,27 +128,21 @@ def _marks(correct: bool, said: str | None, method: str) -> Marks:
     return marks(correct, said, has_box=said is not None, method=method)
 
 
-class _Reading(NamedTuple):
-    """The normal form of an expression, and its value if it is a plain number."""
-
-    text: str
-    value: Fraction | None
-
-
 @lru_cache(maxsize=16_384)
-def _read(expression: str) -> _Reading:
-    return _Reading(normal_form(expression), rational(expression))
+def _read(expression: str) -> tuple[str, Fraction | None]:
+    """The normal form of an expression, and its value if it is a plain number."""
+    return normal_form(expression), rational(expression)
 
 
 def _mark_by_value(said: str, key: str) -> Marks | None:
     """The marks if comparing texts or numbers decides; None otherwise."""
-    given, wanted = _read(said), _read(unwrapped_key(key))
-    if given.text == wanted.text:
+    (text, given), (key_text, wanted) = _read(said), _read(unwrapped_key(key))
+    if text == key_text:
         return _marks(True, said, "text")
-    if given.value is None or wanted.value is None:
+    if given is None or wanted is None:
         return None
-    if given.value == wanted.value or abs(given.value - wanted.value) > APART:
-        return _marks(given.value == wanted.value, said, "number")
+    if given == wanted or abs(given - wanted) > APART:
+        return _marks(given == wanted, said, "number")
     return None
 
 
@@ -162,6 +155,8 @@ def unwrapped_key(key: str) -> str:
 @lru_cache(maxsize=16_384)
 def _math_equal(key: str, said: str) -> bool:
     """Whether math-verify finds the two expressions equal."""
+    from adaptive_eval.graders.magnitude import far_apart, values_differ  # sympy is for worker processes only
+
     if len(said) > MAX_EXPRESSION or sizes(said)["depth"] > MAX_DEPTH:
         return False
     what = oversized(said, unwrapped_key(key))
@@ -169,11 +164,11 @@ def _math_equal(key: str, said: str) -> bool:
     if what not in (None, "exponent", "factorial"):  # even parsing it may take minutes
         raise too_large
     gold, given = _parsed(unwrapped_key(key)), _parsed(said)
-    if gold and given and _magnitude().far_apart(gold[0], given[0]):
+    if gold and given and far_apart(gold[0], given[0]):
         return False
     if what is not None:
         raise too_large
-    if gold and given and _magnitude().values_differ(gold[0], given[0]):
+    if gold and given and values_differ(gold[0], given[0]):
         return False
     equal: bool = _math_verify().verify(gold, given, timeout_seconds=None, raise_on_error=True)
     return equal
@@ -200,9 +195,3 @@ def _math_verify() -> Any:
 
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it runs without its own time limits
     return math_verify
-
-
-def _magnitude() -> ModuleType:
-    from adaptive_eval.graders import magnitude  # sympy is for worker processes only
-
-    return magnitude

@@ -5,7 +5,6 @@ Numbers are decimals of up to 1,000 digits, not binary fractions, so 0.1 + 0.2 i
 
 import re
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field
@@ -15,9 +14,6 @@ from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
 DIGITS = 1_000
-NUMBERS_KEPT = 4096
-SHORT = 40
-"""Characters up to which numbers in answers are cached, since answers may be of any length."""
 ARITHMETIC = Context(prec=DIGITS + 100, rounding=ROUND_HALF_EVEN, traps=[])
 NUMBER = re.compile(
     r"(?P<top>(?:(?<!\d)[-+])?"
@@ -48,9 +44,8 @@ class Numeric(GraderOptions):
         said = _stated_number(final_text(text))
         if said is None:
             return marks(False, None)
-        # cached, since most answers repeat others
-        keys, values = _known_values(question.answer), (_known_values if len(said) <= SHORT else _values)(said)
-        return marks(any(self._close(value, key) for value in values for key in keys), said)
+        keys = _values(question.answer)
+        return marks(any(self._close(value, key) for value in _values(said) for key in keys), said)
 
     def key_problem(self, question: Question) -> str | None:
         values = _values(question.answer)
@@ -61,7 +56,7 @@ class Numeric(GraderOptions):
     def _close(self, value: Decimal, key: Decimal) -> bool:
         if value == key:
             return True
-        allowed = max(_to_decimal(self.absolute), ARITHMETIC.multiply(_to_decimal(self.relative), abs(key)))
+        allowed = max(Decimal(self.absolute), ARITHMETIC.multiply(Decimal(self.relative), abs(key)))
         return ARITHMETIC.abs(ARITHMETIC.subtract(value, key)) <= allowed
 
 
@@ -100,15 +95,3 @@ def _values(text: str) -> tuple[Decimal, ...]:
     if value.is_nan():
         return ()
     return (value, value.scaleb(-2, ARITHMETIC)) if match["percent"] else (value,)
-
-
-@lru_cache
-def _to_decimal(number: float) -> Decimal:
-    """Convert a setting to a decimal exactly."""
-    return Decimal(number)
-
-
-@lru_cache(NUMBERS_KEPT)
-def _known_values(text: str) -> tuple[Decimal, ...]:
-    """`_values` with a cache, for numbers that repeat, such as answer keys."""
-    return _values(text)

@@ -70,26 +70,24 @@ class OutcomeSource:
 
     def shuffled(self, rng: np.random.Generator) -> "OutcomeSource":
         """The source with its questions in a random order."""
-        order = rng.permutation(len(self.questions))
-        return replace(
-            self,
-            questions=tuple(self.questions[question] for question in order),
-            chances=self.chances[:, order],
-            counts=None if self.counts is None else self.counts[:, order],
-            outcomes=None if self.outcomes is None else self.outcomes[:, order],
-            weighing=None if self.weighing is None else self.weighing.reordered(order),
-        )
+        return self._pick(np.arange(len(self.models)), rng.permutation(len(self.questions)))
 
     def best(self, most: int) -> "OutcomeSource":
         """The `most` models with the highest true scores, best first."""
-        chosen = np.argsort(-self.truth, kind="stable")[:most]
+        return self._pick(np.argsort(-self.truth, kind="stable")[:most], np.arange(len(self.questions)))
+
+    def _pick(self, models: NDArray[np.intp], questions: NDArray[np.intp]) -> "OutcomeSource":
+        """The source with these models and questions, in this order."""
+        cells = np.ix_(models, questions)
         return replace(
             self,
-            models=tuple(self.models[model] for model in chosen),
-            chances=self.chances[chosen],
-            counts=None if self.counts is None else self.counts[chosen],
-            outcomes=None if self.outcomes is None else self.outcomes[chosen],
-            answers=None if self.answers is None else tuple(self.answers[model] for model in chosen),
+            models=tuple(self.models[model] for model in models),
+            questions=tuple(self.questions[question] for question in questions),
+            chances=self.chances[cells],
+            counts=None if self.counts is None else self.counts[cells],
+            outcomes=None if self.outcomes is None else self.outcomes[cells],
+            answers=None if self.answers is None else tuple(self.answers[model] for model in models),
+            weighing=None if self.weighing is None else self.weighing.reordered(questions),
         )
 
     def tape(self, rng: np.random.Generator) -> Tape:
