@@ -241,6 +241,7 @@ class StreamReader:
         """Their number."""
         self._form: _EventForm | None = None
         """The form of the newest event that had one."""
+        self._newest: dict[str, Any] = {}
         self._done = False
         self._name = b""
         """The name of the event being read."""
@@ -265,10 +266,12 @@ class StreamReader:
         if self._whole is None and not self._size and data.lstrip()[:1] == b"{":
             self._whole = []
         self._size += len(data.strip())
-        if self._whole is not None:
-            self._keep_whole(data)
-        else:
+        if self._whole is None:
             self._read(data)
+        elif self._size > MAX_LINE:
+            raise Failure(FailureKind.BAD_RESPONSE, f"the response is longer than {MAX_LINE} bytes")
+        else:
+            self._whole.append(data)
 
     def _read_gathered(self) -> None:
         gathered, self._gathered, self._waiting = self._gathered, [], 0
@@ -278,47 +281,17 @@ class StreamReader:
         """Take the lines that are now complete."""
         block = self._rest + data if self._rest else data
         if self._form is not None and not self._name:
-            block = self._take_alike(self._form, block.lstrip(b"\r\n"))
+            texts, block = self._form.texts(block.lstrip(b"\r\n"))
+            self._response.add_texts(self._form.choice, self._form.field, texts)
         lines = block.split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > MAX_LINE:
             raise Failure(FailureKind.BAD_RESPONSE, f"a line of the stream is longer than {MAX_LINE} bytes")
-        if self._name or not self._parse_events_together(lines):
-            for line in lines:
-                self._line(line.strip())
-
-    def _take_alike(self, form: _EventForm, block: bytes) -> bytes:
-        """Take the events of one form at the start of a block; returns the last of them and what follows."""
-        texts, rest = form.texts(block)
-        self._response.add_texts(form.choice, form.field, texts)
-        return rest
-
-    def _parse_events_together(self, lines: list[bytes]) -> bool:
-        """Take lines of data by parsing them together; False if there are other lines among them."""
-        events = [line[len(_DATA) :] for line in lines if line.startswith(_DATA)]
-        if len(events) + lines.count(b"") + lines.count(b"\r") != len(lines):
-            return False
-        ends = bool(events) and events[-1].strip() == b"[DONE]"
-        if ends:
-            events.pop()
-        try:
-            parsed = orjson.loads(b"[%b]" % b",".join(events))
-        except orjson.JSONDecodeError:
-            return False
-        if len(parsed) != len(events) or not all(isinstance(event, dict) for event in parsed):
-            return False
-        for event, data in zip(parsed, events, strict=True):
-            self._take(event, data)
-        if self.first_token_at is not None and parsed:
-            self._form = _EventForm.from_event(_DATA + events[-1], parsed[-1]) or self._form
-        self._done |= ends
-        return True
-
-    def _keep_whole(self, data: bytes) -> None:
-        assert self._whole is not None
-        if self._size > MAX_LINE:
-            raise Failure(FailureKind.BAD_RESPONSE, f"the response is longer than {MAX_LINE} bytes")
-        self._whole.append(data)
+        for line in lines:
+            self._line(line.strip())
+        events = [line for line in lines if line.startswith(_DATA)]
+        if events and self.first_token_at is not None and not self._done:
+            self._form = _EventForm.from_event(events[-1], self._newest) or self._form
 
     def _line(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
@@ -351,12 +324,9 @@ class StreamReader:
             raise Failure(FailureKind.BAD_RESPONSE, "an event of the stream is not JSON") from error
         if not isinstance(event, dict):
             raise Failure(FailureKind.BAD_RESPONSE, f"an event of the stream is of type {type(event).__name__}")
-        self._take(event, data)
-
-    def _take(self, event: dict[str, Any], data: bytes) -> None:
-        """Take one event; `data` is its unparsed form."""
         if may_contain_error(data) and find_error(event) is not None:
-            self._fail(data.strip())
+            self._fail(data)
+        self._newest = event
         self._response.add(event)
 
     def replacement(self) -> bytes | None:

@@ -160,13 +160,13 @@ def test_what_comes_between_events_of_one_form(form: bytes, other: bytes, texts:
 def test_of_many_events_of_one_form_few_are_taken_one_by_one() -> None:
     reader = StreamReader(True, lambda: 0.0)
     taken = count()
-    take = reader._take
+    take = reader._event
 
-    def taking(parsed: dict[str, object], data: bytes) -> None:
+    def taking(data: bytes) -> None:
         next(taken)
-        take(parsed, data)
+        take(data)
 
-    reader._take = taking  # type: ignore[method-assign]
+    reader._event = taking  # type: ignore[method-assign]
     for number in range(5000):
         reader.feed(event([delta(f"{number} ")], id="chatcmpl-1"))
     reader.feed(event([delta("", reason="stop")]))
