@@ -28,7 +28,6 @@ engine; llama-server has them for its slots. The gauges that a router passes on 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from enum import Enum, auto
 from math import ceil, inf, isfinite
 from typing import NamedTuple
 
@@ -80,30 +79,12 @@ SHOWS = 1 / 2
 DOUBT_SECONDS = 300.0
 
 
-class LoadAdvice(Enum):
-    """The change that one reading suggests."""
-
-    GROW = auto()
-    STAY = auto()
-    SHRINK = auto()
-
-
-class WindowChange(NamedTuple):
-    """New size of full windows: `factor` times their size (growth), or times their requests in flight (below 1)."""
-
-    factor: float = 1.0
-    let_go: bool = False
-    """Whether the readings are not believed, so that windows become as large as configured."""
-
-
-STAY = WindowChange()
-
-
 class Steering:
     """The rule by which requests to one server are steered."""
 
     def __init__(self) -> None:
-        self._said = LoadAdvice.STAY
+        self._said = 0
+        """What the last reading suggested: to grow (1), to shrink (-1), or neither."""
         self._step = LARGEST_STEP
         self._before: tuple[float, float] | None = None
         """Requests in flight and sequences at the server when windows were first shrunk."""
@@ -114,42 +95,39 @@ class Steering:
         """Whether windows grow at the fastest rate, because nothing waits."""
         return self._step == LARGEST_STEP
 
-    def read(self, load: ServerLoad, in_flight: int, full: bool, now: float) -> WindowChange:
-        """Decide after a reading; nothing changes unless a window is `full`."""
+    def read(self, load: ServerLoad, in_flight: int, full: bool, now: float) -> float | None:
+        """Factor for full windows after a reading: of their size (growth), or of their requests in flight (below 1).
+
+        None if readings are not believed, so that windows become as large as configured.
+        """
         if load.waiting:
             self._step = FIRST_STEP
         if not full or now < self._doubted_until:
-            return STAY
-        saying = _saying(load)
-        again, self._said = saying is self._said, saying
-        if saying is not LoadAdvice.SHRINK:
+            return 1.0
+        # a single waiting request is no queue, and a server that computes nothing is about to start
+        too_many = load.waiting > max(1.0, DEEP * load.running) and load.running
+        said, before = 1 if not load.waiting else -1 if too_many else 0, self._said
+        self._said = said if said != before else 0
+        if said >= 0:
             self._before = None
-        if saying is LoadAdvice.STAY or not again:
-            return STAY
-        self._said = LoadAdvice.STAY
-        return self._grow() if saying is LoadAdvice.GROW else self._shrink(load, in_flight, now)
+        if said == 0 or said != before:
+            return 1.0
+        return self._grow() if said > 0 else self._shrink(load, in_flight, now)
 
-    def _grow(self) -> WindowChange:
+    def _grow(self) -> float:
         step = self._step
         self._step = min(LARGEST_STEP, 2 * step)
-        return WindowChange(1.0 + step)
+        return 1.0 + step
 
-    def _shrink(self, load: ServerLoad, in_flight: int, now: float) -> WindowChange:
+    def _shrink(self, load: ServerLoad, in_flight: int, now: float) -> float | None:
         asked, was_inside = self._before = self._before or (in_flight, load.inside)
         left = in_flight / asked
         if left <= SHOWS:
             self._before = (in_flight, load.inside)
             if load.inside > was_inside * (1.0 - (1.0 - left) / 4):
                 self._before, self._doubted_until = None, now + DOUBT_SECONDS
-                return WindowChange(let_go=True)
-        return WindowChange(max(MOST_AT_ONCE, load.running * (1.0 + MARGIN) / load.inside))
-
-
-def _saying(load: ServerLoad) -> LoadAdvice:
-    if not load.waiting:
-        return LoadAdvice.GROW
-    # a single waiting request is no queue, and a server that computes nothing is about to start
-    return LoadAdvice.SHRINK if load.waiting > max(1.0, DEEP * load.running) and load.running else LoadAdvice.STAY
+                return None
+        return max(MOST_AT_ONCE, load.running * (1.0 + MARGIN) / load.inside)
 
 
 READ_EVERY = 1.0
@@ -292,19 +270,19 @@ class _Server:
     def _act(self, load: ServerLoad) -> None:
         full = [window for window in self.windows if window.replica.peak_in_flight >= window.replica.window.ceiling]
         in_flight = sum(window.replica.peak_in_flight for window in self.windows)
-        move = self._steering.read(load, in_flight, bool(full), self._clock())
+        factor = self._steering.read(load, in_flight, bool(full), self._clock())
         narrow = any(window.replica.window.ceiling < window.replica.window.configured for window in full)
         counted = load.running >= in_flight or not load.inside
         self._opening = narrow and self._steering.doubling and counted
-        if move.let_go:
+        if factor is None:
             self._let_go()
-        elif move.factor > 1.0:
-            sizes = grow_ceilings([window.replica.window.ceiling for window in full], move.factor - 1.0)
+        elif factor > 1.0:
+            sizes = grow_ceilings([window.replica.window.ceiling for window in full], factor - 1.0)
             for window, size in zip(full, sizes, strict=True):
                 window.steer(size)
-        elif move.factor < 1.0 and any(window.replica.answered_at > -inf for window in self.windows):
+        elif factor < 1.0 and any(window.replica.answered_at > -inf for window in self.windows):
             for window in full:
-                window.steer(min(window.replica.window.ceiling, ceil(window.replica.peak_in_flight * move.factor)))
+                window.steer(min(window.replica.window.ceiling, ceil(window.replica.peak_in_flight * factor)))
         for window in self.windows:
             window.replica.peak_in_flight = window.replica.in_flight
 
