@@ -11,7 +11,7 @@ from adaptive_eval.batches.endpoint import BatchedEndpoint
 from adaptive_eval.batches.service import BatchService
 from adaptive_eval.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.batching import BatchConfig
-from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, error_signal
+from adaptive_eval.endpoints.failures import Refusal, error_signal
 from adaptive_eval.endpoints.types import (
     Again,
     Answer,
@@ -84,7 +84,7 @@ class DirectWire:
         for _ in range(9):
             reply = await self._call("POST", path, body if isinstance(body, bytes) else orjson.dumps(body))
             if reply.reset_after is not None:
-                raise MaybeCreated(Failure(FailureKind.RESET, "the connection was reset"))
+                raise MaybeCreated
             if b" 429 " not in reply.parts[0][1][:20]:
                 return orjson.loads(self._said(reply))
         raise AssertionError("refused nine times")

@@ -14,11 +14,9 @@ import orjson
 
 from adaptive_eval.batches.openai import list_entries
 from adaptive_eval.batches.types import (
-    BatchRequest,
     BatchResult,
     BatchStage,
     BatchState,
-    ResultStatus,
     identifier,
     parse_count,
     require_object,
@@ -43,7 +41,7 @@ _STATUS_OF = {
     "timeout_error": 500,
     "overloaded_error": 529,
 }
-_UNANSWERED = {"canceled": ResultStatus.CANCELLED, "expired": ResultStatus.EXPIRED}
+_UNANSWERED = {"canceled": "cancelled", "expired": "expired"}
 
 
 class AnthropicBatches:
@@ -54,9 +52,9 @@ class AnthropicBatches:
     def __init__(self, wire: BatchWire) -> None:
         self._wire = wire
 
-    def encode(self, request: BatchRequest) -> bytes:
+    def encode(self, custom_id: str, body: Mapping[str, object]) -> bytes:
         """One entry of the list of requests."""
-        return orjson.dumps({"custom_id": request.custom_id, "params": message_params(request.body)})
+        return orjson.dumps({"custom_id": custom_id, "params": message_params(body)})
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
         """Submit a batch with all of its requests."""

@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from adaptive_eval.batches.calls import AwaitedAnswer, BatchCalls, CarriedBatch, NoBatchAnswer, trial_id, variants
-from adaptive_eval.batches.types import BatchResult, BatchStage, BatchState, ResultStatus
+from adaptive_eval.batches.types import BatchResult, BatchStage, BatchState
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.endpoints.types import Answer, Notice, Prompt
 from adaptive_eval.errors import EndpointError, Rejected
 from adaptive_eval.store import BatchEnded
 from adaptive_eval.store.events.batches import PendingBatch
@@ -91,7 +91,7 @@ class BatchBook:
             raise Rejected(f"its batch service refuses a batch as a whole: {shown}")
         self._last_seconds = self._calls.now() - batch.record.since
         results = await self._calls.service.format.results(state)
-        some_good = any(one.code == 200 and one.status is ResultStatus.RESPONSE for one in results)
+        some_good = any(one.code == 200 and one.unanswered is None for one in results)
         made, came = frozenset(batch.ids), 0
         for result in results:
             name = result.custom_id.removeprefix(f"{batch.record.key}_")
@@ -156,8 +156,8 @@ class BatchBook:
         self, batch: CarriedBatch, asked: AwaitedAnswer, result: BatchResult, some_good: bool
     ) -> Answer | NoBatchAnswer | EndpointError:
         direct = batch.record.cancelled
-        if result.status is not ResultStatus.RESPONSE:
-            return NoBatchAnswer(f"the request was {result.status} with its batch", direct=direct, excused=True)
+        if result.unanswered is not None:
+            return NoBatchAnswer(f"the request was {result.unanswered} with its batch", direct=direct, excused=True)
         seconds = max(0.0, self._calls.now() - batch.record.since)
         try:
             return self._calls.service.answer(result, asked.prompt, asked.seed, seconds, asked.attempt)
@@ -175,7 +175,7 @@ class BatchBook:
         if not twice and name in batch.record.requests:  # an earlier start has stored it
             return
         kind, what = ("double_result", "twice") if twice else ("strange_result", "to requests that were not made")
-        self._calls.service.note(kind, f"its batch service gives results {what}: they are passed over")
+        self._calls.service.wire.note(Notice(kind, f"its batch service gives results {what}: they are passed over"))
 
     def _tell_missing(self, batch: CarriedBatch, missing: NoBatchAnswer) -> None:
         """Tell every request without a result why there is none."""

@@ -10,7 +10,7 @@ is waited for and recognised by the ids among its results.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import inf
@@ -118,10 +118,9 @@ class BatchCalls:
         service: BatchService,
         attempts: int,
         now: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self.name, self.service, self.attempts = name, service, attempts
-        self.now, self.sleep = now, sleep
+        self.now = now
         self.journal: Journal | None = None
         self.known: set[str] = set()
         """Ids of batches whose owner is known."""
@@ -203,7 +202,7 @@ class BatchCalls:
         since, states = batch.planned - EARLIER_SECONDS, []
         for late in (False, True):
             if late:
-                await self.sleep(self.service.settings.first_poll)
+                await asyncio.sleep(self.service.settings.first_poll)
             try:
                 states = await self.service.format.listed(since)
             except (Rejected, Failure) as error:
@@ -236,7 +235,7 @@ class BatchCalls:
         settings = self.service.settings
         pause = settings.first_poll
         while state.stage is BatchStage.RUNNING:
-            await self.sleep(pause if batch is None else min(pause, self._patience_left(batch) or pause))
+            await asyncio.sleep(pause if batch is None else min(pause, self._patience_left(batch) or pause))
             pause = min(GROWTH * pause, settings.longest_poll)
             if batch is not None and not self._patience_left(batch):
                 await self.cancel(batch)

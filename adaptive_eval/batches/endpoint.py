@@ -10,7 +10,7 @@ The caller of `sample` sees nothing of that: an answer comes, sooner or later, a
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from itertools import count
 from secrets import token_hex
@@ -75,7 +75,7 @@ class BatchGatherer:
         before = ("", 0)
         while self._bodies and (self.awaiting_caps or before != (self._key, len(self._bodies))):
             before = self._key, len(self._bodies)
-            await self._calls.sleep(GATHER_SECONDS)
+            await asyncio.sleep(GATHER_SECONDS)
         self._flush()
 
     def _flush(self) -> None:
@@ -97,10 +97,9 @@ class BatchedEndpoint:
         attempts: int,
         *,
         now: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._direct, self._traffic = direct, Traffic()
-        self._calls = BatchCalls(name, service, attempts, now, sleep)
+        self._calls = BatchCalls(name, service, attempts, now)
         self.book = BatchBook(self._calls, self._traffic)
         self._gatherer = BatchGatherer(self._calls, self._begin)
         self._asked_ids: set[str] = set()
@@ -133,7 +132,7 @@ class BatchedEndpoint:
             requests=self._calls.sent,
             errors=service.wire.errors,
             last_error=service.wire.last_error,
-            notices=tuple(service.notices),
+            notices=tuple(service.wire.notices),
         )
         return summed_stats([self._direct.stats, batched])
 
@@ -217,7 +216,7 @@ class BatchedEndpoint:
                 raise RetryNotAllowed("an answer was lost, and the budget does not allow asking for it again")
             if outcome.pause:
                 settings = calls.service.settings
-                await calls.sleep(min(settings.longest_poll, settings.first_poll * 2.0**attempt))
+                await asyncio.sleep(min(settings.longest_poll, settings.first_poll * 2.0**attempt))
         raise AssertionError("unreachable")
 
     async def _ask_directly(self, prompt: Prompt, seed: int, again: Again | None) -> Answer:

@@ -12,11 +12,9 @@ import orjson
 
 from adaptive_eval.batches.types import (
     MARK,
-    BatchRequest,
     BatchResult,
     BatchStage,
     BatchState,
-    ResultStatus,
     bad,
     identifier,
     parse_count,
@@ -32,7 +30,7 @@ _STAGES = {
     "cancelled": BatchStage.ENDED,
     "failed": BatchStage.FAILED,
 }
-_UNANSWERED = {"batch_expired": ResultStatus.EXPIRED, "batch_cancelled": ResultStatus.CANCELLED}
+_UNANSWERED = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
 _BUSY = frozenset({"token_limit_exceeded", "rate_limit_exceeded", "request_limit_exceeded"})
 """Codes of a batch that failed because too much of the account is already waiting."""
 PAGE = 100
@@ -50,9 +48,9 @@ class OpenAiBatches:
         self._wire = wire
         self._endpoint = endpoint
 
-    def encode(self, request: BatchRequest) -> bytes:
+    def encode(self, custom_id: str, body: Mapping[str, object]) -> bytes:
         """A request as a line of the file to upload."""
-        line = {"custom_id": request.custom_id, "method": "POST", "url": self._endpoint, "body": request.body}
+        line = {"custom_id": custom_id, "method": "POST", "url": self._endpoint, "body": body}
         return orjson.dumps(line) + b"\n"
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:

@@ -6,13 +6,13 @@ https://openrouter.ai/docs/batch-quickstart
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import orjson
 
 from adaptive_eval.batches.openai import list_entries, parse_results, plain_state
-from adaptive_eval.batches.types import BatchRequest, BatchResult, BatchState, require_object
+from adaptive_eval.batches.types import BatchResult, BatchState, require_object
 from adaptive_eval.batches.wire import BatchWire
 from adaptive_eval.errors import Rejected
 
@@ -30,9 +30,9 @@ class OpenRouterBatches:
         self._endpoint = endpoint
         self._model = model
 
-    def encode(self, request: BatchRequest) -> bytes:
+    def encode(self, custom_id: str, body: Mapping[str, object]) -> bytes:
         """One entry of the list of requests."""
-        return orjson.dumps({"custom_id": request.custom_id, "body": request.body})
+        return orjson.dumps({"custom_id": custom_id, "body": body})
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
         """Submit a batch with all of its requests."""

@@ -1,8 +1,6 @@
 """Opens a model's batch service, and reads its results as answers."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
@@ -12,12 +10,12 @@ from adaptive_eval.batches import anthropic
 from adaptive_eval.batches.anthropic import AnthropicBatches
 from adaptive_eval.batches.openai import OpenAiBatches
 from adaptive_eval.batches.openrouter import OpenRouterBatches
-from adaptive_eval.batches.types import BatchFormat, BatchRequest, BatchResult
+from adaptive_eval.batches.types import BatchFormat, BatchResult
 from adaptive_eval.batches.wire import BatchWire
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.batching import BATCHED, BatchConfig
 from adaptive_eval.endpoints.failures import error_signal, error_status, find_error
-from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Notice, Prompt, Sampling
+from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
 
 
@@ -37,9 +35,7 @@ class BatchService:
 
     def encode(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
         """The request for one answer, in the service's format."""
-        return self.format.encode(
-            BatchRequest(custom_id, self._bodies.body(prompt, range(seed, seed + 1), may_stream=False))
-        )
+        return self.format.encode(custom_id, self._bodies.body(prompt, range(seed, seed + 1), may_stream=False))
 
     def answer(self, result: BatchResult, prompt: Prompt, seed: int, seconds: float, attempts: int) -> Answer:
         """Convert a result into an answer; raises `Failure` or `Rejected` if it is not one."""
@@ -54,16 +50,7 @@ class BatchService:
             code, orjson.dumps(error), {}, max_tokens=self._sampling.max_tokens, secrets=self.wire.secrets
         )
         (answer,) = answers_without_text(signal, seeds, arrival)
-        return replace(answer, attempts=attempts)
-
-    def note(self, kind: str, text: str) -> None:
-        """Note something for readers of the results."""
-        self.wire.note(Notice(kind, text))
-
-    @property
-    def notices(self) -> Sequence[Notice]:
-        """The notices about the service so far."""
-        return tuple(self.wire.notices)
+        return answer
 
 
 def batch_root(settings: BatchConfig, base_url: str) -> str:
@@ -81,7 +68,6 @@ def open_batches(
     *,
     keys: Mapping[str, str],
     folder: Path = Path(),
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> BatchService:
     """The batch service of one model; needs a running event loop."""
     key = keys.get(config.key_variable or "", "").strip()
@@ -95,7 +81,6 @@ def open_batches(
         folder=folder,
         headers=anthropic.HEADERS if messages else None,
         key_header=anthropic.KEY_HEADER if messages else None,
-        sleep=sleep,
     )
     return BatchService(config, sampling, settings, wire)
 

@@ -30,15 +30,6 @@ class BatchStage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRequest:
-    """One request of a batch."""
-
-    custom_id: str
-    body: Mapping[str, object]
-    """The body for the chat or completions API."""
-
-
-@dataclass(frozen=True, slots=True)
 class BatchState:
     """State of a batch, as reported by its service."""
 
@@ -62,20 +53,13 @@ class BatchState:
     """Whether it failed because the service is too busy, and may be accepted later."""
 
 
-class ResultStatus(StrEnum):
-    """How a request of a batch ended."""
-
-    RESPONSE = "response"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-
-
 @dataclass(frozen=True, slots=True)
 class BatchResult:
     """One result."""
 
     custom_id: str
-    status: ResultStatus = ResultStatus.RESPONSE
+    unanswered: str | None = None
+    """How the request ended without a response: expired or cancelled."""
     code: int = 200
     """HTTP status of the response."""
     payload: object = None
@@ -89,8 +73,8 @@ class BatchFormat(Protocol):
 
     most_bytes: int
 
-    def encode(self, request: BatchRequest) -> bytes:
-        """The request as it is sent, so that its size is known."""
+    def encode(self, custom_id: str, body: Mapping[str, object]) -> bytes:
+        """The request as it is sent, so that its size is known; `body` is that for the chat or completions API."""
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
         """Submit a batch once: if the reply is lost, it is unknown whether the batch was created."""

@@ -61,7 +61,6 @@ class BatchWire:
         folder: Path = Path(),
         headers: Mapping[str, str] | None = None,
         key_header: str | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`headers` are those of the format; the key is sent in `key_header`, or else as a bearer token."""
         own = request_headers(config, sampling)
@@ -76,7 +75,6 @@ class BatchWire:
         self._http = self._open()
         self._root = root
         self._limits = limits
-        self._sleep = sleep
         self.notices: dict[Notice, None] = {}
         """Notices for readers of the results."""
         self.errors: dict[str, int] = {}
@@ -114,7 +112,7 @@ class BatchWire:
                 except Failure as failure:
                     if failure.kind in NEVER_ARRIVED:
                         raise
-                    raise MaybeCreated(failure) from None
+                    raise MaybeCreated from failure
 
         return await self._retry(attempt)
 
@@ -152,13 +150,13 @@ class BatchWire:
                 self.last_error = str(failure)
                 failure.wait = self._waits.believed_seconds(self._root, failure.retry_after, self._clock())
                 if failure.wait:
-                    await self._sleep(failure.wait)
+                    await asyncio.sleep(failure.wait)
                 elif failure.kind in _PAUSED:
-                    await self._sleep(PAUSE)
+                    await asyncio.sleep(PAUSE)
                 raise
 
         try:
-            result: T = await decision.retrying(self._sleep)(counted_attempt)
+            result: T = await decision.retrying(asyncio.sleep)(counted_attempt)
             return result
         except Failure as failure:
             raise Unavailable(f"its batch service at {self._root}: {failure.kind}: {failure}") from None
@@ -231,7 +229,3 @@ PAUSE = 1.0
 
 class MaybeCreated(Exception):
     """A call that costs something has failed, and may or may not have arrived."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(f"{failure.kind}: {failure}")
-        self.failure = failure

@@ -13,7 +13,7 @@ from adaptive_eval.batches.calls import trial_id
 from adaptive_eval.batches.endpoint import BatchedEndpoint
 from adaptive_eval.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.batching import came_by_batch
-from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
+from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
@@ -196,7 +196,7 @@ async def test_one_that_is_nowhere_is_created_anew_where_that_is_certain_and_els
         async def unheard(path: str, body: object, create: object = create, heard: list[str] = heard) -> object:
             heard.append(path)
             if len(heard) == 1:
-                raise MaybeCreated(Failure(FailureKind.RESET, "reset"))
+                raise MaybeCreated
             return await create(path, body)  # type: ignore[operator]
 
         desk.wire.post_once = unheard  # type: ignore[method-assign]
