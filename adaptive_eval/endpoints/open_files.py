@@ -9,9 +9,11 @@ The system assigns the lowest free number, so that a new file's number shows how
 
 import errno
 import os
+import resource
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import httpx2
 
@@ -29,29 +31,18 @@ class OutOfFiles(httpx2.ConnectError):
 
 def allow(wanted: int) -> int:
     """Raise the soft limit as far as possible towards this number of open files; returns the resulting limit."""
-    if sys.platform == "win32":
-        return wanted
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = max(wanted, MOST_FILES)
-    for limit in (most if hard == resource.RLIM_INFINITY else min(hard, most), MOST_FILES):
-        if soft == resource.RLIM_INFINITY or soft >= limit:
+    soft, hard = limits()
+    for limit in (min(hard, max(wanted, MOST_FILES)), MOST_FILES):
+        if soft >= limit:
             break
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-        except ValueError:  # macOS reports no hard limit, but has one
-            continue
-        soft = limit
-    return max(wanted, MOST_FILES) if soft == resource.RLIM_INFINITY else soft
+        with suppress(ValueError):  # macOS reports no hard limit, but has one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            soft = limit
+    return soft
 
 
 def limits() -> tuple[int, int]:
     """The soft and the hard limit on the open files of this process."""
-    if sys.platform == "win32":
-        return MOST_FILES, MOST_FILES
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     endless = resource.RLIM_INFINITY
     return (sys.maxsize if soft == endless else soft), (sys.maxsize if hard == endless else hard)

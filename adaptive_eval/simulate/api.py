@@ -14,8 +14,15 @@ from typing import Any
 import orjson
 
 from adaptive_eval.http_server import HttpRequest, HttpResponse
-from adaptive_eval.simulate.answering import DrawnAnswer, Respondent
-from adaptive_eval.simulate.choices import SimulatedChoice, cut_short, draw_logprobs, draw_prompt_logprobs, split_tokens
+from adaptive_eval.simulate.answering import (
+    DrawnAnswer,
+    Respondent,
+    SimulatedChoice,
+    cut_short,
+    draw_logprobs,
+    draw_prompt_logprobs,
+    split_tokens,
+)
 from adaptive_eval.simulate.faults import BatchHabits, Fault, Faults, TimeWindow
 from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.replies import (

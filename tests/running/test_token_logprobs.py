@@ -18,7 +18,7 @@ from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.record.relabel import relabel
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler.grading import redact_answer
-from adaptive_eval.simulate.choices import split_tokens
+from adaptive_eval.simulate.answering import split_tokens
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import TrialRecord
 from adaptive_eval.store.database import DATABASE_FILE

@@ -8,8 +8,7 @@ import pytest
 from known_answers import SHORTEST, KnowingVerifier, KnownRespondent, answer_serial, known_models
 
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-from adaptive_eval.simulate.answering import Respondent, right_answer
-from adaptive_eval.simulate.choices import cut_short, draw_logprobs, draw_prompt_logprobs
+from adaptive_eval.simulate.answering import Respondent, cut_short, draw_logprobs, draw_prompt_logprobs, right_answer
 from adaptive_eval.simulate.worlds import WORLDS
 from scorio.categorical import SCHEMATA, Schema
 
