@@ -132,10 +132,7 @@ def _to_file_text(value: object) -> object:
 def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[str]) -> Decisions:
     """Load the decisions of a file (None for an empty one) with `--set` overrides, for models with these names."""
     text, source = ("{}", Path()) if path is None else (_read_text(path), path)
-    given = list(overrides)
-    to_fill_in = path is not None or any("$" in one for one in given)
-    environment = read_environment(source.parent) if to_fill_in else {}
-    document = _complete_document(text, source, given, environment)
+    document = _complete_document(text, source, overrides, read_environment(source.parent))
     return _decisions(document, names, "--set" if path is None else str(path))
 
 

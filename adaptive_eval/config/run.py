@@ -1,7 +1,7 @@
 """The configuration of a run, with all its sections."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -141,16 +141,6 @@ class ServingGroup(NamedTuple):
     def in_turn(self) -> bool:
         """Whether there are fewer places than models."""
         return len(self.models) > max(len(self.places), 1)
-
-
-def serving_groups(models: Iterable[ModelConfig], pool: PoolConfig | None) -> list[ServingGroup]:
-    """Group the launched models by the places they share."""
-    groups: dict[tuple[str, ...] | int, list[int]] = {}
-    for number, model in enumerate(models):
-        if model.launch is not None:
-            place = (model.launch.exclusive,) if model.launch.exclusive is not None else pool and pool.place_names
-            groups.setdefault(place or number, []).append(number)
-    return [ServingGroup(tuple(who), () if isinstance(at, int) else at) for at, who in groups.items()]
 
 
 class StoreConfig(Section):
@@ -331,13 +321,12 @@ class RunConfig(Decisions):
 
     @property
     def serving_groups(self) -> list[ServingGroup]:
-        """Groups of launched models that share places."""
-        return serving_groups(self.models, self.servers.pool)
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether some models take turns at the same place."""
-        return any(group.in_turn for group in self.serving_groups)
+        """The launched models, grouped by the places they share."""
+        pool, groups = self.servers.pool, dict[tuple[str, ...] | int, list[int]]()
+        for number, launch in self.launched.items():
+            place = (launch.exclusive,) if launch.exclusive is not None else pool and pool.place_names
+            groups.setdefault(place or number, []).append(number)
+        return [ServingGroup(tuple(who), () if isinstance(at, int) else at) for at, who in groups.items()]
 
     @property
     def batched(self) -> bool:

@@ -31,13 +31,6 @@ class PlacedRecord(NamedTuple):
     trial: int
 
 
-class KnownNames(NamedTuple):
-    """The models and questions of a given configuration."""
-
-    models: Collection[str]
-    questions: Collection[str]
-
-
 class _Question(NamedTuple):
     task: str
     id: str
@@ -98,8 +91,14 @@ class RecordGatherer:
     """Collects records one by one and assigns them to trials."""
 
     def __init__(
-        self, known: KnownNames | None, left_out: Collection[str], further: bool, *, repeats_are_samples: bool = False
+        self,
+        known: tuple[Collection[str], Collection[str]] | None,
+        left_out: Collection[str],
+        further: bool,
+        *,
+        repeats_are_samples: bool = False,
     ) -> None:
+        """`known` has the names of the models and the ids of the questions of a given configuration."""
         self._repeats = None if repeats_are_samples else RepeatFilter()
         self._known, self._left_out, self._further = known, left_out, further
         self._models: dict[str, tuple[LoggedSettings, str]] = {}
@@ -222,8 +221,8 @@ class RecordGatherer:
         return bool(found)
 
     def _require_model(self, record: Record, place: str) -> None:
-        if self._known is not None and record.model not in self._known.models:
-            known = ", ".join(self._known.models)
+        if self._known is not None and record.model not in self._known[0]:
+            known = ", ".join(self._known[0])
             raise LogError(
                 f"{place}: the configuration has no model {record.model!r}, but {known}; name the model of the file "
                 f"with NAME=FILE, or leave it out with --leave-out {record.model!r}"
@@ -239,7 +238,7 @@ class RecordGatherer:
     def _question(self, record: Record, place: str) -> str:
         if self._known is not None:
             names = (record.question, f"{record.task}/{record.question}")
-            found = next((name for name in names if name in self._known.questions), None)
+            found = next((name for name in names if name in self._known[1]), None)
             if found is None:
                 raise LogError(
                     f"{place}: the configuration has no question {record.question!r}; leave it out with "

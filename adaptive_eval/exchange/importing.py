@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_grader, make_terms
 from adaptive_eval.exchange.detect import log_files, read_records
-from adaptive_eval.exchange.gather import KnownNames, PlacedRecord, RecordGatherer
+from adaptive_eval.exchange.gather import PlacedRecord, RecordGatherer
 from adaptive_eval.exchange.grading import RecordGrader
 from adaptive_eval.exchange.run_directory import draft_run
 from adaptive_eval.exchange.samples import LogError, LogFile
@@ -70,7 +70,7 @@ class _Import:
         request, known = terms.request, None
         questions = {question.id: question for question in terms.questions or ()}
         if request.config is not None:
-            known = KnownNames([model.name for model in request.config.models], questions.keys())
+            known = [model.name for model in request.config.models], questions.keys()
         self._terms, self._files, self._on_progress = terms, files, on_progress
         self._questions = questions
         self._checked: set[str] = set()

@@ -220,7 +220,7 @@ def _config(text: str) -> RunConfig:
 
 def test_who_shares_with_whom() -> None:
     two = [ServingGroup((0, 2), ("gpu0",)), ServingGroup((1,), ("gpu1",))]
-    assert _config(TURNS).serving_groups == two and _config(TURNS).in_turn
+    assert _config(TURNS).serving_groups == two and two[0].in_turn
     assert _config(TURNS.replace("gpu1", "gpu0")).serving_groups == [ServingGroup((0, 1, 2), ("gpu0",))]
 
 
@@ -239,8 +239,8 @@ grader: math
 def test_a_pool_serves_whoever_names_no_place() -> None:
     config = _config(POOL)
     assert config.serving_groups == [ServingGroup((0, 1, 2), ("0", "2,3")), ServingGroup((3,), ("gpu9",))]
-    assert config.in_turn
-    assert not _config(POOL.replace('[0, "2,3"]', "[0, 1, 2]")).in_turn, "as many places as models"
+    assert config.serving_groups[0].in_turn
+    assert not _config(POOL.replace('[0, "2,3"]', "[0, 1, 2]")).serving_groups[0].in_turn, "as many places as models"
     launch = config.models[0].launch
     assert launch is not None and config.servers.pool is not None
     assert server_command(launch, "a", "8000", "2,3") == ("serve", "--port", "8000", "--device", "2,3")
@@ -290,6 +290,6 @@ def test_vllm_is_told_that_it_may_sleep() -> None:
 def test_models_that_are_served_in_turn_have_the_pace_of_those_with_servers_of_their_own(settings: str) -> None:
     bench = Bench(4, 30, np.array([0.0, 1.0]))
     turned, own = (_config(text + settings) for text in (TURNS, TURNS.replace("exclusive: gpu0", "")))
-    assert turned.in_turn and not own.in_turn
+    assert turned.serving_groups[0].in_turn and not own.serving_groups[0].in_turn
     paces = [plan_on(bench, config, list("abcd")).pace for config in (turned, own)]
     assert paces[0] == paces[1] and paces[0].held == ("time" in settings)
