@@ -1,7 +1,7 @@
 """Assembly of a run from existing trials, such as those of logs.
 
-Models and questions are added as they occur, and the header comes last. Everything is written in one transaction
-without a journal: an unfinished draft is thrown away.
+Models and questions are numbered as they occur, and written with the header at the end. Everything is written in one
+transaction without a journal: an unfinished draft is thrown away.
 """
 
 import sqlite3
@@ -13,15 +13,7 @@ from typing import Self
 from adaptive_eval.store import database
 from adaptive_eval.store.events.event import Event
 from adaptive_eval.store.records import RunHeader, TrialRecord
-from adaptive_eval.store.rows import (
-    INSERT_TRIAL,
-    dump_json,
-    insert_models,
-    insert_questions,
-    trial_row,
-    write_events,
-    write_run,
-)
+from adaptive_eval.store.rows import INSERT_TRIAL, dump_json, trial_row, write_events, write_run
 
 _CELL = "SELECT id FROM trials WHERE model = ? AND question = ? ORDER BY trial"
 
@@ -32,6 +24,7 @@ class Draft:
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self._directory, self._connection = directory, connection
         self._models: dict[str, int] = {}
+        """Their ids, in the order in which they occurred."""
         self._questions: dict[str, int] = {}
 
     @classmethod
@@ -47,11 +40,10 @@ class Draft:
 
     def name(self, models: Iterable[str], questions: Iterable[str]) -> None:
         """Fix the order of models and questions before any trial is added."""
-        with database.explained(self._directory):
-            for one in models:
-                self._model(one)
-            for key in questions:
-                self._question(key)
+        for one in models:
+            self._model(one)
+        for key in questions:
+            self._question(key)
 
     def add(self, trials: Iterable[TrialRecord]) -> None:
         """Add trials; within a cell (model and question) their numbers must differ."""
@@ -73,15 +65,12 @@ class Draft:
         now = time.time()
         with database.explained(self._directory):
             write_run(self._connection, header, now)
-            for name, meaning in header.models.items():
-                self._connection.execute(
-                    "UPDATE models SET meaning = ? WHERE id = ?", (dump_json(meaning), self._model(name))
-                )
-            for key, body in header.questions.items():
-                number = self._question(keys.get(key, key))
-                self._connection.execute(
-                    "UPDATE questions SET key = ?, body = ? WHERE id = ?", (key, dump_json(body), number)
-                )
+            models = [(self._model(name), name, dump_json(meaning)) for name, meaning in header.models.items()]
+            self._connection.executemany("INSERT INTO models (id, name, meaning) VALUES (?, ?, ?)", models)
+            questions = [
+                (self._question(keys.get(key, key)), key, dump_json(body)) for key, body in header.questions.items()
+            ]
+            self._connection.executemany("INSERT INTO questions (id, key, body) VALUES (?, ?, ?)", questions)
             write_events(self._connection, events, now)
             self._connection.execute("COMMIT")
             self._connection.execute("PRAGMA synchronous = FULL")
@@ -92,17 +81,7 @@ class Draft:
         self._connection.close()
 
     def _model(self, name: str) -> int:
-        if name not in self._models:
-            insert_models(self._connection, {name: {}})
-            self._models[name] = self._last_number()
-        return self._models[name]
+        return self._models.setdefault(name, len(self._models) + 1)
 
     def _question(self, key: str) -> int:
-        if key not in self._questions:
-            insert_questions(self._connection, {key: {}})
-            self._questions[key] = self._last_number()
-        return self._questions[key]
-
-    def _last_number(self) -> int:
-        ((number,),) = self._connection.execute("SELECT last_insert_rowid()")
-        return int(number)
+        return self._questions.setdefault(key, len(self._questions) + 1)
