@@ -7,7 +7,9 @@ transaction, records that and how many looks there were.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard, cast
 
-from adaptive_eval.core.types import Look, PairVerdict, Verdict
+from pydantic import TypeAdapter
+
+from adaptive_eval.core.types import Look, PairVerdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store import StoredLook
 from adaptive_eval.store.events import events_of_kind
@@ -74,64 +76,37 @@ class NamedLook(NamedTuple):
 
 def read_look(stored: StoredLook) -> NamedLook:
     """Restore a look from plain values; raises `StoreError` if they have another form."""
-    body = _checked_body(stored)
-    models = Names(body["models"])
-    look = Look(
-        index=stored.number,
-        trials=tuple(body["trials"]),
-        order=tuple(map(models.position, body["order"])),
-        tiers=tuple(body["tiers"]),
-        scores=tuple(body["scores"]),
-        sigmas=tuple(body["sigmas"]),
-        comparisons=tuple(_verdict(pair, models) for pair in body["comparisons"]),
-    )
+    body = cast(dict[str, Any], stored.body)
+    try:
+        models = Names(_NAMES.validate_python(body["models"]))
+        placed = {
+            "index": stored.number,
+            "order": list(map(models.position, body["order"])),
+            "comparisons": [_verdict_of_positions(pair, models) for pair in body["comparisons"]],
+        }
+        look = _LOOK.validate_python({**body, **placed})
+        if {len(one) for one in (set(models), look.trials, look.tiers, look.scores, look.sigmas)} != {len(models)}:
+            raise ValueError("it has other models than values")
+    except (LookupError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"look {stored.number} is damaged: it is not a valid look; restore a copy of the run"
+        ) from error
     return NamedLook(models, look)
+
+
+_NAMES, _LOOK = TypeAdapter(list[str]), TypeAdapter(Look)
+
+
+def _verdict_of_positions(plain: Mapping[str, Any], models: Names) -> dict[str, Any]:
+    """Convert a stored verdict to values for `PairVerdict`; fields of later versions are ignored."""
+    known: dict[str, Any] = {name: plain[name] for name in PairVerdict._fields}
+    worse = None if known["worse"] is None else models.position(known["worse"])
+    return known | {"better": models.position(known["better"]), "worse": worse}
 
 
 def trials_at(stored: StoredLook | None) -> dict[str, int]:
     """The number of trials of each model on which a look was taken; empty before the first look."""
     if stored is None:
         return {}
-    body = _checked_body(stored)
-    return dict(zip(body["models"], body["trials"], strict=True))
-
-
-def _checked_body(stored: StoredLook) -> dict[str, Any]:
-    body = cast(dict[str, Any], stored.body)
-    if not _is_look(body):
-        raise StoreError(f"look {stored.number} is damaged: it is not a valid look; restore a copy of the run")
-    return body
-
-
-def _verdict(plain: Mapping[str, Any], models: Names) -> PairVerdict:
-    """Convert a stored verdict; fields of later versions are ignored."""
-    known: dict[str, Any] = {name: plain[name] for name in PairVerdict._fields if name in plain}
-    known["better"] = models.position(plain["better"])
-    known["worse"] = None if plain["worse"] is None else models.position(plain["worse"])
-    return PairVerdict(**(known | {"verdict": Verdict(plain["verdict"])}))
-
-
-def _is_look(body: Mapping[str, Any]) -> bool:
-    """Whether the values have the form of a stored look."""
-    models = body.get("models")
-    if not _is_list_of(models, str) or len(set(models)) < len(models):
-        return False
-    known, number = set(models), len(models)
-    whole = all(_is_list_of(body.get(name), int) and len(body[name]) == number for name in ("trials", "tiers"))
-    real = all(_is_list_of(body.get(name), int, float) and len(body[name]) == number for name in ("scores", "sigmas"))
-    ordered = _is_list_of(body.get("order"), str) and set(body["order"]) <= known
-    pairs = body.get("comparisons")
-    return whole and real and ordered and _is_list_of(pairs, dict) and all(_is_verdict(one, known) for one in pairs)
-
-
-def _is_verdict(plain: Mapping[str, Any], models: set[str]) -> bool:
-    named = all(isinstance(plain.get(name), str | None) for name in ("better", "worse", "verdict"))
-    measured = all(isinstance(plain.get(name), int | float) for name in ("z", "boundary", "information"))
-    measured &= all(isinstance(plain.get(name, 0.0), int | float) for name in ("rho", "power", "trials_needed"))
-    if not (named and measured and isinstance(plain.get("reversed", False), bool)):
-        return False
-    return plain.get("better") in models and plain.get("worse") in {*models, None} and plain["verdict"] in set(Verdict)
-
-
-def _is_list_of(values: object, *kinds: type) -> TypeGuard[list[Any]]:
-    return isinstance(values, list) and all(isinstance(value, kinds) for value in values)
+    models, look = read_look(stored)
+    return dict(zip(models, look.trials, strict=True))
