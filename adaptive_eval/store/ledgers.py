@@ -56,15 +56,11 @@ class RunLedger(Protocol):
     def require_intact(self, after: int = 0) -> None:
         """Raise `StoreError` for the first damaged row; trials with ids up to `after` are skipped."""
 
-    def kept_sums(self) -> "KeptSums | None":
-        """The stored sums over the first trials; None if there are none."""
+    def kept_sums(self) -> "KeptSums":
+        """The stored sums over the first trials, if there are any."""
 
-    @property
-    def sums_by_itself(self) -> bool:
-        """Whether the database server computes sums, so that none need be stored."""
-
-    def make_room_for_sums(self) -> None:
-        """Create the table for stored sums."""
+    def keep_sums(self) -> None:
+        """Store the sums over the trials of a large run, unless the database server computes them fast enough."""
 
     def transaction(self) -> AbstractContextManager[LedgerWrites]:
         """A context whose writes are committed atomically."""

@@ -5,6 +5,7 @@ transaction, records that and how many looks there were.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple, TypeGuard, cast
 
 from pydantic import TypeAdapter
@@ -77,14 +78,15 @@ class NamedLook(NamedTuple):
 def read_look(stored: StoredLook) -> NamedLook:
     """Restore a look from plain values; raises `StoreError` if they have another form."""
     body = cast(dict[str, Any], stored.body)
+    names, values = _parsers()
     try:
-        models = Names(_NAMES.validate_python(body["models"]))
+        models = Names(names.validate_python(body["models"]))
         placed = {
             "index": stored.number,
             "order": list(map(models.position, body["order"])),
             "comparisons": [_verdict_of_positions(pair, models) for pair in body["comparisons"]],
         }
-        look = _LOOK.validate_python({**body, **placed})
+        look = values.validate_python({**body, **placed})
         if {len(one) for one in (set(models), look.trials, look.tiers, look.scores, look.sigmas)} != {len(models)}:
             raise ValueError("it has other models than values")
     except (LookupError, TypeError, ValueError) as error:
@@ -94,7 +96,10 @@ def read_look(stored: StoredLook) -> NamedLook:
     return NamedLook(models, look)
 
 
-_NAMES, _LOOK = TypeAdapter(list[str]), TypeAdapter(Look)
+@cache
+def _parsers() -> tuple[TypeAdapter[list[str]], TypeAdapter[Look]]:
+    """Parsers of the models and of the values of a look, created when the first one is read."""
+    return TypeAdapter(list[str]), TypeAdapter(Look)
 
 
 def _verdict_of_positions(plain: Mapping[str, Any], models: Names) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Self, cast
 
-import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
@@ -41,12 +41,12 @@ from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs
 from adaptive_eval.store.sqlite_ledger import damaged
 from adaptive_eval.store.summing import (
+    NO_SUMS,
     Counts,
     add_cells,
     align_with_roster,
     all_spending,
     all_sums,
-    sums_after,
     thin_out,
 )
 
@@ -143,10 +143,9 @@ class RunReader:
         rows = list(self._rows("SELECT value FROM run WHERE key = 'held'"))
         held = json_object(rows[0][0], "for how long servers were held") if rows else {}
         try:
-            times = {name: (float(one[0]), float(one[1]), any(one[2:])) for name, one in held.items()}
-        except (TypeError, ValueError, LookupError) as error:
+            return TypeAdapter(dict[str, HeldTime]).validate_python(held)
+        except ValidationError as error:
             raise self._damaged("the times for which servers were held are not numbers") from error
-        return {name: HeldTime(*one) for name, one in times.items()}
 
     def largest_costs(self) -> dict[str, Cost]:
         """The largest tokens, USD and GPU seconds of any stored trial, by model."""
@@ -159,8 +158,8 @@ class RunReader:
     def trial_count(self) -> int:
         """The number of stored trials."""
         known = self._ledger.kept_sums()
-        ((count,),) = self._rows("SELECT count(*) FROM trials WHERE id > ?", 0 if known is None else known.last)
-        return int(count) + (0 if known is None else known.trials)
+        ((count,),) = self._rows("SELECT count(*) FROM trials WHERE id > ?", known.last)
+        return int(count) + known.trials
 
     def outcomes(self) -> Iterator[StoredOutcome]:
         """Every trial without its texts, in the order of commitment."""
@@ -262,12 +261,11 @@ class RunReader:
 
     def sums(self, after: int = 0) -> list[ReplicaSums]:
         """Sums over the trials with ids above `after`, by model and replica."""
-        known = None if after else self._ledger.kept_sums()
-        return sums_after(self._ledger, after) if known is None else all_sums(self._ledger, known)
+        return all_sums(self._ledger, NO_SUMS._replace(last=after) if after else self._ledger.kept_sums())
 
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks of the newest configuration, from number `first` on."""
-        return list(self._looks("AND number >= ? ORDER BY number", first))
+        return list(self._looks(queries.LOOKS + "AND number >= ? ORDER BY number", first))
 
     def most_looks(self) -> int:
         """The largest number of looks that were taken under any configuration."""
@@ -276,30 +274,24 @@ class RunReader:
 
     def capped_opening(self) -> bool | None:
         """Whether caps allowed only `trials.min` in the first round; None before the first look."""
-        for _, body in self._rows(queries.FIRST_LOOK):
-            found = unpack_json(body)
-            if not isinstance(found, dict):
-                raise self._damaged("the first look is not as looks are written")
-            return "capped_opening" in found
-        return None
+        first = next(self._looks(queries.FIRST_LOOK), None)
+        return None if first is None else "capped_opening" in first.body
 
     def latest_look(self) -> StoredLook | None:
         """The last look of the newest configuration; None before the first."""
-        return next(self._looks("ORDER BY number DESC LIMIT 1"), None)
+        return next(self._looks(queries.LOOKS + "ORDER BY number DESC LIMIT 1"), None)
 
     def counts(self, roster: Roster, categories: int, after: int = 0) -> Counts:
         """Counts[model, question, category] of the graded trials with ids above `after`, in the order of the roster."""
         models, questions = self.ids("models", "name"), self.ids("questions", "key")
-        known = None if after else self._ledger.kept_sums()
-        begin = np.zeros((len(models), len(questions), categories), np.int32) if known is None else known.counts()
-        cells = self._stream(self._queries.graded, after if known is None else known.last)
-        return align_with_roster(add_cells(begin, cells), models, questions, roster, categories)
+        known = NO_SUMS if after else self._ledger.kept_sums()
+        cells = self._stream(self._queries.graded, after or known.last)
+        return align_with_roster(add_cells(known.counts(), cells), models, questions, roster, categories)
 
     @property
     def summed_until(self) -> int:
         """The id of the last trial that the kept sums include; 0 if the run is too small to have any."""
-        known = self._ledger.kept_sums()
-        return 0 if known is None else known.last
+        return self._ledger.kept_sums().last
 
     def round_counts(self) -> Iterator[RoundCount]:
         """The number of graded trials by model, question, round and category."""
@@ -346,13 +338,9 @@ class RunReader:
             raise self._damaged(f"run {key} is no time")
         return seconds
 
-    def _looks(self, which: str, *parameters: object) -> Iterator[StoredLook]:
-        """Select looks of the newest configuration."""
-        for number, body in self._rows(queries.LOOKS + which, *parameters):
-            found = unpack_json(body)
-            if not isinstance(found, dict):
-                raise self._damaged(f"look {number} is not as looks are written")
-            yield StoredLook(number, found)
+    def _looks(self, query: str, *parameters: object) -> Iterator[StoredLook]:
+        for number, body in self._rows(query, *parameters):
+            yield StoredLook(number, unpack_json(body))
 
     def require_intact(self, *, summed: bool = True) -> None:
         """Raise `StoreError` with the first damage that the ledger can find.

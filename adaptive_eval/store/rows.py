@@ -55,14 +55,9 @@ def pack_json(value: object) -> bytes:
     return _compress(dump_json(value).encode())
 
 
-def unpack_json(stored: object) -> object:
-    """Restore the values that were given to `pack_json`; raises `StoreError` if they are damaged."""
-    try:
-        if isinstance(stored, bytes):
-            return json.loads(_decompress(stored))
-    except (ValueError, RecursionError):
-        pass
-    raise StoreError("a stored look is damaged: it is not JSON; restore a copy of the run")
+def unpack_json(stored: object) -> dict[str, Any]:
+    """Restore the object that was given to `pack_json`; raises `StoreError` if it is damaged."""
+    return json_object(_decompress(stored) if isinstance(stored, bytes) else None, "a stored look")
 
 
 LOGPROB_STEPS = 10_000

@@ -14,7 +14,7 @@ from adaptive_eval.store.ledgers import Row
 from adaptive_eval.store.queries import TrialRow, sqlite_queries
 from adaptive_eval.store.records import AnswerTexts
 from adaptive_eval.store.rows import unpack_text
-from adaptive_eval.store.summing import KeptSums, read_sums
+from adaptive_eval.store.summing import KEEP_SUMS, KeptSums, newest_sums, read_sums
 from adaptive_eval.store.tables import COLUMNS, SUMS, TOKEN_LOGPROBS
 
 if TYPE_CHECKING:
@@ -97,14 +97,15 @@ class SqliteLedger:
             for fault in database.structure_faults(self.connection, checksums.SMALL_TABLES if after else None):
                 raise damaged(self.directory, self.where, f"{fault}; {database.reindex_instructions(self.directory)}")
 
-    def kept_sums(self) -> KeptSums | None:
+    def kept_sums(self) -> KeptSums:
         with database.explained(self.directory):
             return read_sums(self.connection)
 
-    sums_by_itself = False
-
-    def make_room_for_sums(self) -> None:
-        self.add_tables(SUMS)
+    def keep_sums(self) -> None:
+        if (newest := newest_sums(self)) is not None:
+            self.add_tables(SUMS)
+            with self.transaction() as writes:
+                writes.execute(KEEP_SUMS, newest)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

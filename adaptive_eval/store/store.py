@@ -33,7 +33,7 @@ from adaptive_eval.store.rows import (
     write_run,
 )
 from adaptive_eval.store.same_meaning import differences, require_same_meaning
-from adaptive_eval.store.summing import SUMMED_EVERY, keep_sums
+from adaptive_eval.store.summing import SUMMED_EVERY
 
 if TYPE_CHECKING:
     from adaptive_eval.store.segments.moving import AnswerMover
@@ -161,7 +161,7 @@ class Store:
         self._unsummed += len(batch.trials)
         if self._unsummed >= SUMMED_EVERY:
             self._unsummed = 0
-            keep_sums(self._ledger)
+            self._ledger.keep_sums()
 
     def take_pending_events(self) -> Sequence[Event]:
         """Events that the store has recorded by itself since the last call."""
@@ -228,7 +228,7 @@ class Store:
             if self._mover is not None:
                 self._mover.finish(self._now())
             with suppress(StoreError):  # without sums, readers read the trials
-                keep_sums(self._ledger)
+                self._ledger.keep_sums()
         finally:
             if self._mover is not None:
                 self._mover.close()

@@ -50,6 +50,8 @@ class KeptSums(NamedTuple):
 
     def counts(self) -> Counts:
         """Counts[model, question, category] of graded trials; indices are ids minus 1."""
+        if not self.last:
+            return np.zeros((0, 0, 1), dtype=np.int32)
         unpacking = zlib.decompressobj()
         try:
             data = unpacking.decompress(self.packed, LARGEST)
@@ -61,7 +63,13 @@ class KeptSums(NamedTuple):
         return found.astype(np.int32)  # a copy, to which trials can be added
 
 
+NO_SUMS = KeptSums(0, 0, "[]", "[]", 0, 0, b"")
+"""Of a run that has none stored."""
+
+
 def _read(kind: type[T], text: str) -> list[T]:
+    if text == NO_SUMS.replicas:
+        return []
     try:
         return TypeAdapter(list[kind]).validate_json(text)  # type: ignore[valid-type]
     except ValidationError as error:
@@ -72,13 +80,13 @@ def _malformed_error() -> StoreError:
     return StoreError("the sums of a stored run are not as sums are written; restore a copy of it")
 
 
-def read_sums(connection: sqlite3.Connection) -> KeptSums | None:
-    """Read the stored sums of a run; None if there are none."""
+def read_sums(connection: sqlite3.Connection) -> KeptSums:
+    """Read the stored sums of a run."""
     if not has_table(connection, "summed"):
-        return None
+        return NO_SUMS
     columns = "last, trials, replicas, spending, models, questions, counts"
     rows = connection.execute(f"SELECT {columns} FROM summed").fetchall()
-    return KeptSums(*rows[0]) if rows else None
+    return KeptSums(*rows[0]) if rows else NO_SUMS
 
 
 def merge_sums(known: Sequence[ReplicaSums], later: Sequence[ReplicaSums]) -> list[ReplicaSums]:
@@ -112,7 +120,6 @@ SUMMED_EVERY = 200_000
 MOST_MOMENTS = 400
 """Largest number of moments at which spending is stored."""
 AT_ONCE = 8192
-NO_COUNTS: Counts = np.zeros((0, 0, 1), dtype=np.int32)
 NOTHING = Spending(0.0, 0, 0, 0.0, 0.0)
 _LAST = "SELECT coalesce(max(id), 0) FROM trials"
 _COUNT = "SELECT count(*) FROM trials"
@@ -120,7 +127,7 @@ _PENDING = (
     "SELECT 1 FROM trials WHERE id > ? AND category IS NULL "
     f"AND grader_error IN ('{AWAITS_THRESHOLDS}', '{AWAITS_VERDICT}') LIMIT 1"
 )
-_KEEP = "INSERT OR REPLACE INTO summed VALUES (1, ?, ?, ?, ?, ?, ?, ?)"
+KEEP_SUMS = "INSERT OR REPLACE INTO summed VALUES (1, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def add_cells(counts: Counts, cells: Iterable[Row]) -> Counts:
@@ -157,36 +164,41 @@ def _places(names: Names, numbers: Mapping[str, int], size: int) -> tuple[list[i
     return [at for at, _ in pairs], [place for _, place in pairs]
 
 
-def keep_sums(ledger: RunLedger) -> None:
-    """Update the stored sums of a large run to its last trial, unless grades are pending."""
-    if ledger.sums_by_itself:
-        return
+def newest_sums(ledger: RunLedger) -> Row | None:
+    """The values of KEEP_SUMS up to the last trial of a large run; None if nothing is new, or grades are pending."""
     known = ledger.kept_sums()
-    after, counts = (0, NO_COUNTS) if known is None else (known.last, known.counts())
     ((last,),) = ledger.rows(_LAST)
-    if last < SUMMED_EVERY or last == after or list(ledger.rows(_PENDING, after)):
-        return
-    if known is None:  # trials may have been deleted: the last id can exceed their number
+    if last < SUMMED_EVERY or last == known.last or list(ledger.rows(_PENDING, known.last)):
+        return None
+    if not known.last:  # trials may have been deleted: the last id can exceed their number
         ((count,),) = ledger.rows(_COUNT)
         if count < SUMMED_EVERY:
-            return
-    ledger.make_room_for_sums()
-    sums = sums_after(ledger, 0) if known is None else all_sums(ledger, known)
+            return None
+    sums = all_sums(ledger, known)
     spending = thin_out(all_spending(ledger, known, MOST_MOMENTS), MOST_MOMENTS)
-    counts = add_cells(counts, ledger.stream(ledger.queries.graded, after))
+    counts = add_cells(known.counts(), ledger.stream(ledger.queries.graded, known.last))
     told = [orjson.dumps(rows).decode() for rows in (list(map(tuple, sums)), spending)]
-    trials, (models, questions, _) = sum(one.trials for one in sums), counts.shape
-    with ledger.transaction() as writes:
-        packed = zlib.compress(counts.astype("<i4", copy=False).tobytes(), 1)
-        writes.execute(_KEEP, (last, trials, *told, models, questions, packed))
+    packed = zlib.compress(counts.astype("<i4", copy=False).tobytes(), 1)
+    return (last, sum(one.trials for one in sums), *told, *counts.shape[:2], packed)
 
 
-def sums_after(ledger: RunLedger, trial: int) -> list[ReplicaSums]:
-    """Sums by model and replica over the trials after this id."""
-    found: list[ReplicaSums] = []
-    for after, until in _parts(ledger, trial):
+def all_sums(ledger: RunLedger, known: KeptSums) -> list[ReplicaSums]:
+    """Sums by model and replica: the stored ones plus those of later trials."""
+    found = known.sums()
+    for after, until in _parts(ledger, known.last):
         found = merge_sums(found, list(map(ReplicaSums._make, ledger.rows(ledger.queries.sums, after, until))))
     return found
+
+
+def all_spending(ledger: RunLedger, known: KeptSums, steps: int) -> list[Spending]:
+    """Cumulative spending at the stored moments, and at about `steps` moments after them."""
+    told = [NOTHING, *known.spending()]
+    parts = list(_parts(ledger, known.last))
+    for after, until in parts:
+        moments = -(-steps * (until - after) // (parts[-1][1] - known.last))
+        for row in ledger.rows(ledger.queries.spending, after, until, after, moments, until - after):
+            told.append(told[-1].and_then(Spending(*row)))
+    return told[1:]
 
 
 def _parts(ledger: RunLedger, after: int) -> Iterator[tuple[int, int]]:
@@ -194,19 +206,3 @@ def _parts(ledger: RunLedger, after: int) -> Iterator[tuple[int, int]]:
     ((last,),) = ledger.rows(_LAST)
     for first in range(after, last, SUMMED_EVERY):
         yield first, min(first + SUMMED_EVERY, last)
-
-
-def all_sums(ledger: RunLedger, known: KeptSums) -> list[ReplicaSums]:
-    """Sums by model and replica: the stored ones plus those of later trials."""
-    return merge_sums(known.sums(), sums_after(ledger, known.last))
-
-
-def all_spending(ledger: RunLedger, known: KeptSums | None, steps: int) -> list[Spending]:
-    """Cumulative spending at the stored moments, and at about `steps` moments after them."""
-    first, told = (0, [NOTHING]) if known is None else (known.last, known.spending())
-    parts = list(_parts(ledger, first))
-    for after, until in parts:
-        moments = -(-steps * (until - after) // (parts[-1][1] - first))
-        for row in ledger.rows(ledger.queries.spending, after, until, after, moments, until - after):
-            told.append(told[-1].and_then(Spending(*row)))
-    return told if known is not None else told[1:]

@@ -18,6 +18,7 @@ from adaptive_eval.store import store as storing
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.integrity import Integrity
 from adaptive_eval.store.records import AWAITS_THRESHOLDS
+from adaptive_eval.store.summing import NO_SUMS
 
 CELLS = [(model, question) for model in HEADER.models for question in HEADER.questions]
 ROSTER = Roster.of(["large", "small"], ["q2", "q1"])
@@ -106,7 +107,7 @@ def test_sums_are_always_what_the_trials_come_to(
         getattr(run, name)(number)
         with_sums = known(run.directory)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("adaptive_eval.store.sqlite_ledger.read_sums", lambda connection: None)
+            patch.setattr("adaptive_eval.store.sqlite_ledger.read_sums", lambda connection: NO_SUMS)
             assert known(run.directory) == with_sums
     run.store.close()
     trials = sum(run.next.values())

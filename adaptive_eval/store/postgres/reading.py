@@ -15,6 +15,7 @@ from adaptive_eval.store.postgres.tables import LOCKS, RUN_STEPS, SHARED, SHARED
 from adaptive_eval.store.queries import COLUMN_SQL, Dialect, Queries, TrialRow, queries_in
 from adaptive_eval.store.records import LARGEST_SIZE, AnswerTexts
 from adaptive_eval.store.rows import unpack_text
+from adaptive_eval.store.summing import NO_SUMS, KeptSums
 
 
 def _numeric_signal(name: str) -> str:
@@ -228,13 +229,11 @@ class PostgresReading:
                 with explained(self.where):
                     connection.execute("ROLLBACK")
 
-    sums_by_itself = True
+    def kept_sums(self) -> KeptSums:
+        return NO_SUMS
 
-    def kept_sums(self) -> None:
-        """Do nothing: this ledger keeps no sums."""
-
-    def make_room_for_sums(self) -> None:
-        """Do nothing: this ledger keeps no sums."""
+    def keep_sums(self) -> None:
+        """Do nothing: the server computes them fast enough."""
 
     def require_intact(self, after: int = 0) -> None:
         """Raise `StoreError` if a trial has numbers out of range; the database itself guards against changed rows."""
