@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from dotenv import dotenv_values
@@ -24,40 +24,11 @@ from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 VARIABLE = re.compile(r"(?P<escaped>\$)?\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}", re.ASCII)
 
 
-class ExpandedText(NamedTuple):
-    """A text after its variables were filled in."""
-
-    text: str
-    used: tuple[str, ...]
-    """The variables that were looked up."""
-    missing: tuple[str, ...]
-    """Variables without value and default."""
-
-
 def read_environment(folder: Path) -> Mapping[str, str]:
     """The environment, completed by `.env` in the current directory and then by `.env` in `folder`."""
     files = [Path(".env"), folder / ".env"]
     found = [{name: value for name, value in dotenv_values(file).items() if value is not None} for file in files]
     return {**found[1], **found[0], **os.environ}
-
-
-def expand(text: str, environment: Mapping[str, str]) -> ExpandedText:
-    """Fill in the variables of a scalar; `${VAR:-default}` takes the default also if VAR is empty."""
-    used: list[str] = []
-    missing: list[str] = []
-
-    def value(match: re.Match[str]) -> str:
-        if match["escaped"]:
-            return match[0][1:]
-        name, default = match["name"], match["default"]
-        used.append(name)
-        if default is not None:
-            return environment.get(name) or default
-        if name not in environment:
-            missing.append(name)
-        return environment.get(name, "")
-
-    return ExpandedText(VARIABLE.sub(value, text), tuple(used), tuple(missing))
 
 
 COLON = re.compile(r":(?:\s|$)")
@@ -292,22 +263,25 @@ class _Builder:
         return values
 
     def _scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
-        tag, text = node.tag, node.value
+        tag, text, used = node.tag, node.value, list[str]()
         if tag == STR and "${" in text:
-            expanded = expand(text, self._environment)
-            self._record_variables(node, path, text, expanded)
-            text = expanded.text
-            if node.style is None and expanded.used:
+            text = VARIABLE.sub(lambda match: self._variable(match, node, path, used), text)
+        if used:
+            self._document.raw[path], self._document.variables[path] = node.value, tuple(used)
+            if node.style is None:
                 tag = self._loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
         return self._convert_scalar(node, path, tag, text)
 
-    def _record_variables(self, node: yaml.Node, path: KeyPath, text: str, expanded: ExpandedText) -> None:
-        if expanded.used:
-            self._document.raw[path] = text
-            self._document.variables[path] = expanded.used
-        for name in expanded.missing:
+    def _variable(self, match: re.Match[str], node: yaml.Node, path: KeyPath, used: list[str]) -> str:
+        """The text for a variable; `${VAR:-default}` takes the default also if VAR is empty."""
+        if match["escaped"]:
+            return match[0][1:]
+        name, default = match["name"], match["default"]
+        used.append(name)
+        if default is None and name not in self._environment:
             mend = f"set it, write ${{{name}:-default}}, or $${{{name}}} for the text itself"
             self._refuse(node, path, f"needs the environment variable {name}, which is not set", mend)
+        return self._environment.get(name) or default or ""
 
     def _convert_scalar(self, node: yaml.Node, path: KeyPath, tag: str, text: str) -> Any:
         if tag == NULL:
