@@ -346,18 +346,13 @@ def weigh_evidence(
 
 def side(estimates: Estimates, reference: float | None, members: IndexArray, gate: IndexArray | None) -> Side:
     """Estimates of one side of each pair; the reference, number L, is known, and a gate's part covers its benchmark."""
-    fixed = [] if reference is None else [reference]
-    nothing = [0.0] * len(fixed)
+    whole = np.stack([estimates.score, estimates.var, estimates.noise, estimates.noise_at_horizon])
     if gate is not None:
-        whole = np.stack([estimates.score, estimates.var, estimates.noise, estimates.noise_at_horizon], axis=-1)
-        each = np.concatenate([whole[:, None], estimates.parts], axis=1)
+        each = np.concatenate([whole.T[:, None], estimates.parts], axis=1)
         return Side(*each[members, np.maximum(gate, 0)].T)
-    return Side(
-        np.append(estimates.score, fixed)[members],
-        np.append(estimates.var, nothing)[members],
-        np.append(estimates.noise, nothing)[members],
-        np.append(estimates.noise_at_horizon, nothing)[members],
-    )
+    if reference is not None:
+        whole = np.append(whole, [[reference], [0.0], [0.0], [0.0]], axis=1)
+    return Side(*whole[:, members])
 
 
 def cautious(ways: Sequence[Evidence]) -> Evidence:

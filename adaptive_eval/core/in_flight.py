@@ -245,13 +245,11 @@ class BatchesInFlight:
     @property
     def within_caps(self) -> bool:
         """Whether the caps cover the cost of trials in flight, missing ones at their worst, and of kept outcomes."""
-        return self._caps_cover(0) and not (self.account.is_open and self._is_spent())
-
-    def _is_spent(self) -> bool:
-        """Whether the cost of arrived trials exceeds a cap."""
+        if not self.account.is_open:
+            return self._caps_cover(0)
         early = np.array((len(self.early), *self.early.cost))
         came = sum((np.array(batch.spent_so_far()) for batch in self._batches), early)
-        return not self.account.caps_hold(came, np.zeros(len(self.issued), dtype=np.int64))
+        return self._caps_cover(0) and self.account.caps_hold(came, np.zeros(len(self.issued), dtype=np.int64))
 
     def _caps_cover(self, opened: int, times: int = 1) -> bool:
         """Whether the caps cover the trials in flight, with partly opened batches opened as far as `opened`, and each

@@ -65,13 +65,9 @@ class SharedTrials:
                 if other != model:
                     self._count(model, other, questions, came, self._arrived[other, questions, trials])
         for pair in np.flatnonzero(~self._is_known & (self._counts.sum(axis=2).min(axis=1) > 1)).tolist():
-            self._is_known[pair] = True
-            self._is_paired[pair] = self._is_coupled(pair)
-
-    def _is_coupled(self, pair: int) -> bool:
-        """Whether the pair's differences on the same trials vary clearly more or less than if independent."""
-        found = self._coupling(pair)
-        return bool(abs(found.variance - 1.0) >= max(WORTH_PAIRING, STANDARD_ERRORS * found.sigma))
+            self._is_known[pair], found = True, self._coupling(pair)
+            # whether differences on the same trials vary clearly more or less than if independent
+            self._is_paired[pair] = abs(found.variance - 1.0) >= max(WORTH_PAIRING, STANDARD_ERRORS * found.sigma)
 
     def _coupling(self, pair: int) -> Coupling:
         low, high = (self._arrived[model] for model in np.argwhere(self._pair == pair)[0])

@@ -278,20 +278,16 @@ class RunStack:
     def _end_idle_runs(self, available: AvailableTrials, fits: BoolArray) -> None:
         done = [number for number, flying in enumerate(self._flying) if not flying]
         for number in done:
-            left = available_to(available, number, len(self._runs))
-            mine = self._look_alone(number, left)
+            # a look at all pairs of the run alone; it finds nothing more to call or to tie
+            left, alone = available_to(available, number, len(self._runs)), np.arange(len(self._runs)) == number
+            estimates, memory = (select_benches(of, alone, len(self._runs)) for of in (self._estimates, self._memory))
+            mine = self._judge(estimates, memory, left, 1)
             self._ends[int(self._runs[number])] = StackedEnd(
                 reason=why_no_further(mine, bool(fits[number]), ()),
                 counts=self._counts.reshape(len(self._runs), *self._shape, -1)[number].copy(),
                 comparisons=describe(mine, mine.pairs, mine.verdicts, left, self._shape[1]),
             )
         self._drop(done)
-
-    def _look_alone(self, number: int, available: AvailableTrials) -> JudgedLook:
-        """A run's look at all of its pairs; it finds nothing more to call or to tie."""
-        alone = np.arange(len(self._runs)) == number
-        estimates, memory = (select_benches(of, alone, len(self._runs)) for of in (self._estimates, self._memory))
-        return self._judge(estimates, memory, available, 1)
 
     def _drop(self, done: Sequence[int]) -> None:
         """Remove finished runs."""

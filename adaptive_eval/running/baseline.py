@@ -4,7 +4,7 @@ They come before the first answer, so that a server that cannot verify is told b
 request for them counts at its worst before it is sent, and each further one where a reply was lost.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError
@@ -19,8 +19,9 @@ async def take_baseline(grading: Grading, store: Store, bears: Callable[[Cost], 
     """Give a verifier what the run has kept for it, else what it says now, as an event; other graders need nothing."""
     if not isinstance(grading, VerifierPool):
         return []
-    grading.scores = kept_baseline(grading.asked_as, store.reader.events())
-    if grading.scores is not None:
+    baselines = events_of_kind(store.reader.events(), BaselineAsked)
+    if kept := [one for one in baselines if one.asked_as == grading.asked_as and one.scores]:
+        grading.scores = LabelScores(tuple(kept[-1].scores), frozenset(kept[-1].unseen))
         return []
     worst = BaselineAsked(grading.asked_as, (), (), *grading.lost)
 
@@ -40,9 +41,3 @@ async def take_baseline(grading: Grading, store: Store, bears: Callable[[Cost], 
     store.commit(CommitBatch(events=[event]))
     grading.scores = found.scores
     return [event]
-
-
-def kept_baseline(asked_as: str, events: Sequence[Event]) -> LabelScores | None:
-    """The scores that an earlier start has stored."""
-    kept = [one for one in events_of_kind(events, BaselineAsked) if one.asked_as == asked_as and one.scores]
-    return LabelScores(tuple(kept[-1].scores), frozenset(kept[-1].unseen)) if kept else None

@@ -74,7 +74,10 @@ class Mending:
         if next(self._ungraded(), None) is None:  # to find none, all trials are read: once is enough
             return
         self._meter.start()
-        self._lose_reserved()
+        prices = {name: lane.price.cost for name, lane in self._lanes.items()}
+        lost = self._costs.lost_reserves(self._ungraded(), prices)  # of verdicts that an earlier start has not received
+        if lost.events:
+            self._write(lost)
         self._costs.find_verdict(self._store.reader.grading_uses().values())
         total = sum(1 for _ in self._ungraded())
         graded, failed = 0, 0
@@ -127,13 +130,6 @@ class Mending:
         return (record for record in ungraded if record.model in self._lanes and not record.awaits_thresholds)
 
     # -- under caps -----------------------------------------------------------------------------------------------
-
-    def _lose_reserved(self) -> None:
-        """Record as lost the reserves for verdicts that an earlier start has not received."""
-        prices = {name: lane.price.cost for name, lane in self._lanes.items()}
-        lost = self._costs.lost_reserves(self._ungraded(), prices)
-        if lost.events:
-            self._write(lost)
 
     def _reserve_affordable(self, reserves: Sequence[tuple[TrialRecord, Cost]]) -> Sequence[tuple[TrialRecord, Cost]]:
         """Reserve verdicts, on disk, for as many records as the caps allow; returns these with their reserves."""
