@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tables import Check, arguments, conclude, markdown
 
-from adaptive_eval.core.coupled_rule import KAPPA_BY_TRIAL
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.sequential import KAPPA_BY_TRIAL, Sequential
 from adaptive_eval.core.shared_trials import STANDARD_ERRORS, WORTH_PAIRING
 from scorio.moments import FloatArray
 from scorio.sinf import WangTsiatis, difference_values, paired_moments, predictive_power, variance_against

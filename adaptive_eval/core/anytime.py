@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,24 +21,30 @@ if TYPE_CHECKING:  # as in `rules`
 class Anytime:
     """The normal-mixture boundary, tightest at information `optimum`; needing no horizon costs it some power."""
 
-    by_pair: ClassVar[bool] = True
-
     confidence: float = 0.95
     start: float = 0.05
     optimum: float = 0.5
+    ratio: float | FloatArray = field(default=1.0, compare=False, repr=False)
+    """How many times larger a pair's information is under the first horizon, under which it still counts."""
 
     def __post_init__(self) -> None:
         check_confidence(self.confidence)
         require(0.0 <= self.start <= 1.0, "start must lie in [0, 1]", self.start)
         require(self.optimum > 0.0, "optimum must be positive", self.optimum)
 
+    @property
+    def by_pair(self) -> bool:
+        return isinstance(self.ratio, float)
+
     def boundary(self, evidence: Evidence) -> FloatArray:
-        early = evidence.information < self.start * (1.0 - 1e-9)
-        return np.where(early, np.inf, self._shape().at(np.maximum(evidence.information, 1e-12)))
+        information = evidence.information * self.ratio
+        early = information < self.start * (1.0 - 1e-9)
+        return np.where(early, np.inf, self._shape().at(np.maximum(information, 1e-12)))
 
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
-        early = evidence.information < self.start * (1.0 - 1e-9)
-        return np.where(early, 1.0, self._shape().p_value(sign * evidence.z, evidence.information, sides=1))
+        information = evidence.information * self.ratio
+        early = information < self.start * (1.0 - 1e-9)
+        return np.where(early, 1.0, self._shape().p_value(sign * evidence.z, information, sides=1))
 
     def at_level(self, alpha: float) -> Anytime:
         from scorio.sinf.boundary import Mixture
@@ -47,8 +53,8 @@ class Anytime:
         tuned = Mixture(2.0 * alpha, self.optimum)
         return replace(self, confidence=1.0 - alpha, optimum=self.optimum * float(tuned.r(1.0) / self._shape().r(1.0)))
 
-    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> RescaledAnytime:
-        return RescaledAnytime(self, _information_ratio(looks[-1], now))
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> Anytime:
+        return replace(self, ratio=self.ratio * _information_ratio(looks[-1], now))
 
     def _shape(self) -> Mixture:
         from scorio.sinf.boundary import Mixture
@@ -64,33 +70,6 @@ ANYTIME = RuleEntry(
     promise=HOLDS_AT_ANY_LOOK,
     correctable=True,
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RescaledAnytime:
-    """`anytime` after changes of the horizon: information still counts as under the first one."""
-
-    rule: Anytime
-    ratio: FloatArray
-
-    @property
-    def confidence(self) -> float:
-        return self.rule.confidence
-
-    def boundary(self, evidence: Evidence) -> FloatArray:
-        return self.rule.boundary(self._under_first_horizon(evidence))
-
-    def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
-        return self.rule.p_value(self._under_first_horizon(evidence), sign)
-
-    def at_level(self, alpha: float) -> RescaledAnytime:
-        return replace(self, rule=self.rule.at_level(alpha))
-
-    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> RescaledAnytime:
-        return replace(self, ratio=self.ratio * _information_ratio(looks[-1], now))
-
-    def _under_first_horizon(self, evidence: Evidence) -> Evidence:
-        return replace(evidence, information=evidence.information * self.ratio)
 
 
 def _information_ratio(before: Evidence, now: Evidence) -> FloatArray:

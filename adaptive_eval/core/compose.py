@@ -130,7 +130,9 @@ def _affordable_round(
         served = ServedPairs(pairs[chosen], paired[chosen])
         sizes = _round_sizes(flight, now, served, prices[:-1], needed, plan.least_round)
         if plan.drawn:
-            return _drawn_round(plan.policy, now, served.pairs, flight.issued, sizes, power[chosen])
+            # the policy sets the number for each model, the draw sets the order of the questions
+            of_models = make_view(now, served.pairs, flight.issued.sum(axis=1, keepdims=True), sizes, power[chosen])
+            return next_questions(flight.issued, checked_allocation(plan.policy, of_models)[:, 0])
         g = plan.bench.question_weights
         extra = checked_allocation(plan.policy, make_view(now, served.pairs, flight.issued, sizes, power[chosen], g))
         return _even_round(extra, flight.issued, served.in_step(len(flight.issued)), g)
@@ -157,17 +159,7 @@ def most_that_fit(
     return extra, fitting == len(worth)
 
 
-def _drawn_round(
-    policy: Policy, now: RoundInputs, pairs: IndexArray, issued: TrialArray, sizes: NDArray[np.int64], power: FloatArray
-) -> TrialArray:
-    """The next round of drawn questions: the policy sets the number for each model, the draw sets their order."""
-    of_models = make_view(now, pairs, issued.sum(axis=1, keepdims=True), sizes, power)
-    return next_questions(issued, checked_allocation(policy, of_models)[:, 0])
-
-
-def _even_round(
-    extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_], g: FloatArray | None = None
-) -> TrialArray:
+def _even_round(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_], g: FloatArray | None) -> TrialArray:
     """The round with the trials of `models` spread by question weight alone, so that all have the same ones.
 
     Weights from what other models made of the same random numbers would depend on the model's own luck.
@@ -186,13 +178,13 @@ def make_view(
     pairs: IndexArray,
     issued: TrialArray,
     sizes: NDArray[np.int64],
-    power: FloatArray | None = None,
+    power: FloatArray,
     g: FloatArray | None = None,
 ) -> View:
-    """The policy's view; `power` defaults to that of all open comparisons."""
+    """The policy's view, given the `power` of its pairs."""
     return View(
         open_pairs=pairs,
-        power=now.standing.open_power() if power is None else power,
+        power=power,
         order=now.standing.order,
         in_play=now.in_play,
         issued=issued,

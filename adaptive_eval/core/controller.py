@@ -428,17 +428,6 @@ class Controller:
             came, lost = batch.size - batch.missing, batch.asked_and_missing()
             self._flight.account.settle(batch, came, batch.total_cost(), lost)
 
-    def _set_aside_ungradable(self, models: Iterable[int]) -> None:
-        """Set aside models with too many ungraded trials (see `tally`).
-
-        Their trials in flight stay reserved at the worst case, arrived or not: how many have arrived is chance.
-        """
-        for model, reason in self._tally.ungradable(models):
-            self.set_aside[model] = Lost(Cause.GRADER, reason)
-            self._tally.forget_arrivals(model)
-            for batch in self._flight.drop(model):
-                self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
-
     # -- looks ----------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
@@ -476,9 +465,17 @@ class Controller:
         return [batch for batch in done if batch.model not in self.set_aside]
 
     def _commit(self, done: Sequence[Batch]) -> None:
+        """Commit batches, and set aside models with too many ungraded trials (see `tally`).
+
+        Their trials in flight stay reserved at the worst case, arrived or not: how many have arrived is chance.
+        """
         self._flight.commit(done)
         self._tally.commit(done)
-        self._set_aside_ungradable(sorted({batch.model for batch in done}))
+        for model, reason in self._tally.ungradable(sorted({batch.model for batch in done})):
+            self.set_aside[model] = Lost(Cause.GRADER, reason)
+            self._tally.forget_arrivals(model)
+            for batch in self._flight.drop(model):
+                self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
         plan, bounds = self.plan, self._tally.bounds()

@@ -137,12 +137,8 @@ class EndedRun:
         return replace(self.plan, budget=budget, spent_first=NOTHING_SPENT)
 
 
-class _Counts(NamedTuple):
-    """Counts (n, L, M, K) of n simulated runs."""
-
-    opened: IntArray
-    """Trials at the first look, before anything was decided."""
-    ended: IntArray
+_Counts = tuple[IntArray, IntArray]
+"""Counts (n, L, M, K) of n simulated runs at the first look, before anything was decided, and at their ends."""
 
 
 def _side_by_side(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator) -> _Counts:
@@ -151,11 +147,12 @@ def _side_by_side(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Gen
     ends = RunStack(plan, summed, runs).ends()
     every = np.arange(runs * plan.bench.models)
     opened = summed.counts(every, np.tile(plan.opening, (runs, 1)))
-    return _Counts(opened.reshape(runs, *chances.shape), np.array([end.counts for end in ends]))
+    return opened.reshape(runs, *chances.shape), np.array([end.counts for end in ends])
 
 
 def _simulate_singly(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator) -> _Counts:
-    return _Counts(*map(np.array, zip(*(_simulate_run(plan, chances, rng) for _ in range(runs)), strict=True)))
+    opened, ended = zip(*(_simulate_run(plan, chances, rng) for _ in range(runs)), strict=True)
+    return np.array(opened), np.array(ended)
 
 
 def _simulate_run(plan: Plan, chances: FloatArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:

@@ -142,7 +142,6 @@ OPTIMAL = RuleEntry(
     correctable=True,
     gives_up=True,
     surest=SUREST,
-    spends_error=True,
     options=(
         Option(
             name="worth",

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
-from adaptive_eval.core.coupled_rule import CoupledSequential
 from adaptive_eval.core.drawn import next_questions
 from adaptive_eval.core.evidence import Estimator, IndexArray, Prior, judged_pairs
 from adaptive_eval.core.gates import SeveralGates
@@ -16,7 +15,7 @@ from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.policies import BUILT_IN, Policy, Weighted
 from adaptive_eval.core.rules import Correctable, Rule, is_giving_up
-from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.sequential import CoupledSequential, Sequential
 from adaptive_eval.core.settings import LEAST_DRAWN, MOST_PER_ROUND, Bench, Budget, Pace, PastHorizon, Trials, require
 from adaptive_eval.core.types import NO_COST, Cost
 

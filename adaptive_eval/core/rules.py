@@ -155,8 +155,6 @@ class RuleEntry(Entry[Rule]):
     """Whether a call stands whatever later looks show."""
     estimator: Estimator = "average"
     """What it compares."""
-    spends_error: bool = False
-    """Whether it spends its error over the way to the horizon, so that changing the horizon costs power."""
     gives_up: bool = False
     """Whether it is a `GivingUp`."""
     surest: float = 1.0

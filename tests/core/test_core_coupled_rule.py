@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from adaptive_eval.core import Bench, Controller, Outcome, Pairs, Plan, Trials
-from adaptive_eval.core.coupled_rule import KAPPA_BY_TRIAL, ContinuedCoupled, CoupledSequential
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import has_error_left, is_correctable, judges_by_pair
-from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.sequential import KAPPA_BY_TRIAL, ContinuedCoupled, CoupledSequential, Sequential
 from adaptive_eval.core.settings import Margin, Pace, PastHorizon
 from adaptive_eval.core.types import Verdict
 

@@ -52,7 +52,7 @@ def test_a_rule_is_what_its_entry_says(entry: RuleEntry) -> None:
     on = next(case for case in evidence_cases() if (case.information > 0.0).any())
     assert isinstance(rule, Extendable) == entry.correctable, "what survives looks knows what another horizon does"
     raised = rule.extended([on], on, 0.0) if isinstance(rule, Extendable) else rule
-    assert has_error_left(raised) == entry.spends_error
+    assert has_error_left(raised) == entry.gives_up
     if isinstance(rule, Correctable):
         assert rule.confidence == KNOWN["confidence"]
 
