@@ -78,8 +78,8 @@ def check_figure(draw: "Draw", name: str | None = None) -> None:
     _check_words(first, name)
     _check_axes(first, view, name)
     _check_all_are_named(first, view, name)
-    drawn = _as_svg(first)
-    fail_unless(_as_svg(figures.of(view)) == drawn, f"{name} draws the same view in another way each time")
+    drawn = figures.svg(view)
+    fail_unless(figures.svg(view) == drawn, f"{name} draws the same view in another way each time")
     _check_order_of_configuration(figures, view, drawn)
     _check_names(figures, view, first)
     for number in range(len(view.models)):
@@ -98,6 +98,17 @@ class _Figures:
 
     def of(self, view: RunView, laid_out: bool = False) -> "Figure":
         """The figure; to lay it out as for a file takes as long as all else, and changes nothing that is looked at."""
+        return self._drawn(view, lambda figure: figure.draw_without_rendering(), laid_out)
+
+    def svg(self, view: RunView) -> bytes:
+        """All that is drawn; it is drawn once, and `savefig` would do so twice."""
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+        drawn = BytesIO()
+        self._drawn(view, lambda figure: FigureCanvasSVG(figure).print_svg(drawn, metadata={"Date": None}))
+        return drawn.getvalue()
+
+    def _drawn(self, view: RunView, draw: "Callable[[Figure], None]", laid_out: bool = False) -> "Figure":
         kept = _open_in_pyplot()
         try:
             with styled(), warnings.catch_warnings():
@@ -105,7 +116,7 @@ class _Figures:
                 figure = self._draw(view)
                 if not laid_out:
                     figure.set_layout_engine("none")
-                figure.draw_without_rendering()
+                draw(figure)
         except Exception as error:  # whatever it is: no report may end with a traceback
             names = [row.name for row in _results(view).models]
             raise AssertionError(f"{self.name} raises {error!r:.300} for models called {names!r:.200}") from error
@@ -199,13 +210,6 @@ def _listed_otherwise(view: RunView) -> RunView:
     return replace(view, looks=tuple(map(look, view.looks)), **columns)
 
 
-def _as_svg(figure: "Figure") -> bytes:
-    drawn = BytesIO()
-    with styled():
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    return drawn.getvalue()
-
-
 def _open_in_pyplot() -> set[int]:
     pyplot = sys.modules.get("matplotlib.pyplot")
     return set() if pyplot is None else set(pyplot.get_fignums())
@@ -259,7 +263,7 @@ def _check_all_are_named(figure: "Figure", view: RunView, name: str) -> None:
 
 def _check_order_of_configuration(figures: _Figures, view: RunView, drawn: bytes) -> None:
     fail_unless(
-        _as_svg(figures.of(_listed_otherwise(view))) == drawn,
+        figures.svg(_listed_otherwise(view)) == drawn,
         f"{figures.name} is another figure where the configuration lists the models in another order: a list in the "
         "order of `view.models` was taken for one in the order of `results.models`, or it is drawn in that order",
     )
@@ -403,15 +407,14 @@ def _check_intervals(figures: _Figures, view: RunView, first: "Figure") -> None:
 def _check_all_is_drawn(figures: _Figures) -> None:
     """Check that the last of many models, questions and looks is drawn if the first is."""
     view = view_of_many()
-    plain = figures.of(view)
-    _check_all_are_named(plain, view, figures.name)
-    drawn, in_order = _as_svg(plain), [row.name for row in _results(view).models]
+    _check_all_are_named(figures.of(view), view, figures.name)
+    drawn, in_order = figures.svg(view), [row.name for row in _results(view).models]
     for what, changed in (
         ("models", [_moved(view, name) for name in (in_order[0], in_order[-1])]),
         ("questions", [_asked_more(view, number) for number in (0, -1)]),
         ("looks", [_seen_otherwise(view, number) for number in (0, -1)]),
     ):
-        first, last = (_as_svg(figures.of(one)) != drawn for one in changed)
+        first, last = (figures.svg(one) != drawn for one in changed)
         end, other = ("last", "first") if first else ("first", "last")
         fail_unless(
             first == last,
@@ -473,7 +476,7 @@ def _check_unknown_is_not_zero(figures: _Figures, view: RunView, name: str) -> N
 
     def drawn(value: float | None) -> bytes:
         known = dict.fromkeys(UNKNOWN, value)
-        return _as_svg(figures.of(_with_rows(view, lambda row: replace(row, **known) if row.name == name else row)))
+        return figures.svg(_with_rows(view, lambda row: replace(row, **known) if row.name == name else row))
 
     unknown = drawn(None)
     fail_unless(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -62,12 +63,24 @@ def made_up_rows(models: Sequence[str] = MODELS) -> list[dict[str, object]]:
 @contextmanager
 def stored_run(rows: Sequence[dict[str, object]] | None = None) -> Iterator[Path]:
     """The directory of a finished run with these trials."""
+    files = _imported("".join(f"{json.dumps(row)}\n" for row in (made_up_rows() if rows is None else rows)))
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "trials.jsonl"
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in (made_up_rows() if rows is None else rows)))
         directory = Path(folder) / "run"
-        import_logs(ImportRequest([str(path)], directory, finished=True))
+        for name, content in files.items():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes(content)
         yield directory
+
+
+@cache
+def _imported(rows: str) -> dict[str, bytes]:
+    """The files of such a run; many a check asks for the same one."""
+    with TemporaryDirectory() as folder:
+        path, directory = Path(folder) / "trials.jsonl", Path(folder) / "run"
+        path.write_text(rows)
+        import_logs(ImportRequest([str(path)], directory, finished=True))
+        found = (file for file in directory.rglob("*") if file.is_file())
+        return {str(file.relative_to(directory)): file.read_bytes() for file in found}
 
 
 @contextmanager
