@@ -1,7 +1,7 @@
 """`adaptive-eval` in processes that begin at once: the standard library forks them from one that has loaded it already.
 
-To load it takes a second of the processor, and most tests of processes are about what happens later. What such a
-process does, and how it ends, is as ever; tests of how one begins start Python themselves.
+To load it takes a second of the processor, as much as such a run, and most tests of processes are about what happens
+later. What such a process does, and how it ends, is as ever; tests of how one begins start Python themselves.
 """
 
 import os
@@ -12,15 +12,19 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.forkserver import ensure_running, set_forkserver_preload
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 import warm_inspect
 
-LOADED = ["adaptive_eval.cli.run", "adaptive_eval.running.execute", "adaptive_eval.running.serving"]
+HERE = Path(__file__).parent
+LOADED = "warm_loaded"
+"""The module of tests that loads it."""
 
 
 class WarmProcess:
@@ -28,8 +32,8 @@ class WarmProcess:
     to be used like a `subprocess.Popen` with pipes of text."""
 
     def __init__(self, arguments: Sequence[str], folder: Path, script: Path | None = None) -> None:
+        _begin_fork_server()
         context = get_context("forkserver")
-        context.set_forkserver_preload(LOADED)
         (out, out_end), (err, err_end) = context.Pipe(duplex=False), context.Pipe(duplex=False)
         self._process = context.Process(
             target=_run, args=(arguments, folder, script, dict(os.environ), out_end, err_end)
@@ -80,6 +84,20 @@ class WarmProcess:
         self.wait()
 
 
+@cache
+def _begin_fork_server() -> None:
+    """The server finds what it loads first by its environment alone; its processes have those that they are given."""
+    set_forkserver_preload([LOADED])
+    known = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (HERE, HERE.parent, *filter(None, [known]))))
+    try:
+        ensure_running()
+    finally:
+        del os.environ["PYTHONPATH"]
+        if known is not None:
+            os.environ["PYTHONPATH"] = known
+
+
 def _as_text(end: Connection) -> IO[str]:
     """What comes out of a pipe; the end itself is closed."""
     with end:
@@ -95,6 +113,7 @@ def _run(
     err: Connection,
 ) -> None:
     """In the new process: what `python -m adaptive_eval` has, and then the same."""
+    assert LOADED in sys.modules, "the server could not load it"
     for end, number in ((out, 1), (err, 2)):
         os.dup2(end.fileno(), number)
         end.close()

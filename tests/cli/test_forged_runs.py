@@ -196,8 +196,16 @@ QUICK = (
 @pytest.mark.parametrize("run", ["RUN", "OPEN"])
 @pytest.mark.parametrize("name", FORGERIES)
 def test_who_reads_starts_nothing_and_asks_nobody(
-    here: Path, evil: Evil, monkeypatch: pytest.MonkeyPatch, name: str, run: str, whole: bool
+    here: Path,
+    evil: Evil,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    name: str,
+    run: str,
+    whole: bool,
 ) -> None:
+    if (name, run) != ("servers", "RUN"):
+        request.getfixturevalue("no_pictures")
     monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Listener())
     forge(here / run, *forgery(name, evil.url, here))
     run = shutil.move(here / run, here / "FORGED").name

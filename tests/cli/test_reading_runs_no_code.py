@@ -259,8 +259,10 @@ same of a run that has ended otherwise with all the others."""
     indirect=["stranger"],
 )
 def test_no_command_runs_the_code_of_a_run_or_opens_what_it_names(
-    stranger: Stranger, name: str, opened: list[str], monkeypatch: pytest.MonkeyPatch
+    stranger: Stranger, name: str, opened: list[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    if (name, request.node.callspec.params["stranger"]) != ("report", "killed"):
+        request.getfixturevalue("no_pictures")
     monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Listener())
     importing = list(sys.path)
     named = {place / one for place in (stranger.home, stranger.folder) for one in (".env", "questions.jsonl")}

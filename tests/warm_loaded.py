@@ -1,0 +1,23 @@
+"""What processes of tests are forked from: the package, and the boundaries that most of their runs would solve for."""
+
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from live_runs import Site
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import prepare
+from adaptive_eval.running.session import _solve_boundary
+
+for _name in ("__main__", "cli.run", "record.verified", "running.event_loop", "running.execute", "running.serving"):
+    import_module(f"adaptive_eval.{_name}")
+for _name in ("isal.igzip_lib", "uvloop"):
+    with suppress(ImportError):
+        import_module(_name)
+
+with TemporaryDirectory() as _folder:
+    _site = Site.make(Path(_folder), "http://127.0.0.1:9/v1")
+    for _trials in ({"min": 4, "max": 30}, {"min": 2, "max": 12}):
+        _solve_boundary(prepare(load_config(_site.write(trials=_trials))).plan)
