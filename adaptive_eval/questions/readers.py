@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.imports import load_attribute, load_extra, load_pyarrow
@@ -116,36 +116,36 @@ def _type_name(value: object) -> str:
 def _csv(path: Path) -> Iterator[FileRow]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
+        if not text:
+            raise ValueError("is empty, but must have a header and a line for each question")
+        yield from csv_rows(io.StringIO(text, newline="\n"), sys.maxsize)  # split only at line feeds
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 (byte {error.start + 1}); save the file as UTF-8") from error
-    limit = csv.field_size_limit(sys.maxsize)
-    try:
-        yield from _csv_rows(path, text)
-    finally:
-        csv.field_size_limit(limit)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
-def _csv_rows(path: Path, text: str) -> Iterator[FileRow]:
-    reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)  # split only at line feeds
+def csv_rows(text: IO[str], most: int) -> Iterator[FileRow]:
+    """The rows of a CSV text with at most `most` characters in a field; raises `ValueError` for a wrong header."""
+    limit, reader = csv.field_size_limit(most), csv.reader(text, strict=True)
     try:
-        header = next(reader, None)
-        if header is None:
-            raise ConfigError(f"{path}: is empty, but must have a header and a line for each question")
+        header = next(reader, [])
         if len(set(header)) < len(header):
-            raise ConfigError(f"{path}: line 1: needs a header with the name of each column once, but got {header}")
+            raise ValueError(f"line 1: needs a header with the name of each column once, but got {header}")
         if len(header) == 1 and (other := [name for mark, name in SEPARATORS.items() if mark in header[0]]):
-            raise ConfigError(f"{path}: line 1: must separate its columns by commas, but has {other[0]}; save it so")
+            raise ValueError(f"line 1: must separate its columns by commas, but has {other[0]}; save it so")
         end = reader.line_num
         for values in reader:
             place, end = f"line {end + 1}", reader.line_num
             if values and len(values) != len(header):
-                yield FileRow(
-                    place, {}, f"has {len(values)} values, but the header has {len(header)}; quote what holds commas"
-                )
+                problem = f"has {len(values)} values, but the header has {len(header)}; quote what holds commas"
+                yield FileRow(place, {}, problem)
             elif values:
                 yield FileRow(place, dict(zip(header, values, strict=True)))
     except csv.Error as error:
         yield FileRow(f"line {reader.line_num}", {}, f"is not CSV: {error}")
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _parquet(path: Path) -> Iterator[FileRow]:

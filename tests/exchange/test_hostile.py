@@ -42,7 +42,7 @@ def refusal(path: Path, *options: str) -> str:
         (b"", "is empty"),
         (b"\xff\xfe\x00garbage", "line 1: is not a text in UTF-8"),
         (b"hello there\nno table\n", "has the columns hello there, which no known log has"),
-        (b"model,question,model,category\na,q,a,1\n", "line 1: must name each column once"),
+        (b"model,question,model,category\na,q,a,1\n", "line 1: needs a header with the name of each column once"),
         (b"model,question,category\na,q,1\na,q\n", "line 3: has 2 values, but the header has 3"),
         (b'{"results": {}, "config": {}}', "holds means only"),
         (b'{"some": "thing"}\n', "has the columns some, which no known log has"),

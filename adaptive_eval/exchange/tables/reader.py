@@ -37,6 +37,7 @@ from adaptive_eval.exchange.samples import (
 )
 from adaptive_eval.graders.types import FLAGS, SignalValue
 from adaptive_eval.imports import load_pyarrow
+from adaptive_eval.questions import readers
 from adaptive_eval.questions.load import as_text
 
 Row = Mapping[str, Any]
@@ -94,38 +95,22 @@ def csv_columns(file: LogFile) -> frozenset[str]:
 
 def csv_rows(file: LogFile) -> Rows:
     """Read the rows of a CSV file; empty cells are left out."""
-    limit = csv.field_size_limit(MOST_BYTES)
-    try:
-        with open_log(file) as handle:
-            text = io.TextIOWrapper(handle, encoding="utf-8-sig", newline="")
-            try:
-                yield from _csv_rows(file, handle, text)
-            finally:
-                text.detach()  # so that it does not close the file, which `open_log` does
-    except csv.Error as error:
-        raise file.refuse(f"is not CSV: {error}") from error
-    except UnicodeDecodeError as error:
-        raise file.refuse("is not UTF-8; save it as UTF-8") from error
-    finally:
-        csv.field_size_limit(limit)
-
-
-def _csv_rows(file: LogFile, handle: IO[bytes], text: IO[str]) -> Rows:
-    size = max(handle.seek(0, 2), 1)
-    handle.seek(0)
-    reader = csv.reader(text, strict=True)
-    header = next(reader, [])
-    if len(set(header)) < len(header):
-        raise file.refuse(f"must name each column once, but its header is {', '.join(header)}", "line 1")
-    end = reader.line_num
-    for values in reader:
-        place, end = f"line {end + 1}", reader.line_num
-        if not values:
-            continue
-        if len(values) != len(header):
-            raise file.refuse(f"has {len(values)} values, but the header has {len(header)}", place)
-        file.share = handle.tell() / size
-        yield place, {key: value for key, value in zip(header, values, strict=True) if value != ""}
+    with open_log(file) as handle:
+        size = max(handle.seek(0, 2), 1)
+        handle.seek(0)
+        text = io.TextIOWrapper(handle, encoding="utf-8-sig", newline="")
+        try:
+            for place, row, problem in readers.csv_rows(text, MOST_BYTES):
+                if problem is not None:
+                    raise file.refuse(problem, place)
+                file.share = handle.tell() / size
+                yield place, {key: value for key, value in row.items() if value != ""}
+        except UnicodeDecodeError as error:
+            raise file.refuse("is not UTF-8; save it as UTF-8") from error
+        except ValueError as error:
+            raise file.refuse(str(error)) from error
+        finally:
+            text.detach()  # so that it does not close the file, which `open_log` does
 
 
 def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
