@@ -7,7 +7,7 @@ from dataclasses import replace
 from adaptive_eval.endpoints.answers import ResponseOrigin
 from adaptive_eval.endpoints.client import PROBE_SECONDS, Caller
 from adaptive_eval.endpoints.failures import REFUSED_PAUSE, Failure, FailureKind, Refusal
-from adaptive_eval.endpoints.replies import ReplyReader
+from adaptive_eval.endpoints.sender import ReplyReader
 from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, ReplicaHealth
 from adaptive_eval.errors import EndpointError, Rejected

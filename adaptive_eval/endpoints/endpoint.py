@@ -19,8 +19,7 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refu
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.lone_failures import LoneFailures, can_blame
 from adaptive_eval.endpoints.replica_care import OF_ONE
-from adaptive_eval.endpoints.replies import ReplyReader
-from adaptive_eval.endpoints.sender import RequestSender
+from adaptive_eval.endpoints.sender import ReplyReader, RequestSender
 from adaptive_eval.endpoints.servers import IdentifiedServers, ServerIdentity
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import (

@@ -135,15 +135,6 @@ class Replica:
         """Whether the replica is healthy and does not refuse everything."""
         return self.healthy and not self.refusing
 
-    def is_usable(self, now: float) -> bool:
-        return self.healthy and self.in_flight < self.window.size and now >= self.wait_until
-
-    def take_place(self) -> None:
-        """Count one more request in flight."""
-        self.in_flight += 1
-        self.sent += 1
-        self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
-
     def mark_alive(self, at: float) -> None:
         """Record a sign of life."""
         if at - self.alive_at > SILENCE:
@@ -204,7 +195,9 @@ class ReplicaSet:
             place.set_result(replica)
 
     def _take_place(self, replica: Replica) -> None:
-        replica.take_place()
+        replica.in_flight += 1
+        replica.sent += 1
+        replica.peak_in_flight = max(replica.peak_in_flight, replica.in_flight)
         if replica.apart:
             self.pause(replica, replica.apart)
 
@@ -243,7 +236,11 @@ class ReplicaSet:
 
     def _choose(self, avoid: Replica | None) -> Replica | None:
         now = self._clock()
-        usable = [replica for replica in self.replicas if replica.is_usable(now)]
+        usable = [
+            replica
+            for replica in self.replicas
+            if replica.healthy and replica.in_flight < replica.window.size and now >= replica.wait_until
+        ]
         if len(usable) > 1 and avoid is not None:
             usable = [replica for replica in usable if replica is not avoid]
         return min(usable, key=lambda replica: (replica.in_flight, replica.sent), default=None)

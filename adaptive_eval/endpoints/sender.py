@@ -4,24 +4,51 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from adaptive_eval.endpoints.answers import ResponseOrigin
+from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.client import Caller, Reply
-from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, UnknownFinish
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, UnknownFinish, error_signal
 from adaptive_eval.endpoints.overdue import Heartbeat, OverdueWatch, ResponseTimes
 from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.replica_care import ReplicaCare
 from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
-from adaptive_eval.endpoints.replies import ReplyReader
-from adaptive_eval.endpoints.servers import IdentifiedServers
+from adaptive_eval.endpoints.servers import IdentifiedServers, read_fingerprint, read_model_name
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
-from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Sampling
+from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import stream_several, unstreamed
 
 _NOT_STREAMED = frozenset({FailureKind.BAD_RESPONSE, FailureKind.RESET, FailureKind.SERVER_ERROR})
 """Failures that may mean that a server cannot stream, unless it has done so."""
 _MAY_HAVE_COST = frozenset({FailureKind.RESET, FailureKind.STALLED, FailureKind.TIMED_OUT, FailureKind.BAD_RESPONSE})
 """Failures after which an answer may have been generated in vain, as may the answer of a replica found dead."""
+
+
+class ReplyReader:
+    """Reads the replies to one model's requests."""
+
+    def __init__(self, config: EndpointConfig, sampling: Sampling, caller: Caller, servers: IdentifiedServers) -> None:
+        keeps = sampling.logprobs == KEEP_TOKENS
+        longest = sampling.longest_answer
+        self._answers = AnswerReader(config, caller.secrets, longest, servers.note, keeps_tokens=keeps)
+        self._max_tokens = sampling.max_tokens
+        self._caller = caller
+        self._servers = servers
+
+    def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
+        """The answers for the first seeds; raises `Failure` or `Refusal` if the reply has none."""
+        if reply.status == 200:
+            self._servers.note_name(read_model_name(reply.payload))
+            self._servers.note_fingerprint(origin.replica, read_fingerprint(reply.payload))
+            return self._answers.answers(reply.payload, prompt, seeds, origin)
+        signal = error_signal(
+            reply.status,
+            reply.body,
+            reply.headers,
+            max_tokens=self._max_tokens,
+            secrets=self._caller.secrets,
+            unauthorized=self._caller.unauthorized,
+        )
+        return answers_without_text(signal, seeds, origin)
 
 
 class RequestSender:

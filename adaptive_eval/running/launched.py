@@ -17,7 +17,7 @@ from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.launch.command import free_ports, server_command, server_environment
 from adaptive_eval.launch.endpoint import ServedEndpoint
-from adaptive_eval.launch.host import Host
+from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.running.sources import Models, OpenedHosts, OpenedSource, SourceContext
 from adaptive_eval.store import Store
@@ -47,6 +47,9 @@ def _hosts_here(context: SourceContext) -> OpenedHosts:
     config, environment = context.config, context.keys
     require_programs(config, environment)
     require_no_cluster(config)
+    shared = [place for group in config.serving_groups for place in group.places]
+    places = ExclusivePlaces(shared, config.name, patient=context.patient)
+    context.stack.callback(places.release)
     ports, hosts = free_ports(), []
     endpoints: defaultdict[int, ServedEndpoint] = defaultdict(ServedEndpoint)
     for group in config.serving_groups:
@@ -55,7 +58,7 @@ def _hosts_here(context: SourceContext) -> OpenedHosts:
                 number: open_server(config, number, environment, context.logs, place, ports, context.notices)
                 for number in group.models
             }
-            hosts.append(Host(place, servers, context.places))
+            hosts.append(Host(place, servers, places))
             for number, server in servers.items():
                 endpoints[number].add(server.served)
     return OpenedHosts(hosts, dict(endpoints))

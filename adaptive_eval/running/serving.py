@@ -14,7 +14,6 @@ from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.redaction import answer_secrets
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Notice, Prompt
-from adaptive_eval.launch.host import ExclusivePlaces
 from adaptive_eval.running.sources import OpenedHosts, SourceContext, open_sources
 from adaptive_eval.supply.hosts import ServerHost
 from adaptive_eval.supply.supplies import OpenSupply
@@ -63,12 +62,9 @@ async def opened_endpoints(
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
         config = await _with_simulator(config, stack)
-        shared = [place for group in config.serving_groups for place in group.places]
-        places = ExclusivePlaces(shared, config.name, patient=patient)
-        stack.callback(places.release)
         notices = allow_open_files(config)
         opener = partial(open_endpoint, keys=keys, loads=LoadWatch(), folder=config.folder, notices=notices)
-        context = SourceContext(config, keys, logs, places, notices, elsewhere, opener, stack, patient, answered)
+        context = SourceContext(config, keys, logs, notices, elsewhere, opener, stack, patient, answered)
         endpoints: dict[int, Endpoint] = {}
         hosts, supplies = list[ServerHost](), list[OpenSupply]()
         for source in open_sources(context):

@@ -12,7 +12,6 @@ from pathlib import Path
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.launch.endpoint import ServedEndpoint
-from adaptive_eval.launch.host import ExclusivePlaces
 from adaptive_eval.supply.hosts import ServerHost
 from adaptive_eval.supply.supplies import OpenSupply
 
@@ -44,7 +43,6 @@ class SourceContext:
     """The environment, completed by .env."""
     logs: Path
     """The folder for the logs of servers."""
-    places: ExclusivePlaces
     notices: Sequence[Notice]
     """Notices for every server."""
     elsewhere: OpenedHosts | None
@@ -52,9 +50,9 @@ class SourceContext:
     opener: Callable[..., Endpoint]
     """Opens an endpoint at a server of others."""
     stack: AsyncExitStack
-    """Closes what endpoints share after all of them."""
+    """Closes what endpoints share after all of them, and after servers."""
     patient: bool
-    """Retries may take as long as they do."""
+    """Retries may take as long as they do, and other runs may have places first."""
     answered: Collection[str]
     """Models that have answered at an earlier start."""
 
