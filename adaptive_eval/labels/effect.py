@@ -60,17 +60,13 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     config, rubric = stored.setup.config, stored.rubric
     require_useful_labels(config, rubric)
     rows = judged_rows(stored)
-    by_model: dict[str, list[TrialFacts]] = defaultdict(list)
-    for row in rows:
-        by_model[row.model].append(row)
+    trials = Counter(row.model for row in rows)
     found = _labelled_answers(stored, labels, rubric, rows)
     there = (level for some in found.values() for one in some for level in (one.label, one.said))
     levels = levels_among(label_fields(config), there)
     scores, alone = _own_scores(stored)
     models = tuple(
-        _model(name, by_model[name], found.get(name, []), scores.get(name, (None, None)), stored, rubric, levels)
-        for name in scores
-        if by_model[name]
+        _model(name, trials[name], found.get(name, []), scores[name], stored, levels) for name in scores if trials[name]
     )
     pairs, differ = tuple(_corrected_pairs(models)), _shifts_differ(models)
     left_out = len(labels) - sum(map(len, found.values()))
@@ -128,11 +124,10 @@ def category_of_label(record: TrialRecord, label: str, config: RunConfig, rubric
 
 def _model(
     name: str,
-    rows: Sequence[TrialFacts],
+    trials: int,
     graded: Sequence[_LabelledAnswer],
     score: tuple[float | None, float | None],
     stored: StoredRun,
-    rubric: Rubric,
     levels: Sequence[str],
 ) -> LabelledModel:
     columns = (*levels, NO_LABEL)
@@ -142,28 +137,20 @@ def _model(
     # the correction assumes that all questions weigh the same
     alike = not stored.setup.config.benchmarks
     if alike and len(graded) >= MIN_LABELS and score[0] is not None and score[1] is not None:
-        means, trials, at = _question_means(rows, rubric)
-        positions = stored.setup.roster.questions.position
-        known = {positions(key): number for key, number in at.items()}
+        counts, weights = stored.counts(), np.array(stored.rubric.weights, dtype=float)
+        own = (counts.cells - counts.before)[counts.roster.models.position(name)]
+        own = own[tried := own.any(axis=-1)]
+        each, place = own.sum(axis=-1), np.cumsum(tried) - 1
         fixed = corrected(
             (score[0], score[1]),
             [one.grade for one in graded],
             [one.worth for one in graded],
-            [known[one.question] for one in graded],
-            means=means,
-            trials=trials,
-            span=max(rubric.weights) - min(rubric.weights),
+            [int(place[one.question]) for one in graded],
+            means=(own @ weights / each).tolist(),
+            trials=each.astype(int).tolist(),
+            span=float(np.ptp(weights)),
         )
-    return LabelledModel(name, len(rows), len(graded), confusion, *score, *fixed)
-
-
-def _question_means(rows: Sequence[TrialFacts], rubric: Rubric) -> tuple[list[float], list[int], dict[str, int]]:
-    """Mean and number of the trials of each question, and the questions' positions in these lists."""
-    worth: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        worth[row.question].append(rubric.weights[row.category])
-    means = [float(np.mean(some)) for some in worth.values()]
-    return means, [len(some) for some in worth.values()], {key: at for at, key in enumerate(worth)}
+    return LabelledModel(name, trials, len(graded), confusion, *score, *fixed)
 
 
 def _corrected_pairs(models: Sequence[LabelledModel]) -> Iterator[LabelledPair]:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,9 @@ from adaptive_eval.record.gate import (
     GatePart,
     Outcomes,
     gate_rows,
-    gate_rows_of_parts,
     gate_terms,
     judged_model,
+    plain_gate,
 )
 from adaptive_eval.record.lines import Scale
 from adaptive_eval.record.other_costs import counted_gpu_seconds
@@ -66,25 +66,14 @@ MAX_TRIALS_NEEDED = 1e12
 """Trials per question. A comparison that seems to need more is between equal scores, up to a rounding error."""
 
 
-class OwnScore(NamedTuple):
-    """Score and rank of a model by its own answers alone, without outcomes of an earlier run."""
-
-    score: float | None
-    rank: int | None
-
-
-NO_OWN_SCORE = OwnScore(None, None)
-"""For a run without R0, or a model without an answer to some question."""
-
-
-def scores_without_prior(snapshot: Snapshot) -> dict[int, OwnScore]:
-    """Score and rank of each model without R0; empty if there is no R0."""
+def scores_without_prior(snapshot: Snapshot) -> dict[int, tuple[float, int]]:
+    """Score and rank of each model without R0, if it has an answer to each question; empty if there is no R0."""
     if not snapshot.prior_depths.any():
         return {}
     scores = snapshot.bench.mean(question_means(snapshot.judged, snapshot.bench.weights))
     known = np.flatnonzero(np.isfinite(scores)).tolist()
     ranks = np.asarray(rank_scores(scores[known])).astype(int).tolist() if known else []
-    return {model: OwnScore(float(scores[model]), rank) for model, rank in zip(known, ranks, strict=True)}
+    return {model: (float(scores[model]), rank) for model, rank in zip(known, ranks, strict=True)}
 
 
 def look_results(snapshot: Snapshot) -> Results:
@@ -92,7 +81,7 @@ def look_results(snapshot: Snapshot) -> Results:
     subject, result, usages = snapshot.subject, snapshot.result, snapshot.usages
     alone = scores_without_prior(snapshot)
     models = tuple(
-        _model_row(snapshot, row, usages[row.model], alone.get(row.model, NO_OWN_SCORE)) for row in result.models
+        _model_row(snapshot, row, usages[row.model], *alone.get(row.model, (None, None))) for row in result.models
     )
     pairs = tuple(_pair_row(subject, one) for one in result.comparisons)
     reversals = tuple((subject.models[one.better], _model_name(subject, one.worse)) for one in result.reversals)
@@ -192,10 +181,9 @@ def _build_gate(
     each = max_effect_of_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
     lacking = [usage.signals["empty"] for usage in snapshot.usages]
     may_move = dict(zip(snapshot.subject.models, (each * lacking).tolist(), strict=True))
-    if not bench.gates:
-        return tuple(gate_rows(asked, models, pairs, reversals, may_move)), {}
-    parts = [GatePart(None, asked.delta, 1.0), *_gated_benchmarks(snapshot)]
-    return gate_rows_of_parts(asked, parts, snapshot.subject.models, pairs, snapshot.result.gates, may_move)
+    names, parts = snapshot.subject.models, [GatePart(None, asked.delta, 1.0), *_gated_benchmarks(snapshot)]
+    found = snapshot.result.gates if bench.gates else list(plain_gate(asked, models, pairs, reversals, names))
+    return gate_rows(asked, parts, names, pairs, found, may_move)
 
 
 def _gated_benchmarks(snapshot: Snapshot) -> Iterator[GatePart]:
@@ -240,7 +228,9 @@ def build_unjudged(
     )
 
 
-def _model_row(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnScore) -> ModelRow:
+def _model_row(
+    snapshot: Snapshot, row: ModelResult, usage: TrialUsage, own_score: float | None, own_rank: int | None
+) -> ModelRow:
     at, held = row.model, snapshot.held[row.model]
     estimates = _finite_numbers(row, "score sigma lo hi bayes bayes_sigma sampled_sigma lowest highest")
     return ModelRow(
@@ -262,8 +252,8 @@ def _model_row(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: O
         letters=row.letters,
         server_seconds=None if held is None else held.seconds,
         server_gpu_seconds=None if held is None else held.gpu_seconds,
-        score_without_prior=alone.score,
-        rank_without_prior=alone.rank,
+        score_without_prior=own_score,
+        rank_without_prior=own_rank,
         recorded=snapshot.recorded.get(at),
         grading=grading_cost([usage.grading]),
     )

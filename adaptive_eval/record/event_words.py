@@ -3,50 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 
+from adaptive_eval import store
 from adaptive_eval.core.optimal import OPTIMAL
 from adaptive_eval.core.registry import RETIRED
 from adaptive_eval.errors import first_line
 from adaptive_eval.record.lines import duration, first_few, safe_line, several
-from adaptive_eval.store import (
-    AlarmRaised,
-    AnswersKept,
-    AnswerUngraded,
-    BaselineAsked,
-    BatchCancelled,
-    BatchEnded,
-    BatchTaken,
-    Change,
-    Event,
-    GraderChosen,
-    GreedyBegun,
-    LooksRetaken,
-    ModelSetAside,
-    ModelSettled,
-    OnlyFailures,
-    OutcomesRecorded,
-    PlaceAwaited,
-    PriorTaken,
-    RegradingBegun,
-    ReplicaBack,
-    ReplicaLost,
-    RunResumed,
-    RunStopped,
-    ServerDied,
-    ServerLaunched,
-    ServerLaunching,
-    ServerRests,
-    ServersNoticed,
-    SettingsChanged,
-    SettledCommandEnded,
-    SiteAwaited,
-    SiteLost,
-    SitePlaced,
-    ThresholdsFrozen,
-    TrialsImported,
-    TrialsRegraded,
-    UnknownEvent,
-    differences,
-)
+from adaptive_eval.store import Change, Event, differences
 
 MAX_NAMES = 3
 """Files, or models, named in one sentence."""
@@ -63,61 +25,61 @@ def event_sentence(event: Event) -> str | None:
 
 def _model_sentence(event: Event) -> str | None:
     match event:
-        case ModelSetAside():
+        case store.ModelSetAside():
             return f"{event.model} is set aside: {first_line(event.reason)}"
-        case AlarmRaised():
+        case store.AlarmRaised():
             return f"ALARM {event.model}: {event.description}"
-        case AnswerUngraded():
+        case store.AnswerUngraded():
             return f"{event.model}: no grade on question {event.question}: {first_line(event.error)}; the run goes on"
-        case ServersNoticed():
+        case store.ServersNoticed():
             return f"{event.model}: {event.text}" if event.model else event.text
-        case ReplicaLost():
+        case store.ReplicaLost():
             why = "" if event.reason is None else f" ({first_line(event.reason)})"
             return f"{event.model}: {event.replica} is lost{why}; its requests go elsewhere or wait until it is back"
-        case ReplicaBack():
+        case store.ReplicaBack():
             return f"{event.model}: {event.replica} is back"
-        case OnlyFailures():
+        case store.OnlyFailures():
             kinds = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in event.errors.items())
             last = "" if event.last is None else f"; the last one: {first_line(event.last)}"
             silence = f"no answer for {event.seconds} s, requests are being retried"
             return f"{event.model}: {silence} (errors so far: {kinds}{last})"
-        case ServerLaunching():
+        case store.ServerLaunching():
             where = "" if event.on is None else f" on {event.on}"
             waited = "" if event.waited is None else f" after {duration(event.waited)} of waiting"
             return f"{event.model}: starting its server{where}{waited} (log: {event.log})"
-        case ServerLaunched():
+        case store.ServerLaunched():
             version = "" if event.version is None else f", version {event.version}"
             return f"{event.model}: its server is ready after {duration(event.seconds)}{version}"
-        case SiteAwaited():
+        case store.SiteAwaited():
             return f"{event.model}: {event.on} waits for a place with {event.asked}: {event.missing}"
-        case SitePlaced():
+        case store.SitePlaced():
             how = "is found again" if event.found else f"has its place after {duration(event.seconds)}"
             return f"{event.model}: {event.on} {how}, on {event.node}"
-        case SiteLost():
+        case store.SiteLost():
             what = "its requests are retried, and it is placed again"
             return f"{event.model}: {event.on} on {event.node} is lost ({first_line(event.reason)}); {what}"
-        case ServerRests() if event.batches_of:
+        case store.ServerRests() if event.batches_of:
             one = len(event.batches_of) == 1
             batches = f"the batch{'' if one else 'es'} of {first_few(event.batches_of, MAX_NAMES)}"
             back = f"{batches} {'is' if one else 'are'} back"
             return f"{event.model}: no requests before {back}; its server is stopped or asleep until then"
-        case ServerRests():
+        case store.ServerRests():
             return f"{event.model}: no requests for now; its server is stopped, and restarted if needed"
-        case ModelSettled():
+        case store.ModelSettled():
             freed = " Its server is stopped." if event.launched else ""
             return f"{event.model} is done: no more requests.{freed}"
-        case SettledCommandEnded():
+        case store.SettledCommandEnded():
             if event.problem is None:
                 return f"{event.model}: the command servers.on_done succeeded"
             return f"{event.model}: the command servers.on_done failed: {event.problem}; the run goes on"
-        case BatchTaken():
+        case store.BatchTaken():
             return f"{event.model}: submitted a batch of {several(event.size, 'request')} ({event.batch})"
-        case BatchCancelled():
+        case store.BatchCancelled():
             return f"{event.model}: its batch takes too long and is cancelled; the rest is requested directly"
-        case BatchEnded():
+        case store.BatchEnded():
             missing = f", {event.missing} missing" if event.missing else ""
             return f"{event.model}: a batch has ended ({event.said}): {several(event.came, 'answer')}{missing}"
-        case ServerDied():
+        case store.ServerDied():
             again = f"restarting it ({event.restart} of {event.of})"
             return f"{event.model}: {first_line(event.reason)}; {again}"
     return None
@@ -139,56 +101,56 @@ def _by_name(listed: object) -> dict[object, object]:
 
 def _run_sentence(event: Event) -> str | None:
     match event:
-        case PlaceAwaited():
+        case store.PlaceAwaited():
             return f"waiting for {event.on}, which is used by {event.by}"
-        case RunResumed():
+        case store.RunResumed():
             return f"resumed with {event.trials:,} stored trials"
-        case SettingsChanged():
+        case store.SettingsChanged():
             was = [change.was for change in event.changes if change.path in ("stopping.rule", "stopping.rule.use")]
             gone = [name for name in (one["use"] if isinstance(one, dict) else one for one in was) if name in RETIRED]
             told = (
                 f"; there is no rule {gone[0]} any more, {OPTIMAL.name} judges the stored answers again" if gone else ""
             )
             return f"settings changed: {first_few(list(_changed_settings(event.changes)), MAX_SETTINGS)}{told}"
-        case LooksRetaken():
+        case store.LooksRetaken():
             return (
                 f"looks are repeated on the stored answers, in other rounds than the {event.looks} before: verdicts "
                 "may differ from those reported then"
             )
-        case GraderChosen():
+        case store.GraderChosen():
             return (
                 f"graded by {event.grader} from now on, which agrees with the grades of {event.compared} stored answers"
             )
-        case TrialsImported():
+        case store.TrialsImported():
             return f"started with {several(event.trials, 'trial')} imported from {first_few(event.files, MAX_NAMES)}"
-        case GreedyBegun():
+        case store.GreedyBegun():
             return f"asking {event.models} models for a greedy answer to each of {event.questions} questions first (R0)"
-        case PriorTaken(greedy=True):
+        case store.PriorTaken(greedy=True):
             return f"{event.trials} greedy answers count as R0"
-        case PriorTaken():
+        case store.PriorTaken():
             return f"outcomes of the run {event.run} count as R0"
-        case OutcomesRecorded():
+        case store.OutcomesRecorded():
             trials = sum(map(sum, event.counts.values()))
             return f"{event.model} is recorded: {trials} outcomes of the run {event.run} are used"
-        case ThresholdsFrozen():
+        case store.ThresholdsFrozen():
             found = [f"{name} {value:.4g}" for name, value in event.values.items()]
             found += [f"the usual length of {several(len(event.medians), 'question')}"] if event.medians else []
             where = "the opening" if event.run is None else f"the run {event.run}"
             basis = f"thresholds frozen, from {sum(event.models.values())} trials of {where}"
             return f"{basis}: {', '.join(found)}" if found else basis
-        case BaselineAsked(scores=[_, *_]):
+        case store.BaselineAsked(scores=[_, *_]):
             shares = ", ".join(f"{exp(score):.3g}" for score in event.scores)
             return f"the verifier gives its labels A, B, C without content the probabilities {shares}"
-        case RegradingBegun():
+        case store.RegradingBegun():
             return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C postpones this"
-        case TrialsRegraded(so_far=int(), of=int()):
+        case store.TrialsRegraded(so_far=int(), of=int()):
             return f"graded {event.so_far} of {event.of} stored answers again"
-        case TrialsRegraded():
+        case store.TrialsRegraded():
             return f"graded {event.trials} stored answers again"
-        case AnswersKept():
+        case store.AnswersKept():
             return f"answer texts stay in the database, and the run goes on: {first_line(event.reason)}"
-        case RunStopped(reason=str(reason)):
+        case store.RunStopped(reason=str(reason)):
             return f"stopped by an error: {first_line(reason)}"
-        case UnknownEvent():
+        case store.UnknownEvent():
             return f"{event.called.replace('_', ' ')} (an event of a later version of adaptive-eval)"
     return None

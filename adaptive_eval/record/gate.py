@@ -49,29 +49,19 @@ def judged_model(pair: PairRow, baseline: str) -> str:
     return str(pair.worse if pair.better == baseline else pair.better)
 
 
-def gate_rows(
+def plain_gate(
     asked: GateTerms,
     models: Sequence[ModelRow],
     pairs: Sequence[PairRow],
     reversals: Sequence[tuple[str, str | None]],
-    may_move: Mapping[str, float],
-) -> Iterator[GateRow]:
-    """Outcome of each model, in the order of the pairs; `may_move` bounds the effect of empty answers on each score."""
-    rows = {row.name: row for row in models}
+    names: Sequence[str],
+) -> Iterator[GateResult]:
+    """The gate's one part, on all questions, where no benchmark has a gate of its own."""
+    scores = {row.name: _bounded(row) for row in models}
     for pair in pairs:
-        name = judged_model(pair, asked.baseline)
-        if (pair.better, pair.worse) in reversals:
-            found = UNDECIDED, TURNED
-        elif pair.verdict != Verdict.RESOLVED:
-            found = _undecided(asked, pair)
-        else:
-            called = FAIL if pair.better == asked.baseline else PASS
-            found = called, outcome_in_words(called, asked)
-            both = (_bounded(rows[one], may_move[one]) for one in (name, asked.baseline))
-            if doubted := _doubted_models(asked, called, name, *both):
-                yield GateRow(name, asked.baseline, UNDECIDED, _doubt_text(called, doubted), doubted)
-                continue
-        yield GateRow(name, asked.baseline, *found)
+        name, z = judged_model(pair, asked.baseline), -1.0 if pair.better == asked.baseline else 1.0
+        call = int(-z if (pair.better, pair.worse) in reversals else z) if pair.verdict == Verdict.RESOLVED else 0
+        yield GateResult(names.index(name), 0, call, z, nan, scores[name], scores[asked.baseline])
 
 
 TURNED = "it was called, and later trials point the other way"
@@ -100,11 +90,10 @@ def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
     return UNDECIDED, why
 
 
-def _bounded(row: ModelRow, moved: float) -> BoundedScore:
+def _bounded(row: ModelRow) -> BoundedScore:
     """A model's score, with bounds for other outcomes of its failed answers; nan if it has no score."""
     score = nan if row.score is None else row.score
-    lowest, highest = (score if end is None else end for end in (row.lowest, row.highest))
-    return BoundedScore(score, lowest, highest + moved)
+    return BoundedScore(score, *(score if end is None else end for end in (row.lowest, row.highest)))
 
 
 def _doubted_models(
@@ -132,7 +121,7 @@ Outcomes = Mapping[tuple[str, str], str]
 """Outcomes by benchmark and model."""
 
 
-def gate_rows_of_parts(
+def gate_rows(
     asked: GateTerms,
     parts: Sequence[GatePart],
     models: Sequence[str],
@@ -140,7 +129,8 @@ def gate_rows_of_parts(
     found: Sequence[GateResult],
     may_move: Mapping[str, float],
 ) -> tuple[tuple[GateRow, ...], Outcomes]:
-    """Outcome of each model, in the order of the pairs, and of each benchmark's own gate."""
+    """Outcome of each model, in the order of the pairs, and of each benchmark's own gate; `may_move` bounds the effect
+    of empty answers on each score."""
     rows, outcomes = [], {}
     for pair in pairs:
         name = judged_model(pair, asked.baseline)
@@ -151,7 +141,7 @@ def gate_rows_of_parts(
                 continue
             part = parts[one.part]
             outcome, why, doubted = _outcome_of_part(asked._replace(delta=part.delta), part, one, name, pair, may_move)
-            told[outcome].append(f"on {part.benchmark or 'all questions'} {why}")
+            told[outcome].append(f"on {part.benchmark or 'all questions'} {why}" if len(parts) > 1 else why)
             doubts += doubted
             if part.benchmark is not None:
                 outcomes[part.benchmark, name] = outcome

@@ -1,6 +1,6 @@
 """Take R0, and outcomes of recorded models, from earlier runs, if they mean the same here (`earlier`)."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -178,9 +178,8 @@ def _take_from_run(
     with _open_earlier(run, directory, f"recorded models {names}") as stored:
         if problem := next(_recorded_problems(prepared, stored, models), None):
             raise ConfigError(f"recorded models {names}: {run} {problem}")
-        outcomes = _EarlierOutcomes(stored, prepared)
-        for model in models:
-            yield outcomes.take(model, run)
+        before = stored_outcomes(stored.setup.config, stored.events)
+        yield from (_take_model(prepared, stored, before.get(model.model), model, run) for model in models)
 
 
 def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequence[ModelConfig]) -> Iterator[str]:
@@ -197,72 +196,45 @@ def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequenc
     yield from prompt_problems(prepared, stored, {model.name: model.model for model in models}, MEND_RECORDED)
 
 
-GO_ON = "let that run go on first"
+def _take_model(
+    prepared: PreparedRun, stored: StoredRun, before: OutcomesRecorded | None, model: ModelConfig, run: Path
+) -> OutcomesRecorded:
+    """Take all outcomes of one model; raises `ConfigError` if some question has none.
 
-
-class _EarlierOutcomes:
-    """Outcomes of an earlier run, by its names of models."""
-
-    def __init__(self, stored: StoredRun, prepared: PreparedRun) -> None:
-        self._stored, self._prepared = stored, prepared
-        self._before = stored_outcomes(stored.setup.config, stored.events)
-        """Outcomes of models that were already recorded in the earlier run."""
-
-    def take(self, model: ModelConfig, run: Path) -> OutcomesRecorded:
-        """Take all outcomes of one model; raises `ConfigError` if some question has none."""
-        called, roster = model.model, self._stored.setup.roster
-        if called not in roster.models:
-            raise ConfigError(
-                f"recorded model {model.name}: {run} has no model {called!r}; its models are "
-                f"{', '.join(roster.models)}: name one under `model`"
-            )
-        if (before := self._before.get(called)) is not None:
-            return self._taken_before(before, model, run)
-        counts, ungraded = self._counts(called), self._ungraded(called)
-        if lacking := [key for key, each in counts.items() if not any(each)]:
-            drawn = self._stored.setup.config.trials.draw is not None
-            mend = "that run asked some questions only (trials.draw): record one without" if drawn else GO_ON
-            raise ConfigError(
-                f"recorded model {model.name}: {run} has no graded answer of it to question {lacking[0]} in a complete "
-                f"round; {mend}"
-            )
-        meaning = self._meaning(called)
-        return OutcomesRecorded(
-            model.name,
-            str(run),
-            self._stored.setup.config.name,
-            called,
-            counts,
-            ungraded,
-            meaning,
-            outcomes_digest(counts, ungraded, meaning),
+    `before` are those that the earlier run itself has taken from another.
+    """
+    called, roster, keys = model.model, stored.setup.roster, [question.id for question in prepared.questions]
+    if called not in roster.models:
+        raise ConfigError(
+            f"recorded model {model.name}: {run} has no model {called!r}; its models are "
+            f"{', '.join(roster.models)}: name one under `model`"
         )
-
-    def _taken_before(self, before: OutcomesRecorded, model: ModelConfig, run: Path) -> OutcomesRecorded:
-        """Outcomes, on the questions of this run, that the earlier run itself took from another."""
-        counts = {question.id: list(before.counts[question.id]) for question in self._prepared.questions}
+    if before is not None:
+        counts = {key: list(before.counts[key]) for key in keys}
         ungraded = {key: number for key, number in before.ungraded.items() if key in counts}
-        digest = outcomes_digest(counts, ungraded, before.meaning)
-        return OutcomesRecorded(
-            model.name, str(run), before.run, before.called, counts, ungraded, before.meaning, digest
-        )
-
-    def _counts(self, called: str) -> Mapping[str, Sequence[int]]:
-        judged = self._stored.counts()
+        source, called, meaning = before.run, before.called, before.meaning
+    else:
+        judged = stored.counts()
         own = (judged.cells - judged.before)[judged.roster.models.position(called)]
-        at = judged.roster.questions.position
-        return {question.id: own[at(question.id)].tolist() for question in self._prepared.questions}
+        counts = {key: own[judged.roster.questions.position(key)].tolist() for key in keys}
+        failed = (one for one in stored.reader.outcomes() if one.model == called and one.category is None)
+        ungraded = dict(Counter(one.question for one in failed if one.question in counts))
+        source, meaning = stored.setup.config.name, _meaning(stored, called)
+    if lacking := [key for key, each in counts.items() if not any(each)]:
+        drawn = stored.setup.config.trials.draw is not None
+        mend = "that run asked some questions only (trials.draw): record one without"
+        raise ConfigError(
+            f"recorded model {model.name}: {run} has no graded answer of it to question {lacking[0]} in a complete "
+            f"round; {mend if drawn else 'let that run go on first'}"
+        )
+    digest = outcomes_digest(counts, ungraded, meaning)
+    return OutcomesRecorded(model.name, str(run), source, called, counts, ungraded, meaning, digest)
 
-    def _ungraded(self, called: str) -> Mapping[str, int]:
-        wanted = {question.id for question in self._prepared.questions}
-        found: dict[str, int] = {}
-        for one in self._stored.reader.outcomes():
-            if one.model == called and one.category is None and one.question in wanted:
-                found[one.question] = found.get(one.question, 0) + 1
-        return found
 
-    def _meaning(self, called: str) -> Json:
-        header = self._stored.reader.header()
-        asked = header.models.get(called, {})
-        graded = {key: header.meaning[key] for key in ("grader", "rubric")}
-        return {"model": asked, **graded} | ({"grader": LOGS} if is_graded_by_logs(self._stored) else {})
+def _meaning(stored: StoredRun, called: str) -> Json:
+    """How the outcomes of a model of the earlier run were asked and graded."""
+    header = stored.reader.header()
+    graded = {key: header.meaning[key] for key in ("grader", "rubric")}
+    if is_graded_by_logs(stored):
+        graded["grader"] = LOGS
+    return {"model": header.models.get(called, {}), **graded}

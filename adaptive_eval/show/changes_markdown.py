@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from adaptive_eval.record.finding import state_word
 from adaptive_eval.record.lines import Scale, duration, first_few, several
-from adaptive_eval.show.changes import ModelChange, PairChange, RunDiff
+from adaptive_eval.show.changes import ModelChange, RunDiff
 from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
 
 SHOWN = 20
@@ -73,13 +73,14 @@ def _points(scale: Scale, value: float) -> str:
 def _verdicts(found: RunDiff) -> Iterator[str]:
     if found.verdicts:
         yield "## Comparisons that are decided differently"
-        cells = ((_pair_text(one), state_word(one.verdict_a), state_word(one.verdict_b)) for one in found.verdicts)
-        rows = (list(map(markdown_cell, row)) for row in cells)
+        rows = (
+            [
+                markdown_cell(one.first if one.second is None else f"{one.first} and {one.second}"),
+                *(markdown_cell(state_word(verdict)) for verdict in (one.verdict_a, one.verdict_b)),
+            ]
+            for one in found.verdicts
+        )
         yield markdown_table(["comparison", "before", "after"], rows, left=3)
-
-
-def _pair_text(one: PairChange) -> str:
-    return one.first if one.second is None else f"{one.first} and {one.second}"
 
 
 def _questions(found: RunDiff, scale: Scale) -> Iterator[str]:

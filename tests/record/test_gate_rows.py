@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from adaptive_eval.record.build import max_effect_of_one
-from adaptive_eval.record.gate import GateTerms, gate_outcome, gate_rows, outcome_in_words
+from adaptive_eval.record.gate import GatePart, GateTerms, gate_outcome, gate_rows, outcome_in_words, plain_gate
 from adaptive_eval.record.lines import Scale
-from adaptive_eval.record.results import ModelRow, PairRow
+from adaptive_eval.record.results import GateRow, ModelRow, PairRow
 
 ASKED = GateTerms("prod", 0.05)
 MODEL = ModelRow(
@@ -26,6 +26,22 @@ PASSED = replace(FAILED, better="build", worse="prod", difference=-0.01)
 NOTHING = {"build": 0.0, "prod": 0.0}
 
 
+def row_of(
+    pair: PairRow,
+    build: ModelRow = MODEL,
+    prod: ModelRow = PROD,
+    may_move: Mapping[str, float] = NOTHING,
+    reversals: tuple[tuple[str, str | None], ...] = (),
+    asked: GateTerms = ASKED,
+) -> GateRow:
+    """What the gate says of the build."""
+    names = ("prod", "build")
+    found = list(plain_gate(asked, (prod, build), (pair,), reversals, names))
+    (row,), of_benchmarks = gate_rows(asked, [GatePart(None, asked.delta, 1.0)], names, (pair,), found, may_move)
+    assert of_benchmarks == {}
+    return row
+
+
 def outcome(
     pair: PairRow,
     build: ModelRow = MODEL,
@@ -33,7 +49,7 @@ def outcome(
     may_move: Mapping[str, float] = NOTHING,
     reversals: tuple[tuple[str, str | None], ...] = (),
 ) -> tuple[str, str]:
-    (row,) = gate_rows(ASKED, (prod, build), (pair,), reversals, may_move)
+    row = row_of(pair, build, prod, may_move, reversals)
     assert (row.model, row.baseline) == ("build", "prod")
     return row.outcome, row.why
 
@@ -46,7 +62,7 @@ def test_it_is_said_whose_answers_could_explain_a_call() -> None:
         (doubtful[0], doubtful[1], 0.0, ("build", "prod")),
         (MODEL, PROD, 0.01, ()),
     ]:
-        (row,) = gate_rows(ASKED, (prod, build), (FAILED,), (), NOTHING | {"build": moved})
+        row = row_of(FAILED, build, prod, NOTHING | {"build": moved})
         assert row.doubted == names and all(name in row.why for name in names)
 
 
@@ -65,7 +81,7 @@ def test_without_a_call_it_is_undecided(verdict: str) -> None:
 )
 def test_while_the_run_goes_on_what_is_open_is_not_undecided(verdict: str, found: str) -> None:
     asked = ASKED._replace(goes_on=True)
-    (row,) = gate_rows(asked, (PROD, MODEL), (replace(FAILED, verdict=verdict),), (), NOTHING)
+    row = row_of(replace(FAILED, verdict=verdict), asked=asked)
     assert row.outcome == found
     assert gate_outcome([row, replace(row, outcome="PASS")]) == found
 

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -191,13 +191,6 @@ class RunProgress:
     sites: tuple[SiteSpeed, ...]
 
 
-class PublishedView(NamedTuple):
-    """A view as it is served."""
-
-    body: bytes
-    etag: str
-
-
 class PageState:
     """The latest view of one run, and its progress."""
 
@@ -207,7 +200,7 @@ class PageState:
         self._rates = Rates()
         self._site_rates: defaultdict[tuple[str, str], Rates] = defaultdict(Rates)
         self._begun = time.time_ns()
-        self._published: PublishedView | None = None
+        self._published: tuple[bytes, str] | None = None
         self._latest: RunProgress | None = None
         """Progress at the latest step, without cells."""
         self._counts: Counts
@@ -216,12 +209,12 @@ class PageState:
         """The step at which each counts[model, question] changed last."""
         self._next_step = 0.0
 
-    def view(self) -> PublishedView:
-        """The current view."""
+    def view(self) -> tuple[bytes, str]:
+        """The current view as JSON, and its ETag."""
         self._feed.poll()
         etag = self._etag()
-        if self._published is None or self._published.etag != etag:
-            self._published = PublishedView(to_json(drop_rows(self._feed.view())), etag)
+        if self._published is None or self._published[1] != etag:
+            self._published = to_json(drop_rows(self._feed.view())), etag
         return self._published
 
     def answers(self, question: int, model: int, after: int) -> bytes | None:

@@ -109,8 +109,8 @@ class Site:
         found: bytes | None = None
         match what:
             case ["view"]:
-                view = await self._read(state.view)
-                return _conditional(request, view.body, JSON, view.etag)
+                body, etag = await self._read(state.view)
+                return _conditional(request, body, JSON, etag)
             case ["progress"] if (numbers := _integers(request, "after")) is not None:
                 found = await self._read(partial(state.progress, *numbers))
             case ["question", index] if (numbers := _integers(request, "model", "after", question=index)) is not None:
