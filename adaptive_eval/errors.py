@@ -1,22 +1,4 @@
-"""The errors that `adaptive-eval` raises, and the exit codes of the command line.
-
-AdaptiveEvalError
-├── ConfigError          the configuration, the questions or an argument is wrong (exit code 2)
-├── StoreError           the run directory cannot be used
-│   ├── RunLocked        another process holds it
-│   ├── RunChanged       a resume would change what the trials mean
-│   └── StoreFull        nothing more can be written; what was committed is intact
-├── EndpointError        a model server did not give an answer
-│   ├── Retryable        worth another attempt: 429, 5xx, reset, timeout, an unhealthy replica
-│   ├── Rejected         no retry mends it: 400, 401, 403, 404
-│   ├── Unavailable      no replica of the model is left (exit code 5 when it is every model)
-│   ├── RetryNotAllowed  an answer was lost, and the caps do not allow a retry
-│   └── LaunchFailed     a server that the run was to start does not come up, or not again
-├── GraderError          a grader failed; the answer is kept and can be graded again
-│   └── GraderExhausted  its time or memory was used up, or its process has ended, at every attempt
-│       └── JudgeFailed  a judge gave no verdict, or could not be asked
-└── Alarmed              the answers cannot be what was asked for (exit code 3)
-"""
+"""The tree of errors that `adaptive-eval` raises, and the exit codes of the command line."""
 
 from enum import IntEnum
 
@@ -27,7 +9,7 @@ def first_line(reason: str) -> str:
 
 
 class AdaptiveEvalError(Exception):
-    """The root of the tree above."""
+    """The root of the tree."""
 
 
 class ConfigError(AdaptiveEvalError):
@@ -55,11 +37,11 @@ class EndpointError(AdaptiveEvalError):
 
 
 class Retryable(EndpointError):
-    """A failure that is worth another attempt with the same seed."""
+    """A failure that is worth another attempt with the same seed: 429, 5xx, reset, timeout, an unhealthy replica."""
 
 
 class Rejected(EndpointError):
-    """A server refuses a request, and no retry can mend that."""
+    """A server refuses a request, and no retry can mend that: 400, 401, 403, 404."""
 
 
 class Unavailable(EndpointError):

@@ -109,81 +109,50 @@ def closed_on_error(opened: SupportsClose) -> Iterator[None]:
 
 
 @contextmanager
-def new_file(path: Path, force: bool) -> Iterator[Path]:
-    """A path to write to for a file that will appear at `path`; with `force` it may replace one."""
-    if path.is_dir():
-        raise ConfigError(f"{path} is a folder, but this format is one file; give another --output")
-    if path.exists() and not force:
-        raise ConfigError(f"{path} exists already; replace it with --force, or give another --output")
-    draft = _draft_path(path)
-    with _explained(path):
+def new_export(path: Path, force: bool, ending: str | None) -> Iterator[Path]:
+    """A path to write to, for a file that will appear at `path`, or for a folder of files of this `ending`.
+
+    With `force` it may replace a file, or a folder that has nothing else.
+    """
+    _require_free(path, force, ending)
+    draft, old = (path.with_name(f".{path.name}.{what}-{os.getpid()}") for what in ("draft", "old"))
+    try:
+        if ending is not None:
+            draft.mkdir()
+        yield draft
+        # on the disk before it gets its name, so that a power failure cannot leave an empty one
+        for file in [draft] if ending is None else draft.iterdir():
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+        if ending is not None and path.exists():  # set aside for a moment, since no folder replaces another
+            path.rename(old)
         try:
-            yield draft
-            _sync(draft)
             draft.replace(path)
-        finally:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def new_folder(path: Path, force: bool, ending: str) -> Iterator[Path]:
-    """A folder to be filled with files of this ending; with `force` it may replace one that has nothing else."""
-    if path.exists():
-        _require_ours(path, force, ending)
-    draft = _draft_path(path)
-    with _explained(path):
-        draft.mkdir()
-        try:
-            yield draft
-            for file in draft.iterdir():
-                _sync(file)
-            _put(draft, path)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-
-
-def _require_ours(path: Path, force: bool, ending: str) -> None:
-    if not path.is_dir():
-        raise ConfigError(f"{path} is a file, but this format is a folder of files; give another --output")
-    others = sorted(file.name for file in path.iterdir() if file.suffix != ending or not file.is_file())
-    if others:
-        raise ConfigError(f"{path} holds {others[0]}, which is no {ending} file; give an --output of its own")
-    if not force and any(path.iterdir()):
-        raise ConfigError(f"{path} exists already; replace it with --force, or give another --output")
-
-
-def _put(draft: Path, path: Path) -> None:
-    """Move the draft to its place; an existing file is set aside for that moment, and then removed."""
-    if not path.exists():
-        draft.rename(path)
-        return
-    old = path.with_name(f".{path.name}.old-{os.getpid()}")
-    path.rename(old)
-    try:
-        draft.rename(path)
-    except OSError:
-        old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _draft_path(path: Path) -> Path:
-    return path.with_name(f".{path.name}.draft-{os.getpid()}")
-
-
-def _sync(path: Path) -> None:
-    """Write the file to the disk before it gets its name, so that a power failure cannot leave an empty one."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
+        except OSError:
+            if old.exists():
+                old.rename(path)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror or error}; give another --output") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _require_free(path: Path, force: bool, ending: str | None) -> None:
+    """Raise `ConfigError` if there is something at this path that must not be replaced."""
+    if path.is_dir() and ending is None:
+        raise ConfigError(f"{path} is a folder, but this format is one file; give another --output")
+    if path.exists() and not path.is_dir() and ending is not None:
+        raise ConfigError(f"{path} is a file, but this format is a folder of files; give another --output")
+    inside = sorted(path.iterdir()) if path.is_dir() else []
+    others = [file.name for file in inside if file.suffix != ending or not file.is_file()]
+    if others:
+        raise ConfigError(f"{path} holds {others[0]}, which is no {ending} file; give an --output of its own")
+    if not force and (inside if path.is_dir() else path.exists()):
+        raise ConfigError(f"{path} exists already; replace it with --force, or give another --output")
 
 
 def require_plain(path: Path) -> None:

@@ -12,7 +12,7 @@ from adaptive_eval.exchange.inspect.writer import ENDING, write_logs
 from adaptive_eval.exchange.recording import write_npz
 from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_source
 from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl
-from adaptive_eval.files import new_file, new_folder
+from adaptive_eval.files import new_export
 from adaptive_eval.store.address import default_path
 
 
@@ -72,10 +72,7 @@ def export(request: ExportRequest, on_progress: OnProgress = lambda trials: None
         raise ConfigError("an export is a file or a folder, not the standard output; name one after --output")
     texts = bool(form.texts if request.texts is None else request.texts)
     with opened_source(request.directory) as source:
-        folder_or_file = (
-            new_file(path, request.force) if form.ending is None else new_folder(path, request.force, form.ending)
-        )
-        with folder_or_file as draft:
+        with new_export(path, request.force, form.ending) as draft:
             form.write(source, draft, texts, on_progress)
         return ExportResult(
             path=path,

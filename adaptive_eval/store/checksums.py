@@ -85,24 +85,14 @@ def _key(table: str, row: str = "") -> str:
     return " || '/' || ".join(f"CAST({row}{part} AS TEXT)" for part in KEYS.get(table, ["id"]))
 
 
-class Damage(NamedTuple):
-    """A row that was changed or is missing."""
-
-    table: str
-    row: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.table} {self.row}: {self.what}"
-
-
 class CheckedTable(NamedTuple):
     """The outcome of checking a table."""
 
     rows: int
     unchecked: int
     """Rows without a checksum."""
-    damages: tuple[Damage, ...]
+    damages: tuple[str, ...]
+    """Rows that were changed or are missing, by table and key."""
 
 
 def check_table(connection: sqlite3.Connection, table: str, after: int = 0) -> CheckedTable:
@@ -125,8 +115,8 @@ def check_table(connection: sqlite3.Connection, table: str, after: int = 0) -> C
             rows += 1
             unchecked += crc is None
             if crc is not None and crc != checksum(*values):
-                damages.append(Damage(table, str(key), "is not what was written"))
-        damages += [Damage(table, str(key), "is missing") for (key,) in connection.execute(missing)]
+                damages.append(f"{table} {key}: is not what was written")
+        damages += [f"{table} {key}: is missing" for (key,) in connection.execute(missing)]
     finally:
         connection.text_factory = whole
     return CheckedTable(rows, unchecked, tuple(damages))

@@ -12,7 +12,7 @@ import shlex
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -74,9 +74,6 @@ SEGMENTED = 2
 
 BUSY_SECONDS = 30.0
 """How long to wait for a reader that blocks a checkpoint."""
-
-CLOSING_MS = 1000
-"""How long to wait for such a reader when closing: the log may as well stay."""
 
 MOST_FAULTS = 20
 """Most faults that SQLite's integrity check lists: with more, the file is beyond repair."""
@@ -191,13 +188,6 @@ def lost(directory: Path) -> StoreError:
         "committed, and those before it, are lost unless there is a copy: put the copy back and run the same command "
         "to go on from it, or run the same command with --fresh to start over"
     )
-
-
-def empty_log(connection: sqlite3.Connection) -> None:
-    """Move the whole log into the database file; closing does that only if nobody else has it open."""
-    with suppress(sqlite3.Error):  # commits are as safe in the log
-        connection.execute(f"PRAGMA busy_timeout = {CLOSING_MS}")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def is_run(directory: Path) -> bool:

@@ -1,7 +1,6 @@
 """Checks a stored run for damage: the structure of the database, every row's checksum, and every segment."""
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,11 @@ from adaptive_eval.store.log_check import lost_commits
 from adaptive_eval.store.queries import TrialRow
 from adaptive_eval.store.records import answer_digest
 from adaptive_eval.store.tables import COLUMNS
+
+LOST_COMMIT = (
+    "the log of the database: its last commit cannot be read; if a kill or a power failure has cut that write, "
+    "nothing is lost, for nobody was told of it, and the next start of the run mends it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Integrity:
         """Check the run in `directory` in one consistent read; raises `StoreError` if it cannot be opened."""
         if whereabouts.ledger_address(directory) is not None:
             return cls._check_database(directory)
-        found, damages = {}, list(_log_damage(directory))
+        found, damages = {}, [LOST_COMMIT] if lost_commits(directory / database.DATABASE_FILE) else []
         with closing(database.open_readonly(directory, "")) as connection, database.explained(directory, ""):
             connection.execute("BEGIN")
             structure = [f"the database: {fault}" for fault in database.structure_faults(connection)]
@@ -43,7 +47,7 @@ class Integrity:
                     found[table] = checksums.check_table(connection, table)
                 except sqlite3.Error as error:
                     damages.append(f"{table}: cannot be read ({error})")
-            damages += [str(damage) for checked in found.values() for damage in checked.damages]
+            damages += [damage for checked in found.values() for damage in checked.damages]
             notes: list[str] = []
             if not damages and checksums.has_table(connection, "moved"):
                 from adaptive_eval.store.segments.reading import StoredTexts
@@ -77,11 +81,3 @@ class Integrity:
             ((guarded,),) = ledger.rows("SELECT current_setting('data_checksums')")
         notes = [] if guarded == "on" else [f"{ledger.where} keeps no checksums of its pages (data_checksums is off)"]
         return cls({"trials": trials, "looks": int(looks)}, {}, tuple(damages), tuple(notes))
-
-
-def _log_damage(directory: Path) -> Iterator[str]:
-    if lost_commits(directory / database.DATABASE_FILE):
-        yield (
-            "the log of the database: its last commit cannot be read; if a kill or a power failure has cut that write, "
-            "nothing is lost, for nobody was told of it, and the next start of the run mends it"
-        )

@@ -101,10 +101,6 @@ class _Short(NamedTuple):
     right: bool
     """Whether any of them is right."""
 
-    def and_also(self, kind: _Kind) -> "_Short":
-        """Add one more pair."""
-        return _Short(min(self.size, kind.size), self.right or kind.right)
-
 
 class _PairedAnswer(NamedTuple):
     """One answer of a pair."""
@@ -214,7 +210,7 @@ class AnswerPairs:
         else:
             known, digest = kept
             self.short[known] -= 1
-            now = known.and_also(first.kind)
+            now = _Short(min(known.size, first.kind.size), known.right or first.kind.right)
         self.short[now] += 1
         self._questions.keep(question, now, digest)
         self.vary = self.vary or digest != first.digest

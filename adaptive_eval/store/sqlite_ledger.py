@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,9 @@ from adaptive_eval.store.tables import COLUMNS, SUMS, TOKEN_LOGPROBS
 
 if TYPE_CHECKING:
     from adaptive_eval.store.segments.reading import StoredTexts
+
+CLOSING_MS = 1000
+"""How long to wait for a reader that blocks a checkpoint when closing: the log may as well stay."""
 
 
 class SqliteLedger:
@@ -91,7 +94,7 @@ class SqliteLedger:
         with database.explained(self.directory):
             for table in COLUMNS:
                 for damage in checksums.check_table(self.connection, table, after).damages:
-                    raise damaged(self.directory, self.where, str(damage))
+                    raise damaged(self.directory, self.where, damage)
             for (number,) in self.connection.execute(MISFORMED, (after,)):
                 raise damaged(self.directory, self.where, f"trials {number} is not as trials are written")
             for fault in database.structure_faults(self.connection, checksums.SMALL_TABLES if after else None):
@@ -129,7 +132,10 @@ class SqliteLedger:
             if self._segments is not None:
                 self._segments.close()
             if self._lock is not None:
-                database.empty_log(self.connection)
+                with suppress(sqlite3.Error):  # commits are as safe in the log
+                    self.connection.execute(f"PRAGMA busy_timeout = {CLOSING_MS}")
+                    # closing does this only if nobody else has the database open
+                    self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self.connection.close()
         finally:
             if self._lock is not None:

@@ -203,7 +203,8 @@ class Store:
                 if changes:
                     write_events(writes, [self._settings_event(changes)], self._now())
                 writes.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
-                _update_questions(writes, header)
+                bodies = ((dump_json(body), key) for key, body in header.questions.items())
+                writes.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)
                 insert_configuration(writes, header.configuration, self._now())
             write_events(writes, [event] if isinstance(event, Event) else event, self._now())
         self._configuration = self.reader.newest_configuration_id()
@@ -300,8 +301,3 @@ def _locked(directory: Path) -> Iterator[FileLock]:
     except BaseException:
         lock.release()
         raise
-
-
-def _update_questions(writes: LedgerWrites, header: RunHeader) -> None:
-    bodies = ((dump_json(body), key) for key, body in header.questions.items())
-    writes.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)

@@ -52,12 +52,9 @@ class Event:
 
     def body(self) -> dict[str, object]:
         """The fields as they are stored."""
-        values = {one.name: (getattr(self, one.name), one.metadata) for one in fields(self) if one.name != "at"}
-        return {
-            name: value
-            for name, (value, metadata) in values.items()
-            if value is not None or not metadata.get(LEFT_OUT, False)
-        }
+        stored = {one.name: one.metadata for one in fields(self) if one.name != "at"}
+        values = {name: getattr(self, name) for name in stored}
+        return {name: value for name, value in values.items() if value is not None or LEFT_OUT not in stored[name]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from uuid import uuid4
 
 import psycopg
@@ -62,11 +62,8 @@ _INCREMENT_COMMITS = (
 _LAST_TRIAL = b"SELECT coalesce(max(id), 0) FROM trials"
 
 
-class Statement(NamedTuple):
-    """A statement of a transaction, with the values for each execution."""
-
-    text: str
-    rows: list[tuple[Any, ...]]
+Statement = tuple[str, list[tuple[Any, ...]]]
+"""A statement of a transaction, with the values for each execution."""
 
 
 class RecordedWrites:
@@ -76,12 +73,12 @@ class RecordedWrites:
         self.statements: list[Statement] = []
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> None:
-        self.statements.append(Statement(statement, [tuple(map(storable, values))]))
+        self.statements.append((statement, [tuple(map(storable, values))]))
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
         values = [_trial_values(row) if statement == INSERT_TRIAL else tuple(map(storable, row)) for row in rows]
         if values:
-            self.statements.append(Statement(statement, values))
+            self.statements.append((statement, values))
 
 
 def storable(value: Any) -> Any:
@@ -192,7 +189,9 @@ class PostgresLedger(PostgresReading):
                     self._execute(statements)
                 return
             except DatabaseAway:
-                self._disconnect()
+                with suppress(psycopg.Error):
+                    PostgresReading.close(self)
+                self._connection = None
                 if self._is_new or time.monotonic() + pause > until:
                     raise
                 time.sleep(pause)
@@ -209,9 +208,9 @@ class PostgresLedger(PostgresReading):
             if raised.rowcount != 1:
                 raise self._taken_over()
             ((number,),) = last.fetchall()
-            for trials, group in groupby(statements, lambda one: one.text == INSERT_TRIAL):
+            for trials, group in groupby(statements, lambda one: one[0] == INSERT_TRIAL):
                 if trials:
-                    number = self._copy([row for one in group for row in one.rows], number)
+                    number = self._copy([row for _, rows in group for row in rows], number)
                     continue
                 with connection.pipeline():
                     for text, rows in group:
@@ -232,12 +231,6 @@ class PostgresLedger(PostgresReading):
         return last + len(rows)
 
     # -- when the connection is lost ---------------------------------------------------------------------------------
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            with suppress(psycopg.Error):
-                self._connection.close()
-            self._connection = None
 
     def _is_done_after_return(self) -> bool:
         """Reconnect, and find out whether the commit during which the connection broke was done."""

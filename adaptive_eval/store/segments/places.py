@@ -57,7 +57,11 @@ class LocalAnswers:
         path = self._folder / require_name(name)
         write_whole(path, data, MEND)
         with suppress(OSError):  # a file system that does not support it needs none
-            _sync_folder(self._folder)
+            descriptor = os.open(self._folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def open(self, name: str) -> tuple[BinaryIO, int]:
         """Open a segment for random access, with its size; it must be a regular file, not a link."""
@@ -80,14 +84,6 @@ class LocalAnswers:
         with suppress(OSError):
             path.unlink(missing_ok=True)
             remove_drafts(path)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class RemoteAnswers:
