@@ -8,6 +8,7 @@ answer.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,14 +49,13 @@ GUESSED_BATCH = 3600.0
 """Guessed seconds until a batch is answered: services promise a day, and most take an hour at most."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MeasuredUsage:
-    """Usage of the answers of a pilot: sums (L, K) over the answers of each model and category."""
+class MeasuredUsage(NamedTuple):
+    """Usage of the answers of a pilot, by model and category."""
 
     trials: FloatArray
-    prompt_tokens: FloatArray
-    completion_tokens: FloatArray
-    seconds: FloatArray
+    """(L, K)."""
+    sums: FloatArray
+    """(3, L, K): prompt tokens, completion tokens and seconds of all trials."""
     log_spread: FloatArray
     """(L,): standard deviation of the logarithm of an answer's seconds within its category; nan where unknown."""
 
@@ -153,18 +153,13 @@ def merge_usage(
 
     Also returns which models have their own tokens, and which their own seconds.
     """
-    own_tokens = measured.completion_tokens.sum(axis=1) > 0.0
-    own_seconds = measured.seconds.sum(axis=1) > 0.0
+    _, own_tokens, own_seconds = own = measured.sums.sum(axis=2) > 0.0
+    own[0] = own_tokens
+    others = otherwise.prompt_tokens, otherwise.completion_tokens, otherwise.seconds
+    each = zip(measured.sums, own, others, strict=True)
+    prompt_tokens, completion_tokens, seconds = (_fill_means(measured.trials, *one) for one in each)
     spread = np.where(own_seconds & np.isfinite(measured.log_spread), measured.log_spread, otherwise.log_spread)
-    usage = AnswerUsage(
-        prompt_tokens=_fill_means(measured.trials, measured.prompt_tokens, own_tokens, otherwise.prompt_tokens),
-        completion_tokens=_fill_means(
-            measured.trials, measured.completion_tokens, own_tokens, otherwise.completion_tokens
-        ),
-        seconds=_fill_means(measured.trials, measured.seconds, own_seconds, otherwise.seconds),
-        log_spread=spread,
-    )
-    return usage, own_tokens, own_seconds
+    return AnswerUsage(prompt_tokens, completion_tokens, seconds, spread), own_tokens, own_seconds
 
 
 def _fill_means(trials: FloatArray, sums: FloatArray, own: NDArray[np.bool_], otherwise: FloatArray) -> FloatArray:
@@ -297,8 +292,7 @@ def measure(cell: NDArray[np.intp], used: FloatArray, shape: tuple[int, int]) ->
     within = np.maximum(summed(logs**2) - summed(logs) ** 2 / np.maximum(trials, 1.0), 0.0).sum(axis=1)
     freedom = np.maximum(trials - 1.0, 0.0).sum(axis=1)
     spread = np.where(freedom > 0.0, np.sqrt(within / np.maximum(freedom, 1.0)), np.nan)
-    prompt_tokens, completion_tokens, seconds = map(summed, used.T)
-    return MeasuredUsage(trials, prompt_tokens, completion_tokens, seconds, spread)
+    return MeasuredUsage(trials, np.array([summed(values) for values in used.T]), spread)
 
 
 def _missing_in_pilot(counts: NDArray[np.int64], models: Sequence[str], questions: Sequence[str]) -> list[str]:

@@ -184,8 +184,8 @@ class Sampler:
         self._step_theta()
         self._step_theta()
         self._draw_effects()
-        self._shift_models()
-        self._shift_questions()
+        self.a = self._shift(self.a, self.mu[:, None], self.ability, across=2)
+        self.b = self._shift(self.b, 0.0, self.difficulty, across=1)
         self._draw_spreads()
 
     def _log_likelihood(self, theta: FloatArray) -> FloatArray:
@@ -212,26 +212,18 @@ class Sampler:
         self.b = self._normal((self.theta - self.a[:, :, None]).sum(axis=1) / taste, precision)
         self.mu = self._normal(self.a.sum(axis=1) / self.ability, models / self.ability + CENTRE_SD**-2)
 
-    def _shift_models(self) -> None:
-        """Each a_l with all theta of the model: only the likelihood and the prior of a_l change."""
-        width = 2.4 / np.sqrt(self._noise.sum(axis=1) + 1.0 / self.ability[:, None])
-        shift = width * self._rng.standard_normal(self.a.shape)
-        there = self.theta + shift[:, :, None]
-        gain = (self._log_likelihood(there) - self._log_likelihood(self.theta)).sum(axis=2)
-        off = self.a - self.mu[:, None]
-        gain -= (np.square(off + shift) - np.square(off)) / (2.0 * self.ability[:, None])
+    def _shift(self, effects: FloatArray, centre: FloatArray | float, var: FloatArray, across: int) -> FloatArray:
+        """Each of these effects together with all theta it is in, which lie along the axis `across`: only the
+        likelihood and the prior of the effect change."""
+        width = 2.4 / np.sqrt(self._noise.sum(axis=across - 1) + 1.0 / var[:, None])
+        shift = width * self._rng.standard_normal(effects.shape)
+        there = self.theta + np.expand_dims(shift, across)
+        gain = (self._log_likelihood(there) - self._log_likelihood(self.theta)).sum(axis=across)
+        off = effects - centre
+        gain -= (np.square(off + shift) - np.square(off)) / (2.0 * var[:, None])
         moved = np.where(self._accepted(gain), shift, 0.0)
-        self.a, self.theta = self.a + moved, self.theta + moved[:, :, None]
-
-    def _shift_questions(self) -> None:
-        """Each b_q with all theta of the question."""
-        width = 2.4 / np.sqrt(self._noise.sum(axis=0) + 1.0 / self.difficulty[:, None])
-        shift = width * self._rng.standard_normal(self.b.shape)
-        there = self.theta + shift[:, None, :]
-        gain = (self._log_likelihood(there) - self._log_likelihood(self.theta)).sum(axis=1)
-        gain -= (np.square(self.b + shift) - np.square(self.b)) / (2.0 * self.difficulty[:, None])
-        moved = np.where(self._accepted(gain), shift, 0.0)
-        self.b, self.theta = self.b + moved, self.theta + moved[:, None, :]
+        self.theta = self.theta + np.expand_dims(moved, across)
+        return effects + moved
 
     def _draw_spreads(self) -> None:
         models, questions = self._n.shape

@@ -117,4 +117,4 @@ def test_the_spread_of_seconds_is_that_within_categories(tmp_path: Path, prepare
     seconds = np.where(category == 1, 10.0, 90.0) * np.exp(0.3 * rng.standard_normal(20_000))
     measured: MeasuredUsage = measure(category, np.stack([seconds] * 3, axis=1), (2, 2))
     assert measured.log_spread[0] == pytest.approx(0.3, rel=0.02) and np.isnan(measured.log_spread[1])
-    assert measured.seconds[0] / measured.trials[0] == pytest.approx(np.array([90.0, 10.0]) * np.exp(0.045), rel=0.02)
+    assert measured.sums[2, 0] / measured.trials[0] == pytest.approx(np.array([90.0, 10.0]) * np.exp(0.045), rel=0.02)
