@@ -20,7 +20,7 @@ from adaptive_eval.record.words import pace_in_words, run_in_words
 from adaptive_eval.show.forecast import answer_line, forecast_lines
 from adaptive_eval.show.text import NEXT
 from adaptive_eval.store.whereabouts import holds_ledger, newest_directory
-from adaptive_eval.study.forecast import ForecastRequest, make_forecast
+from adaptive_eval.study.forecast import make_forecast
 
 MIN_WORLDS = 10
 """Fewest worlds for an 80% interval."""
@@ -53,9 +53,8 @@ def plan(
         if json is not None and (json.is_dir() or not json.parent.is_dir()):
             raise ConfigError(f"--json must name a file in a folder that exists, but got {json}")
         prepared = prepare(load_config(config, overrides or ()))
-        request = ForecastRequest(pilot, worlds, seed)
         with Progress(1.0) as progress:
-            forecast = make_forecast(prepared, request, progress.to)
+            forecast = make_forecast(prepared, progress.to, pilot, worlds, seed)
         if json is not None:
             written = orjson.dumps(forecast, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
             write_whole(json, written, "Mend that, or give another --json")
@@ -66,18 +65,18 @@ def plan(
     typer.echo(f"pace      {safe_line(pace_in_words(settings), 400)}")
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
-    for hint in _hints(prepared, request):
+    for hint in _hints(prepared, pilot):
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
     typer.echo(f"\n{NEXT}{typed_command('run', config, overrides)}")
 
 
-def _hints(prepared: PreparedRun, request: ForecastRequest) -> Iterator[str]:
+def _hints(prepared: PreparedRun, pilot: Path | None) -> Iterator[str]:
     """Hints on caps below the first round's cost, on stored trials as a pilot, and on drawing questions."""
     yield from (f"warning   {problem}" for problem in first_round_problems(prepared))
     directory = newest_directory(prepared.config.store.folder, prepared.config.name)
-    if request.pilot is None and holds_ledger(directory):
+    if pilot is None and holds_ledger(directory):
         yield f"hint      {directory} has trials of this run; --pilot {directory} continues from them"
     if len(prepared.questions) >= WORTH_DRAWING and may_draw(prepared.config):
         opening, blocks = int(prepared.plan.opening.sum()), BLOCK * len(prepared.config.asked)

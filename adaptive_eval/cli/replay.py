@@ -19,7 +19,7 @@ from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.show.summary import findings
 from adaptive_eval.store.whereabouts import holds_ledger
 from adaptive_eval.study.judged import JudgedReplay, judge_replay
-from adaptive_eval.study.replay import PreparedReplay, ReplayRequest, perform_replay, prepare_replay, replay_results
+from adaptive_eval.study.replay import PreparedReplay, perform_replay, prepare_replay, replay_results
 
 RUNS_FILE = "runs.csv"
 
@@ -56,7 +56,7 @@ def replay(
     Exit codes: as of `run` for one replay; 0 for many with --runs.
     """
     with report_errors(Path(what)):
-        prepared = prepare_replay(ReplayRequest(what, config, tuple(overrides or ()), array, top))
+        prepared = prepare_replay(what, config, overrides or (), array, top)
         directory = _directory(output, prepared.source.name)
         if runs > 1:
             code = _replay_many(prepared, directory, range(seed or 0, (seed or 0) + runs))

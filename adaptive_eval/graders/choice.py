@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 from string import ascii_uppercase
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from adaptive_eval.graders.answer_text import final_text, last_box, last_match
 from adaptive_eval.graders.text import plain_text
@@ -18,18 +18,14 @@ TOLD_TEXT = re.compile(r"(?i:\b(?:answer|choice|option)(?: is\b|[*_]*:))[*_\"' \
 WRAPPING = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit)\s*\{([^{}]*)\}")
 
 
-class _Patterns(NamedTuple):
-    """Patterns of the ways to name one of the first letters of the alphabet."""
-
-    told: re.Pattern[str]
-    """`The answer is (C)`, `Answer: C`, `**Option C**`; a lower-case letter, since `a` is a word, only before a bracket
-    or at the end of a line."""
-    alone: re.Pattern[str]
-    """A line with only the letter, or with the choice after it: `C`, `(c)`, `C. Paris`."""
-
-
 @lru_cache(maxsize=32)
-def _patterns(letters: int) -> _Patterns:
+def _patterns(letters: int) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns of the ways to name one of the first letters of the alphabet: told, and alone.
+
+    Told: `The answer is (C)`, `Answer: C`, `**Option C**`; a lower-case letter, since `a` is a word, only before a
+    bracket or at the end of a line. Alone: a line with only the letter, or with the choice after it: `C`, `(c)`,
+    `C. Paris`.
+    """
     capitals = ascii_uppercase[:letters]
     either = f"[{capitals}{capitals.lower()}]"
     told = (
@@ -38,7 +34,7 @@ def _patterns(letters: int) -> _Patterns:
         rf"([{capitals}](?![A-Za-z0-9'’])|[{capitals.lower()}](?=[)\]}}]|[*_\"'.$]*[ \t]*$))"
     )
     alone = rf"[\s*_(\[{{$\"']*({either})(?:[\s*_)\]}}$\"'.,:]*$|[).:]\s*\S.*$)"
-    return _Patterns(re.compile(told, re.MULTILINE), re.compile(alone))
+    return re.compile(told, re.MULTILINE), re.compile(alone)
 
 
 class Choice(GraderOptions):
@@ -85,11 +81,10 @@ def _letters(question: Question) -> int:
 
 
 def _stated_letter(said: str, question: Question) -> str | None:
-    patterns = _patterns(_letters(question))
     box = last_box(said)
     if box is not None and (letter := _letter(box, question) or _letter_of_choice(box, question)):
         return letter
-    told = last_match(patterns.told, said)
+    told = last_match(_patterns(_letters(question))[0], said)
     if told is not None:
         return told[1].upper()
     text = last_match(TOLD_TEXT, said)
@@ -101,7 +96,7 @@ def _stated_letter(said: str, question: Question) -> str | None:
 
 def _letter(text: str, question: Question) -> str | None:
     """The letter that is all of a short text, or begins it."""
-    match = _patterns(_letters(question)).alone.match(WRAPPING.sub(r"\1", text[:MAX_LINE]))
+    match = _patterns(_letters(question))[1].match(WRAPPING.sub(r"\1", text[:MAX_LINE]))
     return match[1].upper() if match is not None else None
 
 

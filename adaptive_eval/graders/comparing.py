@@ -6,7 +6,7 @@ If both orders favour the same answer, that is the verdict. If not, the verdict 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -73,23 +73,14 @@ COMPARISON_RUBRIC = RubricConfig(
 """Scores the share of comparisons that are won, a tie counting half."""
 
 
-class BothOrders(NamedTuple):
-    """The combined verdict of both orders."""
-
-    verdict: str
-    order_dependent: bool
-    """Whether the orders disagree, which counts as a tie."""
-    prefers_first: float
-    """How much more often the first place was preferred than the second, from -1 to 1; 0 if both orders agree."""
-
-
-def combine_orders(replies: Sequence[Levels]) -> BothOrders:
-    """Combine the verdicts with the graded answer first and second."""
+def combine_orders(replies: Sequence[Levels]) -> tuple[str, bool, float]:
+    """Combine the verdicts with the graded answer first and second: the verdict, whether the orders disagree, which
+    counts as a tie, and how much more often the first place was preferred than the second, from -1 to 1."""
     ((forward,), (backward,)) = replies
     one = {FIRST: BETTER, SECOND: WORSE}.get(forward, TIE)
     other = {FIRST: WORSE, SECOND: BETTER}.get(backward, TIE)
     towards = sum((said == FIRST) - (said == SECOND) for said in (forward, backward)) / 2.0
-    return BothOrders(one if one == other else TIE, one != other, towards)
+    return one if one == other else TIE, one != other, towards
 
 
 @dataclass(frozen=True)
@@ -156,11 +147,10 @@ class ByComparison(JudgeForm):
         return super().decided(question, answer) if other else VoteResult((BETTER,), 1.0)
 
     def voted(self, votes: Sequence[Sequence[Levels]], wanted: int) -> VoteResult:
-        found = [combine_orders(replies) for replies in votes]
-        verdict = middle([one.verdict for one in found], OUTCOMES)
-        agreement = sum(one.verdict == verdict for one in found) / wanted
-        dependent = sum(one.order_dependent for one in found) / len(found)
-        return VoteResult((verdict,), agreement, dependent, sum(one.prefers_first for one in found) / len(found))
+        verdicts, dependent, towards = zip(*map(combine_orders, votes), strict=True)
+        verdict = middle(verdicts, OUTCOMES)
+        agreement = verdicts.count(verdict) / wanted
+        return VoteResult((verdict,), agreement, sum(dependent) / len(votes), sum(towards) / len(votes))
 
     def make_signals(self, said: Levels) -> dict[str, SignalValue]:
         return {VERDICT: said[0] if said else "", "has_answer": bool(said)}

@@ -34,7 +34,7 @@ from adaptive_eval.graders.types import (
     reads_as_refusal,
     token_facts,
 )
-from adaptive_eval.graders.worker import GradingTask, TaskDone, TaskFailed, Worker, WorkerDead, WorkerHung, took_longer
+from adaptive_eval.graders.worker import GradingTask, TaskFailed, TaskReply, Worker, WorkerDead, WorkerHung, took_longer
 from adaptive_eval.questions.types import Question
 
 BATCH = 32
@@ -57,16 +57,17 @@ class _Job:
     slow: bool = False
     attempts: int = 0
 
-    def settle(self, reply: TaskDone | TaskFailed) -> None:
+    def settle(self, reply: TaskReply) -> None:
         """Give the caller the marks or the error, unless the call was cancelled."""
         if self.result.done():
             return
-        if isinstance(reply, TaskDone) and reply.marks is not None:
-            self.result.set_result(reply.marks)
+        if isinstance(reply, TaskFailed):
+            error = (GraderExhausted if reply.over else GraderError)(f"the grader {reply.reason}")
+            self.result.set_exception(error)
+        elif reply is None:
+            self.result.set_exception(GraderError("the grader gave no marks"))
         else:
-            reason = reply.reason if isinstance(reply, TaskFailed) else "gave no marks"
-            final = isinstance(reply, TaskFailed) and reply.over
-            self.result.set_exception((GraderExhausted if final else GraderError)(f"the grader {reason}"))
+            self.result.set_result(reply)
 
 
 class Workers:
@@ -191,7 +192,7 @@ class Workers:
         try:
             worker = await Worker.start(self._folder, self._keys)
         except OSError as error:
-            reply: TaskDone | TaskFailed = TaskFailed(f"cannot start: {error}", over=True)
+            reply: TaskReply = TaskFailed(f"cannot start: {error}", over=True)
         else:
             ready = False
             try:
@@ -199,11 +200,11 @@ class Workers:
                     worker.give_way()
                 await worker.send(self._grader)
                 reply = await self._reply(worker, START_LIMIT)
-                ready = isinstance(reply, TaskDone)
+                ready = not isinstance(reply, TaskFailed)
             finally:
                 if not ready:
                     await self._end(worker)
-            if isinstance(reply, TaskDone):
+            if not isinstance(reply, TaskFailed):
                 self._started = True
                 return worker
             if not reply.again and not self._started:
@@ -212,7 +213,7 @@ class Workers:
         self._settle(reply, *batch)
         return None
 
-    def _settle(self, reply: TaskDone | TaskFailed, *jobs: _Job) -> None:
+    def _settle(self, reply: TaskReply, *jobs: _Job) -> None:
         """Give jobs this reply, or queue them again if another worker may help."""
         put_back = []
         for job in jobs:
@@ -259,9 +260,7 @@ class Workers:
         self._enqueue(*rest)
         return True
 
-    async def _reply(
-        self, worker: Worker, limit: float, *, waited: float = 0.0, patient: bool = True
-    ) -> TaskDone | TaskFailed:
+    async def _reply(self, worker: Worker, limit: float, *, waited: float = 0.0, patient: bool = True) -> TaskReply:
         """Wait for the next reply; kill a worker that does not give it within `limit`, of which it has `waited`.
 
         Unless `patient`, raises `WorkerHung` after `PATIENCE` instead.

@@ -101,13 +101,14 @@ class Verifier(AskedGrader):
         sure = {f"verifier_{one.lower()}": float(called == label) for one, called in zip(LABELS, CALLED, strict=True)}
         return {**sure, "verdict": label, "is_correct": label == CALLED[0], "has_answer": label != CALLED[2]}
 
-    def marks(self, found: "VerifierOpinion", beside: Marks | None, used: Cost, replies: ReplyUse) -> Marks:
+    def marks(self, found: "Opinion", beside: Marks | None, used: Cost, replies: ReplyUse) -> Marks:
         """The signals of label probabilities, with those of the grader `beside`."""
-        likeliest = CALLED[max(range(len(LABELS)), key=found.probabilities.__getitem__)]
+        probabilities, left_open = found
+        likeliest = CALLED[max(range(len(LABELS)), key=probabilities.__getitem__)]
         said: dict[str, SignalValue] = {
-            f"verifier_{label.lower()}": value for label, value in zip(LABELS, found.probabilities, strict=True)
+            f"verifier_{label.lower()}": value for label, value in zip(LABELS, probabilities, strict=True)
         }
-        said |= {"verifier_open": found.open, "verdict": likeliest}
+        said |= {"verifier_open": left_open, "verdict": likeliest}
         said |= {"is_correct": likeliest == CALLED[0], "has_answer": likeliest != CALLED[2]}
         extracted: str | None = likeliest
         if beside is not None:
@@ -116,15 +117,9 @@ class Verifier(AskedGrader):
         return Marks({**said, **usage_signals(used, replies)}, extracted)
 
 
-class VerifierOpinion(NamedTuple):
-    """The label probabilities of an answer."""
-
-    probabilities: tuple[float, ...]
-    open: float
-    """Their largest error because of labels that the server did not show."""
-
-
-INVALID = VerifierOpinion((0.0, 0.0, 1.0), 0.0)
+Opinion = tuple[tuple[float, ...], float]
+"""The probability of each label, and their largest error because of labels that the server did not show."""
+INVALID: Opinion = ((0.0, 0.0, 1.0), 0.0)
 """The result for an empty answer, about which the verifier is not asked."""
 
 
@@ -170,10 +165,8 @@ def label_scores(slot: Slot, labels: Sequence[str]) -> LabelScores:
     return LabelScores(tuple(_log_sum(ways) if ways else bound for ways in found), unseen)
 
 
-def label_probabilities(
-    scores: LabelScores, baseline: Sequence[float], temperature: float
-) -> tuple[tuple[float, ...], float]:
-    """The calibrated probability of each label, and their largest error because of unseen labels."""
+def label_probabilities(scores: LabelScores, baseline: Sequence[float], temperature: float) -> Opinion:
+    """The calibrated probabilities."""
     from scorio.categorical.signals import calibrate_verifier  # loads numpy, which grading processes do not need
 
     def at(values: Sequence[float]) -> tuple[float, ...]:
@@ -202,7 +195,7 @@ def _log_sum(values: Sequence[float]) -> float:
     return most + math.log(sum(math.exp(value - most) for value in values))
 
 
-def verifier_opinion(scores: LabelScores, baseline: LabelScores, verifier: Verifier) -> VerifierOpinion:
+def verifier_opinion(scores: LabelScores, baseline: LabelScores, verifier: Verifier) -> Opinion:
     """The calibrated probabilities; raises `GraderError` if the server's tokens do not determine them."""
     if scores.share < LEAST_SHARE:
         labels = f"{', '.join(LABELS[:-1])} and {LABELS[-1]}"
@@ -215,4 +208,4 @@ def verifier_opinion(scores: LabelScores, baseline: LabelScores, verifier: Verif
             f"the likeliest tokens that the server shows are without {unseen}, which leaves the probabilities open by "
             f"{left_open:.2f}; raise grader.sampling.top_logprobs"
         )
-    return VerifierOpinion(probabilities, left_open)
+    return probabilities, left_open

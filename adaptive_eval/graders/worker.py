@@ -1,7 +1,7 @@
 """The worker process for grading, and its client in the event loop.
 
 The worker grades in its main thread, with limits on time and memory. It reads frames (a length of four bytes, then a
-pickle) from standard input: first the grader, then lists of tasks. For each task it writes one frame, `TaskDone` or
+pickle) from standard input: first the grader, then lists of tasks. For each task it writes one frame, the marks or
 `TaskFailed`. Standard output is only for frames; what a grader prints goes to standard error.
 
 A periodic alarm raises `LimitExceeded`, which no `except Exception` swallows, when time or memory is used up; Python
@@ -43,12 +43,6 @@ class GradingTask(NamedTuple):
     question: Question
 
 
-class TaskDone(NamedTuple):
-    """A task was graded; without marks also the reply to the setup."""
-
-    marks: Marks | None
-
-
 class TaskFailed(NamedTuple):
     """A task could not be graded."""
 
@@ -57,6 +51,10 @@ class TaskFailed(NamedTuple):
     """Whether the process has ended."""
     again: bool = False
     """Whether a retry may help, since an earlier task or a busy machine may be the cause."""
+
+
+TaskReply = Marks | TaskFailed | None
+"""The reply to a task; None to the setup."""
 
 
 class LimitExceeded(BaseException):
@@ -140,11 +138,11 @@ def frame(value: object) -> bytes:
     return len(body).to_bytes(LENGTH, "big") + body
 
 
-def grade(grader: GraderOptions, task: GradingTask, limits: TaskLimits) -> TaskDone | TaskFailed:
+def grade(grader: GraderOptions, task: GradingTask, limits: TaskLimits) -> TaskReply:
     """Grade one answer within the limits."""
     try:
         with limits.limited_task():
-            return TaskDone(grader.grade(task.text, task.question))
+            return grader.grade(task.text, task.question)
     except LimitExceeded as error:
         return TaskFailed(error.reason, over=True, again=error.again)
     except MemoryError:
@@ -166,7 +164,7 @@ def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:
         outbox.write(frame(TaskFailed(f"cannot start: {error}", over=True)))
         return
     limits = TaskLimits(grader.timeout, grader.memory)
-    outbox.write(frame(TaskDone(None)))
+    outbox.write(frame(None))
     while (tasks := read_frame(inbox)) is not None:
         for task in tasks:
             reply = grade(grader, task, limits)
@@ -223,7 +221,7 @@ class Worker:
         assert process.stdout is not None
         self._stdin, self._stdout = process.stdin, process.stdout
         self.gives_way = False
-        self._reading: asyncio.Future[TaskDone | TaskFailed] | None = None
+        self._reading: asyncio.Future[TaskReply] | None = None
         """A read in progress that the next `receive` continues."""
 
     @classmethod
@@ -245,7 +243,7 @@ class Worker:
             self._stdin.write(frame(value))
             await self._stdin.drain()
 
-    async def receive(self, limit: float, *, last: bool = True) -> TaskDone | TaskFailed:
+    async def receive(self, limit: float, *, last: bool = True) -> TaskReply:
         """Wait for the next reply for `limit` seconds; unless `last`, the next call may continue waiting for it."""
         reading = self._reading = self._reading or asyncio.ensure_future(self._read())
         goes_on, end = False, self._clock() + limit
@@ -270,9 +268,9 @@ class Worker:
         """The time in seconds without that which the worker spent waiting for a processor."""
         return asyncio.get_running_loop().time() - run_queue_seconds(self._process.pid)
 
-    async def _read(self) -> TaskDone | TaskFailed:
+    async def _read(self) -> TaskReply:
         length = int.from_bytes(await self._stdout.readexactly(LENGTH), "big")
-        reply: TaskDone | TaskFailed = pickle.loads(await self._stdout.readexactly(length))
+        reply: TaskReply = pickle.loads(await self._stdout.readexactly(length))
         return reply
 
     async def end(self) -> None:

@@ -102,17 +102,11 @@ class _MetricConvergence(NamedTuple):
     curve: TauCurve
 
 
-class _Subset(NamedTuple):
-    """Convergence@n of a subset of the models."""
-
-    models: tuple[int, ...]
-    at: Convergence
-
-
 class _DataSet(NamedTuple):
     tensor: OutcomeTensor
     settled: tuple[_MetricConvergence, ...]
-    subsets: tuple[_Subset, ...]
+    subsets: dict[tuple[int, ...], Convergence]
+    """Convergence@n of subsets of the models."""
 
 
 def study_convergence(request: ConvergenceRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
@@ -174,7 +168,7 @@ def _study_data(tensor: OutcomeTensor, request: ConvergenceRequest, on_progress:
         np.random.default_rng([request.seed, 4]),
         progress=lambda done, total: on_progress(0.8 + 0.2 * done / total, f"{tensor.name}: panels of subsets"),
     )
-    return _DataSet(tensor, tuple(settled), tuple(map(_Subset, subsets, found)))
+    return _DataSet(tensor, tuple(settled), dict(zip(subsets, found, strict=True)))
 
 
 def _measure(name: str, study: Study, request: ConvergenceRequest, on_progress: OnStudyProgress) -> _MetricConvergence:
@@ -246,7 +240,7 @@ def _panels(sets: Sequence[_DataSet]) -> DataTable:
     rows = []
     for one in sets:
         for size in PANELS:
-            found = [subset.at for subset in one.subsets if len(subset.models) == size]
+            found = [at for models, at in one.subsets.items() if len(models) == size]
             if found:
                 means = [mean for at in found if (mean := _mean(at)) is not None]
                 never = float(np.mean([at.never for at in found]))
@@ -260,10 +254,9 @@ def _panels(sets: Sequence[_DataSet]) -> DataTable:
 def _subset_table(sets: Sequence[_DataSet]) -> DataTable:
     """The paper's Tables 8 to 10: convergence@n of every subset."""
     rows = tuple(
-        (one.tensor.name, len(subset.models), ", ".join(one.tensor.models[at] for at in subset.models))
-        + (_mean(subset.at), subset.at.never)
+        (one.tensor.name, len(models), ", ".join(one.tensor.models[m] for m in models), _mean(at), at.never)
         for one in sets
-        for subset in one.subsets
+        for models, at in one.subsets.items()
     )
     columns = ("data", "models", "subset", "mean n", "never")
     return DataTable("convergence_subsets", "Bayes@N, subset by subset", columns, rows, shown=False)
@@ -321,7 +314,7 @@ def _figures(one: _DataSet) -> Iterator[StudyFigure]:
         ),
     )
     for size in PANELS:
-        some = [subset for subset in one.subsets if len(subset.models) == size]
+        some = [(models, at) for models, at in one.subsets.items() if len(models) == size]
         rows = tuple(
             Curve.of(f"{number}: {at.never:.0%} never", models, repeat(_mean(at) or math.nan, size))
             for number, (models, at) in enumerate(some, start=1)

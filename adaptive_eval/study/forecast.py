@@ -1,7 +1,7 @@
 """Makes a forecast: draws worlds, simulates the run in each, and summarises the simulated runs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,29 +48,23 @@ NEAR_COPIES = 0.12
 (benchmarks/coupling.md)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForecastRequest:
-    """Pilot, number of worlds and seed of a forecast."""
-
-    pilot: Path | None = None
-    worlds: int = 100
-    seed: int = 0
-
-
-def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnForecastProgress) -> Forecast:
-    """Forecast how a run will go; raises `StoreError` if the pilot cannot be read."""
+def make_forecast(
+    prepared: PreparedRun, watch: OnForecastProgress, directory: Path | None = None, most: int = 100, seed: int = 0
+) -> Forecast:
+    """Forecast how a run will go in at most so many worlds; raises `StoreError` if the pilot in `directory` cannot be
+    read."""
     bench = prepared.plan.bench
-    goes_on = _is_same_run(request.pilot, prepared)
-    beginning = _starting_point(prepared, request.pilot if goes_on else None)
+    goes_on = _is_same_run(directory, prepared)
+    beginning = _starting_point(prepared, directory if goes_on else None)
     prepared = beginning.prepared
-    pilot = None if request.pilot is None else read_pilot(request.pilot, prepared)
+    pilot = None if directory is None else read_pilot(directory, prepared)
     begun = pilot if goes_on else None
     usage, guesses = _usage(prepared, pilot)
     grade = expected_grade(prepared, usage, None if pilot is None else pilot.grading)
     measured = None if pilot is None else pilot.start_seconds
-    scenario = _make_scenario(prepared, usage, begun, request.seed, grade, measured or GUESSED_SWAP)
+    scenario = _make_scenario(prepared, usage, begun, seed, grade, measured or GUESSED_SWAP)
     watch(0.0, "drawing worlds")
-    worlds = list(_worlds(prepared, request, pilot))
+    worlds = list(_worlds(prepared, pilot, most, seed))
     scenario = replace(scenario, before=greedy_answers(beginning, scenario, worlds))
     budget, left_out = _budget_to_simulate(prepared.plan.budget, usage)
     simulations = simulate_all(scenario, worlds, budget, watch)
@@ -150,14 +144,14 @@ def _make_scenario(
     )
 
 
-def _worlds(prepared: PreparedRun, request: ForecastRequest, pilot: Pilot | None) -> Iterator[FloatArray]:
-    bench, rng = prepared.plan.bench, np.random.default_rng(request.seed)
+def _worlds(prepared: PreparedRun, pilot: Pilot | None, most: int, seed: int) -> Iterator[FloatArray]:
+    bench, rng = prepared.plan.bench, np.random.default_rng(seed)
     _, known = prior_and_recorded_counts(bench)
     if pilot is not None:
         known = known + pilot.counts * bench.asked[:, None, None]
     if known.any():
-        return posterior_chances(known, bench.weights, request.worlds, rng)
-    return prior_chances(WorldPrior(), bench.models, bench.questions, bench.weights, request.worlds, rng)
+        return posterior_chances(known, bench.weights, most, rng)
+    return prior_chances(WorldPrior(), bench.models, bench.questions, bench.weights, most, rng)
 
 
 def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]:

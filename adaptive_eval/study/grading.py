@@ -90,7 +90,9 @@ def _guessed_cost(questions: Sequence[Question], grader: AskedGrader, usage: Ans
 
 
 def _guessed_seat_cost(seat: AskedGrader, questions: Sequence[Question], answer: float) -> Cost:
-    prompt = _mean_request_bytes(seat, questions) / BYTES_A_TOKEN + answer
+    sent = (seat.transcript(question, "") for question in questions)
+    size = float(np.mean([len(one.system.encode()) + len(one.user.encode()) for one in sent]))
+    prompt = size / BYTES_A_TOKEN + answer
     completion = _guessed_reply_tokens(seat)
     seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.server, seat.concurrency.in_flight)
     usd = 0.0 if seat.price is None else seat.price.usd(prompt, completion)
@@ -100,12 +102,3 @@ def _guessed_seat_cost(seat: AskedGrader, questions: Sequence[Question], answer:
 def _guessed_reply_tokens(seat: AskedGrader) -> float:
     """Tokens of a reply."""
     return max(GUESSED_SHARE * (seat.sampling.max_tokens or 0), 1.0)
-
-
-def _mean_request_bytes(seat: AskedGrader, questions: Sequence[Question]) -> float:
-    """Mean bytes of a request without an answer."""
-    sent: Sequence[int] = [
-        len(one.system.encode()) + len(one.user.encode())
-        for one in (seat.transcript(question, "") for question in questions)
-    ]
-    return float(np.mean(sent))

@@ -6,8 +6,6 @@ question by the original are the prior outcomes R0 of its update, which has N tr
 a question, so they rank by their total of right answers: Bayes@N with R0 (paper, appendix A).
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from adaptive_eval.simulate.worlds import with_mean
@@ -35,13 +33,6 @@ TRIALS = 40
 SMALL, LARGE = 3, TRIALS
 """Numbers of trials at which a shallow prior helps, and at which a deep one harms."""
 AT_A_TIME = 1000
-
-
-class _Chunk(NamedTuple):
-    agreement: FloatArray
-    """(B,): tau of the true orders before and after the update."""
-    tau: FloatArray
-    """(D, N): sums of tau-b of the estimates with the truth."""
 
 
 def original_chances(seed: int) -> FloatArray:
@@ -73,9 +64,9 @@ def study_priors(request: StudyRequest, on_progress: OnStudyProgress = ignore_pr
     agreement, total = [], np.zeros((len(DEPTHS), TRIALS))
     for done in range(0, request.replicates, AT_A_TIME):
         some = min(AT_A_TIME, request.replicates - done)
-        chunk = _chunk(original, some, rng)
-        agreement.append(chunk.agreement)
-        total += chunk.tau
+        agreed, sums = _chunk(original, some, rng)
+        agreement.append(agreed)
+        total += sums
         on_progress((done + some) / request.replicates, f"{done + some} of {request.replicates} updates")
     orders, tau = np.concatenate(agreement), total / request.replicates
     return Experiment(
@@ -89,7 +80,8 @@ def study_priors(request: StudyRequest, on_progress: OnStudyProgress = ignore_pr
     )
 
 
-def _chunk(original: FloatArray, replicates: int, rng: np.random.Generator) -> _Chunk:
+def _chunk(original: FloatArray, replicates: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """(B,): tau of the true orders before and after; (D, N): sums of tau-b of the estimates with the truth."""
     updated = updated_chances(replicates, rng)
     truth = pair_signs(updated.mean(axis=-1))
     before = right_answers(np.broadcast_to(original, updated.shape), max(DEPTHS), rng)
@@ -98,7 +90,7 @@ def _chunk(original: FloatArray, replicates: int, rng: np.random.Generator) -> _
     for depth in DEPTHS:
         totals = found if depth == 0 else found + before[:, depth - 1 : depth]
         sums.append(np.nan_to_num(tau_b(pair_signs(totals.astype(float)), truth[:, None])).sum(axis=0))
-    return _Chunk(tau_b(pair_signs(np.array(MEANS)), truth), np.array(sums))
+    return tau_b(pair_signs(np.array(MEANS)), truth), np.array(sums)
 
 
 def _criteria(orders: FloatArray, tau: FloatArray) -> list[Criterion]:

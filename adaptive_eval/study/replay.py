@@ -127,20 +127,6 @@ def source_of_recording(recording: Recording, name: str, weights: FloatArray) ->
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayRequest:
-    """Outcomes to replay, and the decisions to replay them with."""
-
-    what: str
-    """A world's name, the path of an .npz file, or a run directory."""
-    config: Path | None = None
-    overrides: Sequence[str] = ()
-    array: str | None = None
-    """The array in the file that holds outcomes, unless it is R."""
-    top: int | None = None
-    """Number of models to keep, the best ones."""
-
-
-@dataclass(frozen=True, slots=True)
 class PreparedReplay:
     """A replay that is ready to start."""
 
@@ -149,23 +135,29 @@ class PreparedReplay:
     decisions: Decisions
 
 
-def prepare_replay(request: ReplayRequest) -> PreparedReplay:
-    """Read the recording and the configuration; raises `ConfigError`."""
-    drawn_from = _open_outcomes(request)
-    decisions = load_decisions(request.config, request.overrides, drawn_from.models)
-    source = _source(drawn_from, request.what, decisions, request.config)
-    if request.top is not None:
-        source = source.best(request.top)
-        decisions = load_decisions(request.config, request.overrides, source.models)  # may name omitted models
+def prepare_replay(
+    what: str, config: Path | None, overrides: Sequence[str], array: str | None, top: int | None
+) -> PreparedReplay:
+    """Read the recording and the configuration; raises `ConfigError`.
+
+    `what` is a world's name, the path of an .npz file with outcomes in `array` (R by default), or a run directory; of
+    its models the `top` best ones are kept.
+    """
+    drawn_from = _open_outcomes(what, array)
+    decisions = load_decisions(config, overrides, drawn_from.models)
+    source = _source(drawn_from, what, decisions, config)
+    if top is not None:
+        source = source.best(top)
+        decisions = load_decisions(config, overrides, source.models)  # may name omitted models
     _require_countable(decisions.budget)
     return PreparedReplay(source, plan_on(source.bench, decisions, source.models), decisions)
 
 
-def _open_outcomes(request: ReplayRequest) -> World | Recording:
-    """The world, file or run that the request names."""
-    what, path = request.what, Path(request.what)
+def _open_outcomes(what: str, array: str | None) -> World | Recording:
+    """The world, file or run of this name."""
+    path = Path(what)
     if what in WORLDS:
-        if request.array is not None:
+        if array is not None:
             raise ConfigError(f"--array names an array of a file, but {what} is a world; write ./{what} for a file")
         return WORLDS[what]()
     if not (path.exists() or is_place_of_runs(path)):
@@ -173,13 +165,13 @@ def _open_outcomes(request: ReplayRequest) -> World | Recording:
         mend = f"did you mean {close[0]}?" if close else f"the worlds are {', '.join(WORLDS)}"
         raise ConfigError(f"{what} is neither a file, nor a run, nor a world; {mend}")
     if is_place_of_runs(path):
-        if request.array is not None:
+        if array is not None:
             raise ConfigError(f"--array names an array of a file, but {what} is a run; leave it out")
         return recording_of_run(path)
     if path.suffix in (".yaml", ".yml"):
         mend = f"name an .npz file, a run or a world, and give this with --config {what}"
         raise ConfigError(f"{what} is a configuration, which has no outcomes; {mend}")
-    return read_recording(path, request.array)
+    return read_recording(path, array)
 
 
 def _source(drawn_from: World | Recording, what: str, decisions: Decisions, config: Path | None) -> OutcomeSource:

@@ -250,7 +250,8 @@ def drive_in_time(
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
-    hosts = _hosts_by_model(width, shared)
+    places = {model: host for host in shared for model in host.models}
+    hosts = [places.get(model) or SimulatedHost((model,), own) for model, own in enumerate(width)]
     flying, judge = _BatchesInFlight(shared), JudgeQueue(verdicts)
     cap = controller.plan.budget.wall_seconds
     now, looks, asking, begun = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
@@ -287,11 +288,6 @@ def drive_in_time(
     for one in begun:
         of_servers[one.load.model] += one.requested(bench.categories)
     return Timeline(now, np.array(looks), served, of_servers, swaps)
-
-
-def _hosts_by_model(slots: Sequence[int], shared: Sequence[SimulatedHost]) -> list[SimulatedHost]:
-    of = {model: host for host in shared for model in host.models}
-    return [of.get(model) or SimulatedHost((model,), own) for model, own in enumerate(slots)]
 
 
 class _BatchesInFlight:

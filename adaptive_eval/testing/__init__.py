@@ -10,22 +10,9 @@ framework. The cases are the same every time. Every built-in passes them. Each a
 process, where sets have another order, unless what it is given is no part of a module.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from adaptive_eval.testing.graders import check_grader
-    from adaptive_eval.testing.objectives import check_objective
-    from adaptive_eval.testing.policies import check_policy
-    from adaptive_eval.testing.rules import check_rule
+from adaptive_eval.testing.graders import check_grader
+from adaptive_eval.testing.objectives import check_objective
+from adaptive_eval.testing.policies import check_policy
+from adaptive_eval.testing.rules import check_rule
 
 __all__ = ["check_grader", "check_objective", "check_policy", "check_rule"]
-
-_HOMES = {"check_grader": "graders", "check_objective": "objectives", "check_policy": "policies", "check_rule": "rules"}
-
-
-def __getattr__(name: str) -> object:
-    """Each suite is imported when it is first used: that of a rule needs nothing of what draws."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -10,7 +10,7 @@ from planned import MODELS, prepared_from, write_config
 
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.store import BatchEnded, BatchTaken, Event
-from adaptive_eval.study.forecast import ForecastRequest, make_forecast
+from adaptive_eval.study.forecast import make_forecast
 from adaptive_eval.study.pilot import batch_seconds, measured_batch_seconds
 
 
@@ -62,6 +62,6 @@ def test_a_plan_waits_for_batches(tmp_path: Path) -> None:
     batched = {"name": MODELS[2], "base_url": "http://127.0.0.1:9/v1", "batch": {"kind": "openai", "expected": "24h"}}
     path = write_config(tmp_path)
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"models": [*own, batched]}))
-    found = make_forecast(prepared_from(path), ForecastRequest(worlds=8), lambda share, words, *, at_once=False: None)
+    found = make_forecast(prepared_from(path), lambda share, words, *, at_once=False: None, most=8)
     assert found.need.costs.seconds is not None
     assert found.need.costs.seconds.median >= 24 * 3600.0
