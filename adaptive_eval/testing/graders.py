@@ -16,9 +16,8 @@ from typing import Any
 from adaptive_eval.graders.function import Python, make_marks
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.types import Question
-from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.reaching import check_reach
-from adaptive_eval.testing.runs import fail_unless
+from adaptive_eval.testing.runs import check_elsewhere, fail_unless
 
 RAN = "ADAPTIVE_EVAL_RAN_AN_ANSWER"
 """The variable that is set where somebody runs the texts that set it."""

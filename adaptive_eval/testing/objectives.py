@@ -5,9 +5,8 @@ import math
 import numpy as np
 
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.rules import check_rule
-from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
+from adaptive_eval.testing.runs import check_elsewhere, check_runs, fail_unless, no_error
 
 ORDERS = 40
 

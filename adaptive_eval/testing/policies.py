@@ -7,8 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from adaptive_eval.core.policies import Policy, View, asks_only_open
-from adaptive_eval.testing.elsewhere import check_elsewhere
-from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
+from adaptive_eval.testing.runs import check_elsewhere, check_runs, fail_unless, no_error
 from scorio.moments import IntArray, relative_weights
 
 CASES = 60

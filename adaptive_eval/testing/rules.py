@@ -9,8 +9,7 @@ from scipy.special import ndtri
 
 from adaptive_eval.core.evidence import Evidence, pair_indices
 from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, Rule, has_error_left
-from adaptive_eval.testing.elsewhere import check_elsewhere
-from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
+from adaptive_eval.testing.runs import check_elsewhere, check_runs, fail_unless, no_error
 from scorio.moments import FloatArray
 
 CASES, OPTION_CASES = 60, 5

@@ -14,8 +14,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.exchange.detect import TABLES, TableFormat
 from adaptive_eval.exchange.samples import LARGEST, LogError, LogFile, Record
 from adaptive_eval.exchange.tables.reader import json_rows
-from adaptive_eval.testing.elsewhere import check_elsewhere
-from adaptive_eval.testing.runs import fail_unless
+from adaptive_eval.testing.runs import check_elsewhere, fail_unless
 
 AMISS: tuple[Any, ...] = (
     None,

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from adaptive_eval.testing import elsewhere
+from adaptive_eval.testing import runs
 
 
 def _asked_here(sent: bytes, seed: str) -> str:
@@ -21,4 +21,4 @@ def another_process() -> None:
 @pytest.fixture(autouse=True)
 def one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "another_process" not in request.fixturenames:
-        monkeypatch.setattr(elsewhere, "_probe_elsewhere", _asked_here)
+        monkeypatch.setattr(runs, "_probe_elsewhere", _asked_here)

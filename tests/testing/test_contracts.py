@@ -30,7 +30,7 @@ from adaptive_eval.testing import graders as grader_suite
 from adaptive_eval.testing import objectives as objective_suite
 from adaptive_eval.testing import policies as policy_suite
 from adaptive_eval.testing import rules as rule_suite
-from adaptive_eval.testing.elsewhere import THERE, check_elsewhere
+from adaptive_eval.testing.runs import THERE, check_elsewhere
 
 MODELS = ("model-a", "model-b", "model-c", "model-d")
 KNOWN = {"confidence": 0.95, "start": 0.05, "models": MODELS, "recorded": frozenset({0})}
