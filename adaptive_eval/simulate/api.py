@@ -32,7 +32,6 @@ from adaptive_eval.simulate.replies import (
     ApiReply,
     ServingSlots,
     chunk,
-    in_few_writes,
     whole_reply,
 )
 
@@ -43,6 +42,8 @@ FIRST_TOKEN = 0.1
 STREAM_PIECES = 8
 PIECES_A_SECOND = 2
 """Minimum rate of pieces, since a server sends each token and is never silent for long."""
+ONE_WRITE_SECONDS = 0.01
+"""Pieces that come sooner after each other are one, as at a busy server."""
 
 
 class ResponseShape:
@@ -76,7 +77,7 @@ class ResponseShape:
         """Server-sent events: the first piece at the first token, the others evenly until the end."""
         envelope = self._envelope(serial, "chat.completion.chunk" if self._chat else "text_completion")
         wanted = max(STREAM_PIECES, round(PIECES_A_SECOND * seconds))
-        pieces = max(2, min(wanted, *(choice.tokens for choice in choices)))
+        pieces = max(2, min(wanted, round(seconds / ONE_WRITE_SECONDS), *(choice.tokens for choice in choices)))
         split = [self._deltas(index, choice, pieces) for index, choice in enumerate(choices)]
         parts = []
         for piece, deltas in enumerate(zip(*split, strict=True)):
@@ -89,7 +90,7 @@ class ResponseShape:
         if hang:
             return ApiReply((parts[0],), ends=False)
         parts[-1] = (parts[-1][0], parts[-1][1] + chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
-        return ApiReply(tuple(in_few_writes(parts)))
+        return ApiReply(tuple(parts))
 
     def _with_usage(
         self, envelope: dict[str, Any], ends: list[bytes], choices: Sequence[SimulatedChoice]

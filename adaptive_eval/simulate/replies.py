@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from adaptive_eval.http_server import HttpResponse, Parts
@@ -122,20 +122,3 @@ def chunk(data: bytes) -> bytes:
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
-ONE_WRITE_SECONDS = 0.01
-"""Parts this close in time are sent together, as by a busy server."""
-
-
-def in_few_writes(parts: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
-    """The parts merged into fewer, none sent early: parts within one write's time are sent with the last of them."""
-    since = at = 0.0
-    held: list[bytes] = []
-    for due, data in parts:
-        if held and due - since >= ONE_WRITE_SECONDS:
-            yield at, b"".join(held)
-            held = []
-        if not held:
-            since = due
-        at = due
-        held.append(data)
-    yield at, b"".join(held)
