@@ -20,7 +20,7 @@ from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.lone_failures import LoneFailures, can_blame
 from adaptive_eval.endpoints.replica_care import OF_ONE
 from adaptive_eval.endpoints.sender import ReplyReader, RequestSender
-from adaptive_eval.endpoints.servers import IdentifiedServers, ServerIdentity
+from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import (
     Again,
@@ -65,8 +65,7 @@ class ModelEndpoint:
         self._bodies = BodyBuilder(config, sampling)
         prompt = tiny_prompt(config)
         tiny = self._bodies.tiny(prompt)
-        identify = partial(ServerIdentity.identify, caller, config=config, sampling=sampling, tiny=tiny)
-        self._servers = IdentifiedServers(config.model, identify, caller.secrets)
+        self._servers = IdentifiedServers(caller, config, sampling, tiny)
         for notice in notices:
             self._servers.note(notice)
         replies = ReplyReader(config, sampling, caller, self._servers)

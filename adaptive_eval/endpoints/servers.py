@@ -7,8 +7,7 @@ answer if there are several (`wire`).
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -37,40 +36,10 @@ class ServerIdentity(NamedTuple):
 
     served: tuple[str, ...] = ()
     """Names of its models; empty without a list."""
-    names: frozenset[str] = frozenset()
-    """All names of the model that is asked."""
     llama: bool = False
     slots: int | None = None
     """Answers that llama-server accepts in one request."""
     notices: tuple[Notice, ...] = ()
-
-    @classmethod
-    async def identify(
-        cls, caller: Caller, base_url: str, config: EndpointConfig, sampling: Sampling, tiny: Mapping[str, object]
-    ) -> "ServerIdentity":
-        """Ask a server for its models; raises `ModelNotServed` if it serves others, `Failure` if it is unreachable.
-
-        `tiny` is a request that costs next to nothing, for a server whose list lacks the name.
-        """
-        try:
-            reply = await caller.models(base_url)
-            if reply.status >= 300 and reply.status not in NO_LIST:
-                await asyncio.sleep(TRY_AGAIN[0])
-                reply = await caller.models(base_url)
-            entries = list(_entries(reply))
-        except Failure as failure:
-            if failure.kind in (FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES):
-                raise
-            return cls()  # some servers have no list, or a broken one
-        mine = [entry for entry in entries if config.model in _names(entry)]
-        served = tuple(safe_excerpt(str(entry["id"]), caller.secrets, LONGEST_NAME) for entry in entries)
-        names = frozenset(chain(*map(_names, mine)))
-        if entries and not mine:
-            await _require_answer(caller, base_url, config.model, served, tiny)
-        if not any(entry.get("owned_by") == LLAMA_OWNER for entry in mine or entries):
-            return cls(served, names)
-        slots, defaults = await _llama_settings(caller, base_url)
-        return cls(served, names, True, slots, tuple(_cuts(sampling, defaults)))
 
 
 def _entries(reply: Reply) -> Iterator[dict[str, Any]]:
@@ -84,29 +53,6 @@ def _entries(reply: Reply) -> Iterator[dict[str, Any]]:
 def _names(entry: dict[str, Any]) -> set[str]:
     aliases = entry.get("aliases")
     return {str(entry["id"]), *(map(str, aliases) if isinstance(aliases, list) else ())}
-
-
-async def _require_answer(
-    caller: Caller, base_url: str, model: str, served: tuple[str, ...], tiny: Mapping[str, object]
-) -> None:
-    """Accept a server whose list lacks the model only if it answers, and names the answer after the model."""
-    known = ", ".join(served[:NAMED]) + (f" and {len(served) - NAMED} more" if len(served) > NAMED else "")
-    rule = f"it does not serve {model!r} but {known}: set `model` to one of these, or base_url to a server that does"
-    for pause in (*TRY_AGAIN, None):
-        reply = await caller.ask(base_url, tiny)
-        if reply.status == 200:
-            break
-        try:
-            error_signal(reply.status, reply.body, reply.headers, secrets=caller.secrets)
-            break
-        except Refusal:
-            if pause is None:
-                raise ModelNotServed(404, rule) from None
-            await asyncio.sleep(pause)
-    named = read_model_name(reply.payload)
-    if named is None or not is_same_model(named, model):
-        shown = None if named is None else safe_excerpt(named, caller.secrets, LONGEST_NAME)
-        raise ModelNotServed(404, f"{rule} (it answers any name, and calls this answer {shown!r})")
 
 
 def read_model_name(payload: object) -> str | None:
@@ -177,16 +123,13 @@ def _number(value: object, otherwise: float) -> float:
 class IdentifiedServers:
     """The servers of one model; each is identified before its first request, and again after an absence."""
 
-    def __init__(
-        self, model: str, identify: Callable[[str], Awaitable[ServerIdentity]], secrets: tuple[str, ...] = ()
-    ) -> None:
-        """`secrets` are removed from notices."""
-        self._secrets = secrets
-        self._model = model
-        self._identify = identify
+    def __init__(self, caller: Caller, config: EndpointConfig, sampling: Sampling, tiny: Mapping[str, object]) -> None:
+        """`tiny` is a request that costs next to nothing, for a server whose list of models lacks the name."""
+        self._caller, self._sampling, self._tiny = caller, sampling, tiny
+        self._model = config.model
         self._servers: dict[str, ServerIdentity] = {}
         self._asked: dict[str, asyncio.Task[ServerIdentity]] = {}
-        self._names = {model}
+        self._names = {config.model}
         """Names of the model on its servers."""
         self._named: set[str] = set()
         self._fingerprints: dict[str, str] = {}
@@ -215,7 +158,7 @@ class IdentifiedServers:
             named = self._model
         if named is None or named in self._named or len(self._named) >= NAMED:
             return
-        named = safe_excerpt(named, self._secrets, LONGEST_NAME)
+        named = safe_excerpt(named, self._caller.secrets, LONGEST_NAME)
         if named in self._named:
             return
         if self._named:
@@ -229,7 +172,7 @@ class IdentifiedServers:
         """Note the system fingerprint in an answer."""
         if fingerprint is None or (before := self._fingerprints.setdefault(url, fingerprint)) == fingerprint:
             return
-        was, now = (safe_excerpt(one, self._secrets, LONGEST_NAME) for one in (before, fingerprint))
+        was, now = (safe_excerpt(one, self._caller.secrets, LONGEST_NAME) for one in (before, fingerprint))
         text = f"the system_fingerprint of its server at {url} was {was!r} and is {now!r}: the server was changed"
         self.note_first(Notice("fingerprint", text))
 
@@ -262,11 +205,53 @@ class IdentifiedServers:
 
     async def _identified(self, url: str) -> ServerIdentity:
         try:
-            server = self._servers[url] = await self._identify(url)
+            server = self._servers[url] = await self._ask(url)
         except (Failure, ModelNotServed):  # it may serve the model later
             del self._asked[url]
             raise
-        self._names |= server.names
         for notice in server.notices:
             self.note(notice)
         return server
+
+    async def _ask(self, url: str) -> ServerIdentity:
+        """Ask a server for its models; raises `ModelNotServed` if it serves others, `Failure` if it is unreachable."""
+        try:
+            reply = await self._caller.models(url)
+            if reply.status >= 300 and reply.status not in NO_LIST:
+                await asyncio.sleep(TRY_AGAIN[0])
+                reply = await self._caller.models(url)
+            entries = list(_entries(reply))
+        except Failure as failure:
+            if failure.kind in (FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES):
+                raise
+            return ServerIdentity()  # some servers have no list, or a broken one
+        mine = [entry for entry in entries if self._model in _names(entry)]
+        served = tuple(safe_excerpt(str(entry["id"]), self._caller.secrets, LONGEST_NAME) for entry in entries)
+        if entries and not mine:
+            await self._require_answer(url, served)
+        self._names.update(*map(_names, mine))
+        if not any(entry.get("owned_by") == LLAMA_OWNER for entry in mine or entries):
+            return ServerIdentity(served)
+        slots, defaults = await _llama_settings(self._caller, url)
+        return ServerIdentity(served, True, slots, tuple(_cuts(self._sampling, defaults)))
+
+    async def _require_answer(self, url: str, served: tuple[str, ...]) -> None:
+        """Accept a server whose list lacks the model only if it answers, and names the answer after the model."""
+        known = ", ".join(served[:NAMED]) + (f" and {len(served) - NAMED} more" if len(served) > NAMED else "")
+        mend = "set `model` to one of these, or base_url to a server that does"
+        rule = f"it does not serve {self._model!r} but {known}: {mend}"
+        for pause in (*TRY_AGAIN, None):
+            reply = await self._caller.ask(url, self._tiny)
+            if reply.status == 200:
+                break
+            try:
+                error_signal(reply.status, reply.body, reply.headers, secrets=self._caller.secrets)
+                break
+            except Refusal:
+                if pause is None:
+                    raise ModelNotServed(404, rule) from None
+                await asyncio.sleep(pause)
+        named = read_model_name(reply.payload)
+        if named is None or not is_same_model(named, self._model):
+            shown = None if named is None else safe_excerpt(named, self._caller.secrets, LONGEST_NAME)
+            raise ModelNotServed(404, f"{rule} (it answers any name, and calls this answer {shown!r})")
