@@ -229,7 +229,7 @@ def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iter
 
     require_sites(config)
     run = keeper_name(config, directory)
-    with join_cluster(address) as nodes, sites_of_run(nodes, run, config.servers.sites.keep) as cluster:
+    with join_cluster(address) as ray, sites_of_run(ray, run, config.servers.sites.keep) as cluster:
         yield RunSites(cluster)
 
 

@@ -68,10 +68,6 @@ class Committer:
         if self._elapsed() - self._taken_at >= BEAT_SECONDS:
             self._added.set()
 
-    def mark(self) -> None:
-        """Commit the elapsed time and the held time of servers now."""
-        self._added.set()
-
     async def run(self) -> None:
         """Commit until cancelled; raises the `StoreError` of a commit that failed."""
         while True:

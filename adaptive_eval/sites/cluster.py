@@ -37,7 +37,7 @@ from adaptive_eval.sites.messages import (
     SiteSetup,
     listen,
 )
-from adaptive_eval.sites.nodes import RayNodes, short_error
+from adaptive_eval.sites.nodes import missing_resources, short_error
 from adaptive_eval.sites.opening import resource_words
 from adaptive_eval.sites.worker import SiteWorker
 
@@ -149,10 +149,9 @@ class RaySite:
 class RayCluster:
     """The sites of a run on a cluster, which its keeper owns."""
 
-    def __init__(self, nodes: RayNodes, run: str, keep: float) -> None:
+    def __init__(self, ray: Any, run: str, keep: float) -> None:
         """`run` is the name of its keeper; after `keep` seconds without a head everything is released."""
-        self.ray = nodes.ray
-        self._nodes, self._run, self._keep = nodes, run, keep
+        self.ray, self._run, self._keep = ray, run, keep
         self._shared: dict[int, tuple[SiteMaterial, Any]] = {}
         self._own = False
         """Whether this head has taken the run over."""
@@ -306,17 +305,17 @@ class RayCluster:
 
     async def _wait_for_place(self, site: RaySite, resources: Mapping[str, float], awaited: PlaceWait) -> SiteFacts:
         """Wait until the new site has its place, and return its facts."""
-        facts = asyncio.ensure_future(site.facts())
+        facts, asked = asyncio.ensure_future(site.facts()), resource_words(resources)
         told, began = False, time.monotonic()
         try:
             while True:
                 waited = time.monotonic() - began
                 if waited >= awaited.seconds and not awaited.longer():
-                    asked, missing = resource_words(resources), await asyncio.to_thread(self._nodes.missing, resources)
+                    missing = await asyncio.to_thread(missing_resources, self.ray, resources)
                     mend = "raise sites.wait, ask for less in launch.resources, or give the cluster more"
                     raise LaunchFailed(f"no place with {asked} was had in {awaited.seconds:g} s: {missing}; {mend}")
                 if waited >= TELL_SECONDS and not told:
-                    awaited.tell(resource_words(resources), await asyncio.to_thread(self._nodes.missing, resources))
+                    awaited.tell(asked, await asyncio.to_thread(missing_resources, self.ray, resources))
                     told = True
                 await asyncio.wait([facts], timeout=POLL_SECONDS)
                 if facts.done():
@@ -327,9 +326,9 @@ class RayCluster:
 
 
 @contextmanager
-def sites_of_run(nodes: RayNodes, run: str, keep: float) -> Iterator[RayCluster]:
+def sites_of_run(ray: Any, run: str, keep: float) -> Iterator[RayCluster]:
     """Open the cluster for a run whose keeper has the name `run`; sites that are left at the end are ended."""
-    cluster = RayCluster(nodes, run, keep)
+    cluster = RayCluster(ray, run, keep)
     try:
         with send_heartbeats(cluster.send_heartbeat, keep):
             yield cluster

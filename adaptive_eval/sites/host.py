@@ -99,12 +99,6 @@ class SiteService:
         """The model's name."""
         return self.site_secrets.model.name
 
-    @property
-    def launch_seconds(self) -> float:
-        """Time that its server may take to start."""
-        launch = self.site_secrets.model.launch
-        return 0.0 if launch is None else launch.timeout
-
 
 @dataclass(frozen=True, slots=True)
 class SitePlan:
@@ -208,7 +202,8 @@ class SiteHost(ServerHost):
         service, handle = self._plan.services[model], self._handle
         if handle is None:
             raise PlaceLost("it is gone")
-        seconds = service.launch_seconds + self._plan.silence
+        launch = service.site_secrets.model.launch
+        seconds = (0.0 if launch is None else launch.timeout) + self._plan.silence
         if self.found_model != model:  # the site reports its own events only after loading
             tell(ServerLaunching(service.name, log=str(service.setup.logs), on=self._plan.site))
         self.found_model = None

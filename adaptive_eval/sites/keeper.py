@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from adaptive_eval import __version__
 
@@ -62,13 +62,6 @@ def end_with_head(watch: HeadWatch, leave: Callable[[], None] | None = None) -> 
     threading.Thread(target=wait, daemon=True).start()
 
 
-class PlacedSite(NamedTuple):
-    """A site with its resources, as its keeper owns them."""
-
-    actor: Any
-    group: Any
-
-
 class SiteKeeper:
     """Actor on the cluster's head node; one head at a time calls it."""
 
@@ -77,7 +70,8 @@ class SiteKeeper:
         import ray  # installed on every node, but not wherever this module is imported
 
         self._site = ray.remote(site)
-        self._placed: dict[str, PlacedSite] = {}
+        self._placed: dict[str, tuple[Any, Any]] = {}
+        """The actor and the placement group of each site."""
         self._keep, self._watch = keep, HeadWatch(keep)
         self._heartbeats = 0
         end_with_head(self._watch)
@@ -90,8 +84,8 @@ class SiteKeeper:
         """Record a heartbeat of the head, and return their number."""
         self._keep = keep
         self._watch.heartbeat(keep)
-        for placed in self._placed.values():
-            placed.actor.heartbeat.remote(keep)
+        for actor, _ in self._placed.values():
+            actor.heartbeat.remote(keep)
         self._heartbeats += 1
         return self._heartbeats
 
@@ -127,7 +121,7 @@ class SiteKeeper:
         except BaseException:
             _remove(group)
             raise
-        self._placed[name] = PlacedSite(actor, group)
+        self._placed[name] = actor, group
         return actor
 
     def give_back(self, name: str, actor: str | None = None) -> None:
@@ -137,12 +131,12 @@ class SiteKeeper:
         """
         import ray
 
-        placed = self._placed.get(name)
-        if placed is not None and actor in (None, placed.actor._actor_id.hex()):
+        placed, group = self._placed.get(name, (None, None))
+        if placed is not None and actor in (None, placed._actor_id.hex()):
             del self._placed[name]
             with suppress(ray.exceptions.RayError):
-                ray.kill(placed.actor)
-            _remove(placed.group)
+                ray.kill(placed)
+            _remove(group)
 
 
 def _remove(group: Any) -> None:

@@ -16,29 +16,23 @@ from adaptive_eval.sites.opening import resource_words
 CONNECT_SECONDS = 10.0
 
 
-class RayNodes:
-    """Resources of the cluster's nodes."""
-
-    def __init__(self, ray: Any) -> None:
-        self.ray = ray
-
-    def missing(self, resources: Mapping[str, float]) -> str:
-        """Why no node has these resources free now."""
-        nodes = [node for node in self.ray.nodes() if node["Alive"]]
-        totals = [node["Resources"] for node in nodes]
-        able = [node for node, has in zip(nodes, totals, strict=True) if _fits(resources, has)]
-        if not nodes:
-            return "the cluster has no node"
-        if not able:
-            most = {word: max(has.get(word, 0.0) for has in totals) for word in resources}
-            has_most = f"the most that one has is {resource_words(most)}"
-            return f"none of the {len(nodes)} nodes of the cluster has so much; {has_most}"
-        free = self.ray._private.state.available_resources_per_node()
-        left = [free.get(node["NodeID"], {}) for node in able]
-        most = {word: max(has.get(word, 0.0) for has in left) for word in resources}
-        taken = "others have it now" if not any(_fits(resources, has) for has in left) else "it is being placed"
-        able_to = f"{len(able)} of {len(nodes)} nodes could give it, but {taken}"
-        return f"{able_to}; the most that is free on one is {resource_words(most)}"
+def missing_resources(ray: Any, resources: Mapping[str, float]) -> str:
+    """Why no node of the cluster has these resources free now."""
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    totals = [node["Resources"] for node in nodes]
+    able = [node for node, has in zip(nodes, totals, strict=True) if _fits(resources, has)]
+    if not nodes:
+        return "the cluster has no node"
+    if not able:
+        most = {word: max(has.get(word, 0.0) for has in totals) for word in resources}
+        has_most = f"the most that one has is {resource_words(most)}"
+        return f"none of the {len(nodes)} nodes of the cluster has so much; {has_most}"
+    free = ray._private.state.available_resources_per_node()
+    left = [free.get(node["NodeID"], {}) for node in able]
+    most = {word: max(has.get(word, 0.0) for has in left) for word in resources}
+    taken = "others have it now" if not any(_fits(resources, has) for has in left) else "it is being placed"
+    able_to = f"{len(able)} of {len(nodes)} nodes could give it, but {taken}"
+    return f"{able_to}; the most that is free on one is {resource_words(most)}"
 
 
 def _fits(asked: Mapping[str, float], has: Mapping[str, float]) -> bool:
@@ -85,8 +79,8 @@ def _require_listener(address: str, mend: str) -> None:
 
 
 @contextmanager
-def join_cluster(address: str) -> Iterator[RayNodes]:
-    """Join the cluster at an address, or with `auto` that of this machine; call it in the main thread.
+def join_cluster(address: str) -> Iterator[Any]:
+    """Join the cluster at an address, or with `auto` that of this machine, and yield Ray; call it in the main thread.
 
     Raises `ConfigError` if there is none, or if Ray is not installed.
     """
@@ -105,6 +99,6 @@ def join_cluster(address: str) -> Iterator[RayNodes]:
             signal.signal(number, handler)
     try:
         with silence_ray_output(ray):
-            yield RayNodes(ray)
+            yield ray
     finally:
         ray.shutdown()

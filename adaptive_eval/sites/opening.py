@@ -89,7 +89,7 @@ class RunSites:
     def open(self, prepared: PreparedRun, store: Store) -> OpenedHosts:
         """Make a host for each site, which is not placed yet, and an endpoint for each model with sites."""
         config = prepared.config
-        digest = _short_digest(f"{store.directory.resolve()}\0{store.reader.created}")
+        digest = _digest(f"{store.directory.resolve()}\0{store.reader.created}", size=6)
         run = f"{config.name}-{digest}/"
         served, silence = SiteServices(prepared, store), config.servers.sites.silence
         left, hosts = self._cluster.sites_left_by(run), list[SiteHost]()
@@ -215,13 +215,10 @@ def _site_digest(site_secrets: SiteSecrets, material_mark: str, config: RunConfi
 
 def keeper_name(config: RunConfig, directory: Path) -> str:
     """Name of the keeper of a run's sites, from its name and directory alone, before the run is read."""
-    return f"{config.name}:{_short_digest(str(directory.resolve()))}"
+    return f"{config.name}:{_digest(str(directory.resolve()), size=6)}"
 
 
-def _short_digest(told: str) -> str:
-    return blake2b(told.encode(), digest_size=6).hexdigest()
-
-
-def _digest(value: object) -> str:
-    """Digest of a value's repr, the same in every process."""
-    return blake2b(repr(value).encode(), digest_size=16).hexdigest()
+def _digest(value: object, *, size: int = 16) -> str:
+    """Digest of a text, or of a value's repr, the same in every process."""
+    told = value if isinstance(value, str) else repr(value)
+    return blake2b(told.encode(), digest_size=size).hexdigest()

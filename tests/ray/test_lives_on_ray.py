@@ -21,7 +21,7 @@ from adaptive_eval.record.sites import site_rows
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.running import execute
 from adaptive_eval.sites.keeper import NAMESPACE
-from adaptive_eval.sites.nodes import RayNodes, join_cluster
+from adaptive_eval.sites.nodes import join_cluster
 from adaptive_eval.store import Event, RunReader, ServerLaunched, SiteLost, SitePlaced, events_of_kind
 
 pytestmark = pytest.mark.ray
@@ -200,8 +200,8 @@ def test_with_their_keeper_all_sites_are_lost_and_placed_again(site: Site, at_ho
     config = written(site, models=models(site, "held"), concurrency=16)
 
     def deed() -> None:
-        with joined(raylets) as nodes:
-            os.kill(keeper_in(nodes.ray)["Pid"], 9)
+        with joined(raylets) as ray:
+            os.kill(keeper_in(ray)["Pid"], 9)
 
     run_with(site, config, raylets, deed)
     assert Found.of(site.directory()) == at_home
@@ -250,7 +250,7 @@ def test_where_there_is_no_cluster_that_is_told(site: Site, raylets: Raylets) ->
         assert ended.exit_code == ExitCode.CONFIGURATION and said in " ".join(ended.output.split())
 
 
-def joined(raylets: Raylets) -> AbstractContextManager[RayNodes]:
+def joined(raylets: Raylets) -> AbstractContextManager[Any]:
     return join_cluster(raylets.address)
 
 
@@ -260,8 +260,8 @@ def sites_left(raylets: Raylets) -> list[str]:
 
 
 def actors_left(raylets: Raylets) -> list[str]:
-    with joined(raylets) as nodes:
-        told = nodes.ray._private.state.actors()
+    with joined(raylets) as ray:
+        told = ray._private.state.actors()
         assert SECRET not in repr(told)
         return [one["Name"] for one in told.values() if one["State"] not in ("DEAD",)]
 

@@ -4,7 +4,7 @@ import asyncio
 import pickle
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from patient_time import until
@@ -13,7 +13,6 @@ from adaptive_eval import __version__
 from adaptive_eval.sites.cluster import RayCluster, RaySite
 from adaptive_eval.sites.host import PlaceWait
 from adaptive_eval.sites.messages import SiteAddress, SiteFacts, SiteGone, SiteNews, SiteOrder, listen
-from adaptive_eval.sites.nodes import RayNodes
 
 
 class FakeKeeper:
@@ -40,7 +39,7 @@ def fake_cluster(keeper: FakeKeeper) -> RayCluster:
         return keeper
 
     ray = SimpleNamespace(get_actor=get_actor, exceptions=SimpleNamespace(RayError=RuntimeError))
-    return RayCluster(cast("RayNodes", SimpleNamespace(ray=ray)), "keeper", keep=600.0)
+    return RayCluster(ray, "keeper", keep=600.0)
 
 
 async def test_a_place_that_is_wanted_no_more_while_it_is_asked_for_is_given_back() -> None:
