@@ -40,7 +40,7 @@ from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
-from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, wasted_verdict
+from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, trial_place
 from adaptive_eval.scheduler.verdict_costs import VerdictCosts
 from adaptive_eval.store import (
@@ -62,6 +62,8 @@ from adaptive_eval.store import (
 from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
 from adaptive_eval.store.thresholds import kept_rubric, thresholds_from_event
 
+AT_A_TIME = 64
+"""Answers that are graded at once: a bound for the memory that their texts take."""
 GRADING = ("grader", "rubric")
 """The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
 
@@ -105,113 +107,135 @@ async def regrade(
             if (as_now.meaning, as_now.questions) != (stored.meaning, stored.questions):
                 _require_own_grades(store)
             _require_texts(store)
-        return await _regrade(store, config, questions, header, beyond_caps, arguments)
+        return await _Regrading(store, config, questions, header).carry_out(beyond_caps, arguments)
 
 
-async def _regrade(
-    store: Store,
-    config: RunConfig,
-    questions: tuple[Question, ...],
-    header: RunHeader | None,
-    beyond_caps: bool,
-    arguments: tuple[str, ...] | None,
-) -> Regraded:
-    if header is None:
-        rubric, thresholds = kept_rubric(config.rubric, store.reader.events()), None
-    else:
-        thresholds = thresholds_from_run(config.rubric)
-        rubric = open_rubric(config.rubric, thresholds_from_event(thresholds))
-    before = list[tuple[int | None, Cost | None]]()
-    """Category of each answer before, and what its verdict used."""
+class _Regrading:
+    """What a regrade goes by: a stored run, and the configuration by which its answers are graded."""
 
-    def noted() -> Iterator[TrialRecord]:
-        for record in _to_grade(store, config, questions, only_ungraded=header is None):
-            before.append((record.category, cost_from_signals(record.signals)))
-            yield record
+    def __init__(
+        self, store: Store, config: RunConfig, questions: tuple[Question, ...], header: RunHeader | None
+    ) -> None:
+        """`header` is that of the run as graded now; None: the answers on which the grader failed are tried again."""
+        self._store, self._config, self._questions, self._header = store, config, questions, header
 
-    regrades, ledger = await _grade_all(store, config, questions, rubric, noted(), beyond_caps)
-    _require_some_grade(regrades)
-    if header is not None and rubric.lacks:
-        thresholds, regrades = _fitted(store, config, questions, rubric, regrades)
-    changed = sum(old != new.category for (old, _), new in zip(before, regrades, strict=True))
-    done = Regraded(len(regrades), changed, sum(new.failed for new in regrades))
-    if not regrades and header is None:
-        return done
-    events: list[Event] = [] if thresholds is None else [thresholds]
-    events += [] if ledger is None else [ledger.taken_back()]
-    events += sum_by_model(filter(None, map(wasted_verdict, regrades, (used for _, used in before))))
-    return _write(store, done, regrades, events, header, arguments)
+    async def carry_out(self, beyond_caps: bool, arguments: tuple[str, ...] | None) -> Regraded:
+        """Grade answers, and store their grades."""
+        section, thresholds = self._config.rubric, None
+        if self._header is None:
+            rubric = kept_rubric(section, self._store.reader.events())
+        else:
+            thresholds = thresholds_from_run(section)
+            rubric = open_rubric(section, thresholds_from_event(thresholds))
+        before = list[tuple[int | None, Cost | None]]()
+        """Category of each answer before, and what its verdict used."""
 
+        def noted() -> Iterator[TrialRecord]:
+            for record in self._to_grade():
+                before.append((record.category, cost_from_signals(record.signals)))
+                yield record
 
-def _to_grade(
-    store: Store, config: RunConfig, questions: tuple[Question, ...], *, only_ungraded: bool
-) -> Iterator[TrialRecord]:
-    """The stored answers that are graded anew."""
-    by_inspect = {one.id for one in questions if isinstance(find_grader(config.grader, one), InspectScores)}
-    for record in store.reader.trials("ungraded" if only_ungraded else "all"):
-        if not (only_ungraded and record.awaits_thresholds):
-            yield _with_scores(record) if record.question in by_inspect else record
+        regrades, ledger = await self._grade(rubric, noted(), beyond_caps)
+        _require_some_grade(regrades)
+        if self._header is not None and rubric.lacks:
+            thresholds, regrades = self._fitted(rubric, regrades)
+        changed = sum(old != new.category for (old, _), new in zip(before, regrades, strict=True))
+        done = Regraded(len(regrades), changed, sum(new.failed for new in regrades))
+        if not regrades and self._header is None:
+            return done
+        events: list[Event] = [] if thresholds is None else [thresholds]
+        events += [] if ledger is None else [ledger.taken_back()]
+        events += sum_by_model(filter(None, map(wasted_verdict, regrades, (used for _, used in before))))
+        return self._write(done, regrades, events, arguments)
 
+    def _to_grade(self) -> Iterator[TrialRecord]:
+        """The stored answers that are graded anew."""
+        grader, only_ungraded = self._config.grader, self._header is None
+        by_inspect = {one.id for one in self._questions if isinstance(find_grader(grader, one), InspectScores)}
+        for record in self._store.reader.trials("ungraded" if only_ungraded else "all"):
+            if not (only_ungraded and record.awaits_thresholds):
+                yield _with_scores(record) if record.question in by_inspect else record
 
-async def _grade_all(
-    store: Store,
-    config: RunConfig,
-    questions: tuple[Question, ...],
-    rubric: Rubric,
-    records: Iterator[TrialRecord],
-    beyond_caps: bool,
-) -> tuple[list[Regrade], VerdictLedger | None]:
-    """Grade answers, and keep an account of what is asked for it, where anything is."""
-    verdict = worst_verdict(config, questions)
-    pool = open_graders(config, rubric, verdict)
-    capped = verdict != NO_COST and core_caps(config.budget).bought
-    vote = pool.lost_vote(pool.lost)
-    judged = RejudgingCosts(prepare(config), store, verdict, vote, beyond_caps) if capped else None
-    again: Callable[[TrialRecord], Again | None] = (lambda one: None) if judged is None else judged.retry_check
-    own_vote = None if beyond_caps else vote
-    ledger = VerdictLedger(store, verdict if capped else NO_COST, own_vote) if pool.lasting else None
-    by_id, regrades = {question.id: question for question in questions}, list[Regrade]()
-    prices = {model.name: trial_cost(model) for model in config.models}
-    async with pool:
-        if judged is not None:
-            judged.require_room(store.reader.trial_count())
-        if pool.lasting:
-            waiting = (one for one in store.reader.trials("ungraded") if one.awaits_verdict and one.model in prices)
-            costs = VerdictCosts(pool, questions, capped=capped)
-            store.commit(costs.lost_reserves(waiting, prices))
-        await take_baseline(pool, store, lambda total: judged is None or judged.can_afford(total))
-        while some := list(islice(records, AT_A_TIME)):
-            if ledger is not None:
-                ledger.ask(len(some))
-            regrades += (found := await grade_stored(pool, some, by_id, again))
-            if ledger is not None:
-                ledger.enter_verdicts(found)
-                _require_some_grade(regrades)
-    return regrades, ledger
+    async def _grade(
+        self, rubric: Rubric, records: Iterator[TrialRecord], beyond_caps: bool
+    ) -> tuple[list[Regrade], VerdictLedger | None]:
+        """Grade answers, and keep an account of what is asked for it, where anything is."""
+        store, config = self._store, self._config
+        verdict = worst_verdict(config, self._questions)
+        pool = open_graders(config, rubric, verdict)
+        capped = verdict != NO_COST and core_caps(config.budget).bought
+        vote = pool.lost_vote(pool.lost)
+        judged = RejudgingCosts(prepare(config), store, verdict, vote, beyond_caps) if capped else None
+        again: Callable[[TrialRecord], Again | None] = (lambda one: None) if judged is None else judged.retry_check
+        own_vote = None if beyond_caps else vote
+        ledger = VerdictLedger(store, verdict if capped else NO_COST, own_vote) if pool.lasting else None
+        by_id, regrades = {question.id: question for question in self._questions}, list[Regrade]()
+        prices = {model.name: trial_cost(model) for model in config.models}
+        async with pool:
+            if judged is not None:
+                judged.require_room(store.reader.trial_count())
+            if pool.lasting:
+                waiting = (one for one in store.reader.trials("ungraded") if one.awaits_verdict and one.model in prices)
+                costs = VerdictCosts(pool, self._questions, capped=capped)
+                store.commit(costs.lost_reserves(waiting, prices))
+            await take_baseline(pool, store, lambda total: judged is None or judged.can_afford(total))
+            while some := list(islice(records, AT_A_TIME)):
+                if ledger is not None:
+                    ledger.ask(len(some))
+                regrades += (found := await grade_stored(pool, some, by_id, again))
+                if ledger is not None:
+                    ledger.enter_verdicts(found)
+                    _require_some_grade(regrades)
+        return regrades, ledger
 
+    def _fitted(self, rubric: Rubric, regrades: list[Regrade]) -> tuple[ThresholdsFrozen | None, list[Regrade]]:
+        """Fit the thresholds anew on the opening, as these grades have it, and give every trial its category.
 
-def _write(
-    store: Store,
-    done: Regraded,
-    regrades: list[Regrade],
-    events: list[Event],
-    header: RunHeader | None,
-    arguments: tuple[str, ...] | None,
-) -> Regraded:
-    """Store grades, the events that go with them, and the results that follow."""
-    standing = StoredRun(store.reader)
-    rubric = store.reader.header().meaning.get("rubric")
-    anew = done.changed > 0 or (header is not None and header.meaning.get("rubric") != rubric)  # else no look changes
-    opening = judged_cells(standing) if anew else []
-    last = store.reader.newest_trial_id if opening else None
-    counts = {"answers": done.answers, "changed": done.changed, "failed": done.failed}
-    told = TrialsRegraded(done.answers, **counts, opening=last, arguments=arguments)
-    before = standing.recompute_results(running=False)
-    store.regrade(regrades, [told, *events], header, opening)
-    after = StoredRun(store.reader).recompute_results(running=False)
-    if after is not None:
-        write_results(store.directory, after)
-    return done._replace(before=before, after=after)
+        Before the first look they wait: the run fits them when all of its opening is there.
+        """
+        reader, roster = self._store.reader, make_roster(self._config, self._questions)
+        if not reader.most_looks():
+            return None, regrades
+        setup = StoredSetup(self._config, self._questions, {}, roster)
+        fit = OpeningFit(self._config.rubric, rubric, roster, stored_plan(setup, reader, reader.events()).opening)
+        there: dict[Place, int] = {}
+        for number, (record, regrade) in enumerate(zip(reader.trials(), regrades, strict=True)):
+            judged = record.judged(regrade)
+            if judged.model not in roster.models:
+                continue
+            if judged.awaits_thresholds:
+                there[trial_place(judged)] = number
+                fit.hold(judged)
+            else:
+                fit.count(judged.outcome())
+        if not fit.is_ready(fit.lacks_some):
+            return None, regrades
+        event, found = fit.freeze(), list(regrades)
+        for verdict in fit.take_verdicts():
+            number = there[trial_place(verdict)]
+            found[number] = verdict._replace(cost=regrades[number].cost)
+        return event, found
+
+    def _write(
+        self, done: Regraded, regrades: list[Regrade], events: list[Event], arguments: tuple[str, ...] | None
+    ) -> Regraded:
+        """Store grades, the events that go with them, and the results that follow."""
+        store, header = self._store, self._header
+        standing = StoredRun(store.reader)
+        rubric = store.reader.header().meaning.get("rubric")
+        anew = done.changed > 0 or (
+            header is not None and header.meaning.get("rubric") != rubric
+        )  # else no look changes
+        opening = judged_cells(standing) if anew else []
+        last = store.reader.newest_trial_id if opening else None
+        counts = {"answers": done.answers, "changed": done.changed, "failed": done.failed}
+        told = TrialsRegraded(done.answers, **counts, opening=last, arguments=arguments)
+        before = standing.recompute_results(running=False)
+        store.regrade(regrades, [told, *events], header, opening)
+        after = StoredRun(store.reader).recompute_results(running=False)
+        if after is not None:
+            write_results(store.directory, after)
+        return done._replace(before=before, after=after)
 
 
 def _with_scores(record: TrialRecord) -> TrialRecord:
@@ -254,38 +278,6 @@ def sum_by_model(events: Iterable[VerdictsWasted]) -> list[VerdictsWasted]:
     for one in events:
         sums[one.model] = sums.get(one.model, NO_GRADING).plus(wasted_use(one))
     return [VerdictsWasted(model, use.verdicts_in_vain, *use.in_vain) for model, use in sums.items()]
-
-
-def _fitted(
-    store: Store, config: RunConfig, questions: tuple[Question, ...], rubric: Rubric, regrades: list[Regrade]
-) -> tuple[ThresholdsFrozen | None, list[Regrade]]:
-    """Fit the thresholds anew on the opening, as these grades have it, and give every trial its category.
-
-    Before the first look they wait: the run fits them when all of its opening is there.
-    """
-    reader = store.reader
-    if not reader.most_looks():
-        return None, regrades
-    roster = make_roster(config, questions)
-    setup = StoredSetup(config, questions, {}, roster)
-    fit = OpeningFit(config.rubric, rubric, roster, stored_plan(setup, reader, reader.events()).opening)
-    there: dict[Place, int] = {}
-    for number, (record, regrade) in enumerate(zip(reader.trials(), regrades, strict=True)):
-        judged = record.judged(regrade)
-        if judged.model not in roster.models:
-            continue
-        if judged.awaits_thresholds:
-            there[trial_place(judged)] = number
-            fit.hold(judged)
-        else:
-            fit.count(judged.outcome())
-    if not fit.is_ready(fit.lacks_some):
-        return None, regrades
-    event, found = fit.freeze(), list(regrades)
-    for verdict in fit.take_verdicts():
-        number = there[trial_place(verdict)]
-        found[number] = verdict._replace(cost=regrades[number].cost)
-    return event, found
 
 
 def _config_without_code(config: RunConfig, directory: Path) -> RunConfig:

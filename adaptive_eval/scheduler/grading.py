@@ -7,10 +7,9 @@ next start of the run, try to grade the stored answer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import TypeVar
 
 from adaptive_eval.core.types import NO_COST, Cost
@@ -28,7 +27,6 @@ from adaptive_eval.supply.types import Lane
 ATTEMPTS = 3
 """After this many errors on one answer the grader is not tried again on it."""
 
-AT_A_TIME = 64
 Result = TypeVar("Result")
 
 
@@ -55,22 +53,13 @@ async def result_or_error(grade: Callable[[], Awaitable[Result]]) -> Result | Gr
 
 async def grade_stored(
     grading: Grading,
-    records: Iterable[TrialRecord],
+    records: Sequence[TrialRecord],
     questions: Mapping[str, Question],
-    again: Callable[[TrialRecord], Again | None] = lambda record: None,
+    again: Callable[[TrialRecord], Again | None],
 ) -> list[Regrade]:
-    """Grade stored answers again, `AT_A_TIME` to bound the memory for their texts."""
-    regrades: list[Regrade] = []
-    rest = iter(records)
-    while some := list(islice(rest, AT_A_TIME)):
-        results = await asyncio.gather(
-            *(
-                grade_or_error(grading, one.answer, questions[one.question].for_trial(one.trial), again(one))
-                for one in some
-            )
-        )
-        regrades += map(make_regrade, some, results)
-    return regrades
+    """Grade stored answers again, all at once."""
+    asked = ((one.answer, questions[one.question].for_trial(one.trial), again(one)) for one in records)
+    return [*map(make_regrade, records, await asyncio.gather(*(grade_or_error(grading, *one) for one in asked)))]
 
 
 def waiting_record(lane: Lane, question: Question, trial: int, round_: int, answer: Answer) -> TrialRecord:
