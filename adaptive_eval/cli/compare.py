@@ -2,18 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-import orjson
 import typer
 
-from adaptive_eval.cli.shared import report_errors, write_text
+from adaptive_eval.cli.shared import TextFile, TextKind, report_errors, write_document
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import RunView, read_view
-from adaptive_eval.show.changes import RunDiff, diff_runs
+from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.changes_markdown import changes_markdown
-from adaptive_eval.show.text import strip_markup
 
 FORMAT = "adaptive-eval.comparison/1"
 
@@ -21,11 +19,8 @@ FORMAT = "adaptive-eval.comparison/1"
 def compare(
     run_a: Annotated[Path, typer.Argument(help="The run before.", metavar="RUN_A")],
     run_b: Annotated[Path, typer.Argument(help="The run after.", metavar="RUN_B")],
-    kind: Annotated[
-        Literal["text", "md", "json"] | None,
-        typer.Option("--format", help="What to write; default: text in the terminal, Markdown in a file."),
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.")] = None,
+    kind: TextKind = None,
+    output: TextFile = None,
 ) -> None:
     """Show what changed from RUN_A to RUN_B: scores, verdicts, questions and settings.
 
@@ -37,19 +32,8 @@ def compare(
         if a.name == b.name:
             a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
         found = diff_runs(a, read_counts(run_a), b, read_counts(run_b))
-        text = _render(found, a, kind or ("text" if output is None else "md"))
-        if output is None:
-            typer.echo(text, nl=False)
-        else:
-            write_text(output, text)
-
-
-def _render(found: RunDiff, view: RunView, kind: Literal["text", "md", "json"]) -> str:
-    if kind == "md":
-        return changes_markdown(found, view.weights)
-    if kind == "text":
-        return strip_markup(changes_markdown(found, view.weights))
-    return orjson.dumps({"format": FORMAT, "changes": found.as_plain()}, option=orjson.OPT_APPEND_NEWLINE).decode()
+        plain = {"format": FORMAT, "changes": found.as_plain()}
+        write_document(changes_markdown(found, a.weights), plain, kind, output)
 
 
 def _require_comparable(a: RunView, b: RunView) -> None:

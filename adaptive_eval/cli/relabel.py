@@ -1,12 +1,11 @@
 """`adaptive-eval relabel RUN`: a stored run under other rubrics."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-import orjson
 import typer
 
-from adaptive_eval.cli.shared import report_errors, write_text
+from adaptive_eval.cli.shared import TextFile, TextKind, report_errors, write_document
 from adaptive_eval.config.load import load_rubric
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.errors import ConfigError
@@ -15,7 +14,6 @@ from adaptive_eval.record.relabel import Relabelling
 from adaptive_eval.record.relabel import relabel as relabel_run
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.show.relabelled import relabelled_markdown
-from adaptive_eval.show.text import strip_markup
 
 FORMAT = "adaptive-eval.relabelling/1"
 
@@ -26,11 +24,8 @@ def relabel(
         list[Path] | None,
         typer.Option(metavar="FILE", help="A file with a `rubric:`, such as a configuration; may be given again."),
     ] = None,
-    kind: Annotated[
-        Literal["text", "md", "json"] | None,
-        typer.Option("--format", help="What to write; default: text in the terminal, Markdown in a file."),
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.")] = None,
+    kind: TextKind = None,
+    output: TextFile = None,
     plots: Annotated[
         Path | None, typer.Option(help="Also draw the changes of ranks into this folder, as SVG and PNG.")
     ] = None,
@@ -43,11 +38,7 @@ def relabel(
     with report_errors(run):
         found = relabel_run(run, _rubrics(run, rubric) if rubric else None)
         drawn = [] if plots is None else _draw(found, plots)
-        text = _render(found, kind or ("text" if output is None else "md"))
-        if output is None:
-            typer.echo(text, nl=False)
-        else:
-            write_text(output, text)
+        write_document(relabelled_markdown(found), {"format": FORMAT, "relabelling": found}, kind, output)
         for path in drawn:
             typer.echo(str(path), err=output is None)
 
@@ -69,11 +60,3 @@ def _draw(found: Relabelling, folder: Path) -> list[Path]:
     from adaptive_eval.show.plots import draw_rubrics
 
     return draw_rubrics(found, folder)
-
-
-def _render(found: Relabelling, kind: Literal["text", "md", "json"]) -> str:
-    if kind == "md":
-        return relabelled_markdown(found)
-    if kind == "text":
-        return strip_markup(relabelled_markdown(found))
-    return orjson.dumps({"format": FORMAT, "relabelling": found}, option=orjson.OPT_APPEND_NEWLINE).decode()

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Annotated
+from typing import Annotated, Literal
 
+import orjson
 import typer
 
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, error_exit_code
@@ -51,6 +52,27 @@ def write_text(path: Path, text: str) -> None:
 
     write_whole(path, text.encode("utf-8", "replace"), "Mend that, or give another --output")
     typer.echo(str(path))
+
+
+TextKind = Annotated[
+    Literal["text", "md", "json"] | None,
+    typer.Option("--format", help="What to write; default: text in the terminal, Markdown in a file."),
+]
+TextFile = Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.")]
+
+
+def write_document(markdown: str, plain: object, kind: TextKind, output: TextFile) -> None:
+    """Write a document, as which it is made, as text without markup, or as JSON with `plain` values."""
+    from adaptive_eval.show.text import strip_markup
+
+    if kind == "json":
+        text = orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE).decode()
+    else:
+        text = markdown if (kind or ("text" if output is None else "md")) == "md" else strip_markup(markdown)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        write_text(output, text)
 
 
 def print_damage_notes(run: Path) -> None:

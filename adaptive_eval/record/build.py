@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.early_stop import REPLAYS
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
-from adaptive_eval.core.types import Look, Reason, Verdict
+from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.record.gate import (
     NOT_ANSWERS,
@@ -121,7 +121,10 @@ def build_results(snapshot: Snapshot) -> Results:
         found,
         models=models,
         adjusted_p=_order_matrix(result, order),
-        looks=tuple(map(_look_row, snapshot.looks)),
+        looks=tuple(
+            LookRow(one.index + 1, sum(one.trials), **{str(verdict): one.count(verdict) for verdict in Verdict})
+            for one in snapshot.looks
+        ),
         questions=CountedRows(subject.questions, arrived, waiting, weights),
         warnings=(
             *rule_caution(subject.decisions),
@@ -289,12 +292,6 @@ def _order_matrix(result: Result, order: Sequence[int]) -> tuple[tuple[float | N
     """Adjusted p with rows and columns from best to worst model; a reference value keeps the last column."""
     columns = [*order, *range(len(order), len(result.adjusted_p[0]))]
     return tuple(tuple(finite_or_none(result.adjusted_p[row][column]) for column in columns) for row in order)
-
-
-def _look_row(look: Look) -> LookRow:
-    return LookRow(
-        look=look.index + 1, trials=sum(look.trials), **{str(verdict): look.count(verdict) for verdict in Verdict}
-    )
 
 
 def _run_cost(snapshot: Snapshot) -> RunCost:

@@ -327,15 +327,10 @@ class _Judge:
         called = calls(self.rule, [evidence])
         tiers, tier = {int(order[0]): 1}, 1
         for above, below in zip(order.tolist(), order[1:].tolist(), strict=False):
-            tier += _is_called_better(evidence, called, above, below)
+            (at,) = evidence.plain_positions(np.array([[above, below]]))
+            tier += bool(called[at] > 0 if evidence.first[at] == above else called[at] < 0)
             tiers[below] = tier
         return ranks, tiers
-
-
-def _is_called_better(evidence: Evidence, called: NDArray[np.int8], above: int, below: int) -> bool:
-    (at,) = evidence.plain_positions(np.array([[above, below]]))
-    sign = 1 if evidence.first[at] == above else -1
-    return bool(sign * called[at] > 0)
 
 
 def _used_thresholds(config: RubricConfig, frozen: FrozenThresholds) -> dict[str, float]:

@@ -19,18 +19,10 @@ class Standing(NamedTuple):
     clauses: tuple[Clause, ...] = ()
     """Its relations to others, undecided ones first; empty if no comparison involves it."""
 
-    @property
-    def clause(self) -> Clause | None:
-        """The first relation."""
-        return next(iter(self.clauses), None)
-
 
 def standings(found: Results) -> tuple[Standing, ...]:
     """The ranking, best model first."""
     return tuple(Standing(row, tuple(model_clauses(found, row))) for row in found.models)
-
-
-BOUGHT = ("trials", "tokens", "usd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,5 +140,6 @@ def results_in_progress(results: Results) -> Results:
 
 def used_caps(budget: Budget, used: Mapping[str, float], beside: Sequence[OtherCostRow]) -> tuple[Cap, ...]:
     """Caps of the budget with what was `used` of them; spending `beside` is added for trials, tokens and USD."""
-    spent = dict(used) | {name: used[name] + sum(getattr(row, name) for row in beside) for name in BOUGHT}
+    more = {name: sum(getattr(row, name) for row in beside) for name in ("trials", "tokens", "usd")}
+    spent = {name: value + more.get(name, 0) for name, value in used.items()}
     return tuple(Cap(name, spent[name], cap) for name in spent if (cap := getattr(budget, name)) is not None)

@@ -84,7 +84,7 @@ def decisions_in_words(
         + ("" if (judge := judged_by(config.stated())) is None else f" {grader_errors_note(judge)}"),
         allocation=_allocation(config, began_at),
         prior=_prior(config),
-        seeds=_imported_seeds(config) if imported else _seeds(config),
+        seeds=IMPORTED_SEEDS * imported + _seeds(config),
     )
 
 
@@ -188,11 +188,15 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
         said = said.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config))
         if rule.gives_up and config.trials.seeds == "coupled":
             said += " For models that are compared trial by trial the power of t is -1/20, and c another."
-    if _has_own_rule(config):
+    entry = OBJECTIVES.get(str(config.objective.kind))
+    if entry is not None and entry.own_rule is not None:  # it knows neither ties nor the trials needed for a call
         return said
     if (rule is None or rule.latching) and not gives_up:
         said += " It is given up as out of reach when the trials that are left would hardly decide it."
-    return said + _tie_sentence(config)
+    if config.stopping.delta and not config.objective.gate:
+        within = _scale(config).points(config.stopping.delta)
+        said += f" Two scores are certified as tied when they lie within {within} of each other."
+    return said
 
 
 def _horizon(config: RunConfig) -> str:
@@ -204,12 +208,6 @@ def _gives_up(config: RunConfig, rule: RuleEntry) -> bool:
     """Whether the rule itself gives comparisons up in this run, as in `Plan.deciding_rule`."""
     shared = config.trials.seeds == "coupled" or config.stopping.familywise != "none" or _benchmark_gates(config)
     return rule.gives_up and not (shared or config.recorded or config.batched)
-
-
-def _has_own_rule(config: RunConfig) -> bool:
-    """Whether the objective has its own rule, which knows neither ties nor the trials needed for a call."""
-    entry = OBJECTIVES.get(str(config.objective.kind))
-    return entry is not None and entry.own_rule is not None
 
 
 def _option_texts(entry: Entry[Any], given: Mapping[str, Any]) -> dict[str, str]:
@@ -228,15 +226,6 @@ def _option_text(option: Option, value: Any) -> str:
             return f"{value:g}"
         case _:
             return str(value)
-
-
-def _tie_sentence(config: RunConfig) -> str:
-    delta = 0.0 if config.objective.gate else config.stopping.delta
-    return (
-        f" Two scores are certified as tied when they lie within {_scale(config).points(delta)} of each other."
-        if delta
-        else ""
-    )
 
 
 def _scale(config: RunConfig) -> Scale:
@@ -339,6 +328,9 @@ def _harmless_character(sign: str) -> str:
     return chr(ord(sign) + FULL_WIDTH) if sign.isascii() and sign.isprintable() else ""
 
 
+IMPORTED_SEEDS = "Imported trials keep the seeds they were sampled with, which are unknown here. For others: "
+
+
 def _seeds(config: RunConfig) -> str:
     if config.trials.seeds == "consecutive":
         return f"Trial i of every question has seed {config.seed} + i."
@@ -349,11 +341,6 @@ def _seeds(config: RunConfig) -> str:
             "are compared trial by trial from the first look on; all others as independent models."
         )
     return f"Trial i has seed h(run seed {config.seed}, model, question) + i, whatever else is asked."
-
-
-def _imported_seeds(config: RunConfig) -> str:
-    told = "Imported trials keep the seeds they were sampled with, which are unknown here."
-    return f"{told} For others: {_seeds(config)}"
 
 
 def _percent(share: float | None) -> str:

@@ -137,7 +137,8 @@ def ranking(standings: Sequence[Standing], scale: Scale, width: int, rows: int, 
     head, lines, _ = ranking_text(shown, scale, width, gated=gated)
     parts = [Text(head, style="dim")]
     for one, (before, verdict) in zip(shown, lines, strict=True):
-        style = "red" if one.row.set_aside is not None else STYLES.get(one.clause.verdict if one.clause else "", "")
+        state = one.clauses[0].verdict if one.clauses else ""
+        style = "red" if one.row.set_aside is not None else STYLES.get(state, "")
         parts.append(Text.assemble(before, (verdict, style)))
     if len(standings) > rows:
         parts.append(Text(f"      and {len(standings) - rows} more", style="dim"))

@@ -73,10 +73,10 @@ def _line_cells(cells: Sequence[str], widths: Sequence[int], model: int) -> tupl
 
 
 def _verdict_in_short(standing: Standing, names: dict[str, str]) -> str:
-    row, clause = standing.row, standing.clause
+    row, clauses = standing
     if row.set_aside is not None:
         return "set aside"
-    return ("" if row.recorded is None else "recorded") if clause is None else clause.in_short(names)
+    return clauses[0].in_short(names) if clauses else "" if row.recorded is None else "recorded"
 
 
 def abbreviate(names: Sequence[str], width: int) -> dict[str, str]:

@@ -116,7 +116,7 @@ async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
         results
     )
     taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
-    assert [row.clause and row.clause.verdict for row in taker.take().standings] == [Verdict.RESOLVED] * 3
+    assert [row.clauses[0].verdict for row in taker.take().standings] == [Verdict.RESOLVED] * 3
 
 
 async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Pa
     for row in taker.take().standings:
         pair = last[NAMES.index(row.row.name)]
         above = {True: "above 50.0%", False: "below 50.0%"}[pair.z > 0]
-        assert str(row.clause) == (above if pair.verdict is Verdict.RESOLVED else "undecided against 50.0%")
+        assert str(row.clauses[0]) == (above if pair.verdict is Verdict.RESOLVED else "undecided against 50.0%")
 
 
 async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: P
     asked = replace(SUBJECT, decisions={"objective": {"kind": "best"}})
     taker = StatusTaker(asked, bed.controller, scheduler, list(bed.endpoints.values()))
     first, second, third = taker.take().standings
-    assert str(first.clause) == f"better than {second.row.name} and {third.row.name}"
-    assert str(second.clause) == str(third.clause) == f"worse than {first.row.name}"
+    assert str(first.clauses[0]) == f"better than {second.row.name} and {third.row.name}"
+    assert str(second.clauses[0]) == str(third.clauses[0]) == f"worse than {first.row.name}"
 
 
 def test_a_failed_write_leaves_the_old_file(finished: tuple[Bed, Results], tmp_path: Path) -> None:

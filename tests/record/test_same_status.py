@@ -59,7 +59,7 @@ def said(status: Status) -> dict[str, object]:
     plain = orjson.loads(orjson.dumps(replace(status, caps=(), results=None), default=list, option=OPTIONS))
     plain |= orjson.loads(orjson.dumps(derived, default=list, option=OPTIONS))
     plain["usage"] = [round(used, 9) for used in plain["usage"]]  # the same sum in another order
-    ranking = [([getattr(one.row, name) for name in SHOWN], one.clause) for one in status.standings]
+    ranking = [([getattr(one.row, name) for name in SHOWN], one.clauses[:1]) for one in status.standings]
     caps = [(cap.name, cap.used, cap.cap) for cap in status.caps if cap.name != "wall_seconds"]
     return {key: value for key, value in plain.items() if key not in OWN} | {"caps": caps, "ranking": ranking}
 

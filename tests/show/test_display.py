@@ -181,7 +181,7 @@ def test_of_a_gate_each_build_has_its_outcome_and_the_baseline_has_none() -> Non
     gate = GateRow(first, base, "PASS", "better than it"), GateRow(last, base, "FAIL", "worse than it")
     decisions = {**found.decisions, "objective": {"kind": "baseline", "baseline": base, "gate": True}}
     shown = standings(replace(found, models=found.models[:3], pairs=pairs, gate=gate, decisions=decisions))
-    assert [str(one.clause) for one in shown] == ["PASS", "the baseline", "FAIL"]
+    assert [str(one.clauses[0]) for one in shown] == ["PASS", "the baseline", "FAIL"]
     text = ranking_text(shown, Scale(0.0, 1.0), None, gated=True)
     assert text.head.split()[0] == "model" and text.lines[1][0].split()[0] == base, "it puts nobody in a tier"
 

@@ -147,10 +147,6 @@ def _document(title: str, head: str, tail: str, data: Mapping[str, str], without
         f'<noscript>{without_script}</noscript>\n<div id="page"></div>\n'
         f'<script id="glossary" type="application/json">{_to_json(dict(GLOSSARY))}</script>\n{tail}'
     )
-    return _html(title, head, body, data)
-
-
-def _html(title: str, head: str, body: str, data: Mapping[str, str]) -> str:
     attributes = "".join(f' data-{key}="{escape(value)}"' for key, value in data.items())
     return (
         f'<!doctype html>\n<html lang="en"{attributes}>\n<head>\n<meta charset="utf-8">\n{head}'

@@ -212,7 +212,7 @@ class PageState:
     def view(self) -> tuple[bytes, str]:
         """The current view as JSON, and its ETag."""
         self._feed.poll()
-        etag = self._etag()
+        etag = f'"{self._begun:x}-{self._feed.edition}-{self._feed.sums.spent().trials}"'
         if self._published is None or self._published[1] != etag:
             self._published = to_json(drop_rows(self._feed.view())), etag
         return self._published
@@ -244,9 +244,6 @@ class PageState:
             self._latest = self._take_step(self._latest)
             self._next_step = began + max(STEP_SECONDS, (time.monotonic() - began) / SHARE_OF_TIME)
         return to_json(replace(self._latest, cells=self._changed_cells(after)))
-
-    def _etag(self) -> str:
-        return f'"{self._begun:x}-{self._feed.edition}-{self._feed.sums.spent().trials}"'
 
     def _take_step(self, before: RunProgress | None) -> RunProgress:
         feed, elapsed, counts = self._feed, self._feed.sums.elapsed, self._feed.sums.counts
