@@ -25,11 +25,11 @@ _held: "weakref.WeakSet[FileLock]" = weakref.WeakSet()
 
 
 class FileLock:
-    """A lock on a file, held until `release`; the file says who holds it."""
+    """A lock on a file, held until `close`; the file says who holds it."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        """A process that inherits it holds the lock, too; -1 after the release."""
+        """A process that inherits it holds the lock, too; -1 after `close`."""
         _held.add(self)
 
     @classmethod
@@ -38,13 +38,16 @@ class FileLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _write_holder(descriptor, said)
+            since = datetime.now(UTC).isoformat("T", "seconds")
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, **said}
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(holder).encode(), 0)
         except OSError:
             os.close(descriptor)
             raise
         return cls(descriptor)
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Release the lock; a second call does nothing. The file stays: removing it would race with the next holder."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
@@ -75,17 +78,10 @@ def read_holder(path: Path) -> Mapping[str, object]:
     return holder if isinstance(holder, dict) and holder.keys() >= {"pid", "host", "since"} else {}
 
 
-def _write_holder(descriptor: int, said: Mapping[str, str]) -> None:
-    since = datetime.now(UTC).isoformat("T", "seconds")
-    holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, **said}
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(holder).encode(), 0)
-
-
 def _release_in_child() -> None:
     """A forked child shares its parent's lock: without this, a grader that outlives a killed run would hold it."""
     for lock in list(_held):
-        lock.release()
+        lock.close()
 
 
 os.register_at_fork(after_in_child=_release_in_child)

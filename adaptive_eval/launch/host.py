@@ -54,7 +54,7 @@ class ExclusivePlaces:
     def release(self) -> None:
         """Release all places."""
         for lock in self._locks.values():
-            lock.release()
+            lock.close()
         self._locks.clear()
 
     async def _take_one(self, word: str, tell: Callable[[str, str], None]) -> FileLock:

@@ -71,10 +71,6 @@ class Dialect:
     """Gives the SQL for a numeric signal of a grader, by its name."""
     said: Callable[[str], str]
     """Gives the SQL for whether that signal exists."""
-    total: str
-    """The sum of {0}, 0 without rows."""
-    whole: str
-    """The sum of integers {0}."""
     cell: tuple[str, str]
     """The columns that group trials by model and question."""
     by_number: str
@@ -109,18 +105,22 @@ MOST_JUDGES = 9
 """Largest number of judges in a panel; each has its own signal."""
 
 
+_TOTAL, _WHOLE = "coalesce(sum({0}), 0.0)", "CAST(sum({0}) AS bigint)"
+"""The sum of numbers, 0.0 without rows, and that of integers, which is no integer in every database."""
+
+
 def _summed_by_replica(sql: Dialect) -> str:
     """The query for sums over trials, by model and replica."""
     column_sql = {
         "replica": "replica",
         "trials": "count(*)",
-        "retries": sql.whole.format("attempts - 1"),
-        "prompt_tokens": sql.whole.format("prompt_tokens"),
-        "completion_tokens": sql.whole.format("completion_tokens"),
+        "retries": _WHOLE.format("attempts - 1"),
+        "prompt_tokens": _WHOLE.format("prompt_tokens"),
+        "completion_tokens": _WHOLE.format("completion_tokens"),
         "latency": "sum(latency)",
         "timed": "count(ttft)",
-        "ttft": sql.total.format("ttft"),
-        "tokens": sql.whole.format("tokens"),
+        "ttft": _TOTAL.format("ttft"),
+        "tokens": _WHOLE.format("tokens"),
         "usd": "sum(usd)",
         "gpu_seconds": "sum(gpu_seconds)",
         "last": "max(id)",
@@ -157,7 +157,7 @@ def queries_in(sql: Dialect, *, beside: str = "", tokens: bool = False) -> Queri
     column_sql = {**sql.column_sql, **(_KEPT_LOGPROBS if tokens else {})}
     by_cell, of_cell = ", ".join(sql.cell), ", ".join((*sql.cell, "round", "category"))
     by_name = "FROM trials JOIN models ON models.id = model"
-    prompt, completion, usd, gpu_seconds, seconds = (sql.total.format(sql.number(f"judge_{one}")) for one in JUDGE_USED)
+    prompt, completion, usd, gpu_seconds, seconds = (_TOTAL.format(sql.number(f"judge_{one}")) for one in JUDGE_USED)
     agreements = ", ".join(f"avg({sql.number(f'agreement_{judge}')})" for judge in range(1, MOST_JUDGES + 1))
     return Queries(
         outcomes=f"{_select_columns(OUTCOME_COLUMNS, column_sql)}{beside}ORDER BY trials.id",
@@ -181,7 +181,7 @@ def queries_in(sql: Dialect, *, beside: str = "", tokens: bool = False) -> Queri
             f"GROUP BY {by_cell} ORDER BY {by_cell}"
         ),
         spending=(
-            f"SELECT max(at), count(*), {sql.whole.format('tokens')}, sum(usd), sum(gpu_seconds) "
+            f"SELECT max(at), count(*), {_WHOLE.format('tokens')}, sum(usd), sum(gpu_seconds) "
             "FROM trials WHERE id > ? AND id <= ? GROUP BY (id - 1 - ?) * ? / ? ORDER BY max(id)"
         ),
         graded=sql.graded,
@@ -204,8 +204,6 @@ _SQLITE = Dialect(
     | {"size": _SIZES, "correct": _FLAG.format("is_correct"), "found": _FLAG.format("has_answer")},
     number="json_extract(signals, '$.{}')".format,
     said="json_type(signals, '$.{}') IS NOT NULL".format,
-    total="total({0})",
-    whole="sum({0})",
     cell=("model", "question"),
     # by the index on model and question all of it would be read for a few new trials
     by_number="trials NOT INDEXED",

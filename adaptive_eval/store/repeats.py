@@ -224,15 +224,6 @@ class AnswerPairs:
         """How many pairs there are."""
         return self.there.total()
 
-    def short_without_right(self) -> list[tuple[_Short, int]]:
-        """States of questions with short answers of which none is right, with the number of such questions."""
-        return [(kind, number) for kind, number in self.short.items() if number and not kind.right]
-
-    @property
-    def free(self) -> bool:
-        """Whether the short answers differ too much to be the letters of a choice."""
-        return self.texts >= FREE * self.short.total()
-
 
 def _answer_kind(outcome: StoredOutcome) -> _Kind:
     """The properties of an answer, rounded so that a repeat never seems less likely than it is."""
@@ -292,8 +283,12 @@ def _groups_of_short(mine: AnswerPairs, how: SamplingFreedom) -> list[tuple[int,
     of it, or if log-probabilities, which are better evidence, are."""
     if how.cut or any(kind.bits is not None for kind in mine.there if how.undistorted):
         return []
-    short = mine.short_without_right()
-    return [(number, sure_repeat_chance(kind.size if mine.free else 0, how.temperature)) for kind, number in short]
+    free = mine.texts >= FREE * mine.short.total()  # they differ too much to be the letters of a choice
+    return [
+        (number, sure_repeat_chance(kind.size if free else 0, how.temperature))
+        for kind, number in mine.short.items()
+        if number and not kind.right
+    ]
 
 
 def sure_repeat_chance(size: int, temperature: float) -> float:

@@ -32,7 +32,7 @@ def pack_text(text: str | None) -> str | bytes | None:
     if text is None:
         return None
     data = text.encode("utf-8", "surrogatepass")
-    if len(data) <= PLAIN_UP_TO and not _has_surrogates(text):
+    if len(data) <= PLAIN_UP_TO and not has_surrogates(text):
         return text
     return _compress(data)
 
@@ -102,7 +102,7 @@ _PLAIN_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 def valid_text(text: str | None) -> str | None:
     """A short text for a TEXT column, with question marks for invalid Unicode."""
-    return text.encode("utf-8", "replace").decode() if text is not None and _has_surrogates(text) else text
+    return text.encode("utf-8", "replace").decode() if text is not None and has_surrogates(text) else text
 
 
 def _compress(data: bytes) -> bytes:
@@ -139,7 +139,8 @@ def _decompress(stored: bytes) -> bytes:
     return data
 
 
-def _has_surrogates(text: str) -> bool:
+def has_surrogates(text: str) -> bool:
+    """Whether a text has lone surrogates, so that it is not valid Unicode."""
     if text.isascii():
         return False
     try:

@@ -139,7 +139,7 @@ class SqliteLedger:
             self.connection.close()
         finally:
             if self._lock is not None:
-                self._lock.release()
+                self._lock.close()
 
     def _require_in_place(self) -> None:
         """Raise `StoreError` if the opened file is no longer the one in the directory."""

@@ -2,15 +2,15 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from adaptive_eval.errors import StoreError
-from adaptive_eval.files import FileLock, closed_on_error
+from adaptive_eval.files import closed_on_error
 from adaptive_eval.sections import LEDGER, PATIENCE
-from adaptive_eval.store import database, whereabouts
+from adaptive_eval.store import whereabouts
 from adaptive_eval.store.address import is_address, shown
 from adaptive_eval.store.events.answers import AnswersLost
 from adaptive_eval.store.events.event import Change, Event
@@ -95,23 +95,22 @@ class Store:
         Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`, and `ConfigError` if an extra is missing.
         """
         whereabouts.make_directory(directory)
-        with _locked(directory) as lock:
-            ledger, resumed = whereabouts.take(directory, lock, answers, patience)
-            with closed_on_error(ledger):
-                if resumed:
-                    ledger.require_intact()
-                else:
-                    with ledger.transaction() as writes:
-                        write_run(writes, header, time.time())
-                        insert_models(writes, header.models)
-                        insert_questions(writes, header.questions)
-                mover = None
-                if answers != LEDGER or "moved" in ledger.tables_beside:
-                    from adaptive_eval.store.segments.moving import open_mover
+        ledger, resumed = whereabouts.take(directory, answers, patience)
+        with closed_on_error(ledger):
+            if resumed:
+                ledger.require_intact()
+            else:
+                with ledger.transaction() as writes:
+                    write_run(writes, header, time.time())
+                    insert_models(writes, header.models)
+                    insert_questions(writes, header.questions)
+            mover = None
+            if answers != LEDGER or "moved" in ledger.tables_beside:
+                from adaptive_eval.store.segments.moving import open_mover
 
-                    mover = open_mover(ledger, answers, header.name)
-                store = cls(directory, ledger, mover)
-                return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
+                mover = open_mover(ledger, answers, header.name)
+            store = cls(directory, ledger, mover)
+            return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
     def attach(cls, directory: Path) -> "Store":
@@ -120,11 +119,10 @@ class Store:
             raise StoreError(f"{shown(directory)} is written in the directory of its run: give that one")
         if not directory.is_dir() or not whereabouts.is_run(directory):
             raise StoreError(f"{directory} holds no run")
-        with _locked(directory) as lock:
-            ledger, _ = whereabouts.take(directory, lock, LEDGER, PATIENCE)
-            with closed_on_error(ledger):
-                ledger.require_intact()
-                return cls(directory, ledger)
+        ledger, _ = whereabouts.take(directory, LEDGER, PATIENCE)
+        with closed_on_error(ledger):
+            ledger.require_intact()
+            return cls(directory, ledger)
 
     @property
     def name(self) -> str:
@@ -290,14 +288,3 @@ class Store:
             self._questions[regrade.question],
             regrade.trial,
         )
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[FileLock]:
-    """Lock the run directory, and release it only on an error."""
-    lock = database.lock_run(directory)
-    try:
-        yield lock
-    except BaseException:
-        lock.release()
-        raise

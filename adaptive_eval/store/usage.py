@@ -78,23 +78,20 @@ class SharedTraits:
         return AnswerFault.WRONG if self.right == 0 and len(self.categories) == 1 else None
 
 
-_FAULT_WORDS = {
-    AnswerFault.EMPTY: "are empty",
-    AnswerFault.ALIKE: "are one and the same text, whatever the question",
-    AnswerFault.UNREAD: "hold nothing that the grader takes for an answer",
-    AnswerFault.WRONG: "are graded wrong",
-}
-_FAULT_REMEDY = {
-    AnswerFault.EMPTY: "look at what the server sends, and at max_tokens and the reasoning settings",
-    AnswerFault.ALIKE: "look at the prompt and at the server",
-    AnswerFault.UNREAD: "look at the grader, or ask for the answer in the form that it reads",
-    AnswerFault.WRONG: "look at the grader and the answer keys, unless the questions are that hard",
+_FAULTS = {
+    AnswerFault.EMPTY: "are empty; look at what the server sends, and at max_tokens and the reasoning settings",
+    AnswerFault.ALIKE: "are one and the same text, whatever the question; look at the prompt and at the server",
+    AnswerFault.UNREAD: (
+        "hold nothing that the grader takes for an answer; look at the grader, or ask for the answer in the form that "
+        "it reads"
+    ),
+    AnswerFault.WRONG: "are graded wrong; look at the grader and the answer keys, unless the questions are that hard",
 }
 
 
 def fault_sentence(fault: AnswerFault, number: int) -> str:
     """The sentence that warns of a fault in this many answers."""
-    return f"all {number} answers {_FAULT_WORDS[fault]}; {_FAULT_REMEDY[fault]}"
+    return f"all {number} answers {_FAULTS[fault]}"
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.files import FileLock, closed_on_error, is_locked, read_whole, write_whole
+from adaptive_eval.files import closed_on_error, is_locked, read_whole, write_whole
 from adaptive_eval.imports import load_extra
 from adaptive_eval.sections import LEDGER
 from adaptive_eval.store import database
@@ -167,25 +167,27 @@ def _other_files(directory: Path, but: str | None = None) -> str:
     return ", ".join(others[:SHOWN_FILES]) + (" ..." if len(others) > SHOWN_FILES else "")
 
 
-def take(directory: Path, lock: FileLock, answers: str, patience: float) -> tuple[RunLedger, bool]:
-    """Open the ledger of a run for writing, and say whether the run existed; a missing one is created.
+def take(directory: Path, answers: str, patience: float) -> tuple[RunLedger, bool]:
+    """Lock a run directory, open its ledger for writing, and say whether the run existed; a missing one is created.
 
     `answers` is the place at which the configuration has the texts of answers.
     """
-    address = ledger_address(directory)
-    if address is not None:
-        if answers != LEDGER:
-            raise ConfigError(ANSWERS_IN_DATABASE)
-        _postgres()
-        from adaptive_eval.store.postgres.writing import PostgresLedger
+    lock = database.lock_run(directory)
+    with closed_on_error(lock):
+        address = ledger_address(directory)
+        if address is not None:
+            if answers != LEDGER:
+                raise ConfigError(ANSWERS_IN_DATABASE)
+            _postgres()
+            from adaptive_eval.store.postgres.writing import PostgresLedger
 
-        return PostgresLedger.take(address, lock, patience)
-    resumed = database.is_run(directory)
-    if not resumed:
-        _require_nothing_lost(directory)
-    connection = database.open_existing(directory) if resumed else database.create(directory)
-    with closed_on_error(connection):
-        return SqliteLedger(directory, connection, lock, answers), resumed
+            return PostgresLedger.take(address, lock, patience)
+        resumed = database.is_run(directory)
+        if not resumed:
+            _require_nothing_lost(directory)
+        connection = database.open_existing(directory) if resumed else database.create(directory)
+        with closed_on_error(connection):
+            return SqliteLedger(directory, connection, lock, answers), resumed
 
 
 def run_names_in(address: LedgerAddress) -> list[str]:

@@ -106,7 +106,7 @@ def test_a_run_is_not_written_where_a_link_leads(tmp_path: Path, name: str) -> N
     (tmp_path / "through").symlink_to(tmp_path)
     link.unlink()
     (run / "notes").symlink_to(tmp_path)
-    lock_run(tmp_path / "through" / "run").release()
+    lock_run(tmp_path / "through" / "run").close()
 
 
 def test_what_is_written_whole_goes_to_no_other_file_on_its_way(tmp_path: Path) -> None:

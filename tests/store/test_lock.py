@@ -53,16 +53,16 @@ def test_the_lock_dies_with_its_process(tmp_path: Path, holder: "subprocess.Pope
     """Also where a forked grader outlives it."""
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
-    lock_run(tmp_path).release()
+    lock_run(tmp_path).close()
 
 
 def test_a_released_lock_can_be_taken_again(tmp_path: Path) -> None:
     lock = lock_run(tmp_path)
     with pytest.raises(RunLocked):
         lock_run(tmp_path)
-    lock.release()
-    lock.release()
-    lock_run(tmp_path).release()
+    lock.close()
+    lock.close()
+    lock_run(tmp_path).close()
 
 
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -210,7 +210,5 @@ def exclusive_follower(path: Path) -> Iterator[None]:
             time.sleep(POLL_SECONDS / 10.0)
         except OSError as error:
             raise StoreError(f"{error.filename or path} cannot be written: {error.strerror}") from error
-    try:
+    with closing(lock):
         yield
-    finally:
-        lock.release()

@@ -44,8 +44,6 @@ _POSTGRES = Dialect(
     },
     number=_numeric_signal,
     said=lambda name: f"strpos(signals, '\"{name}\":') > 0",
-    total="coalesce(sum({0}), 0.0)",
-    whole="sum({0})::bigint",
     cell=("models.id", "questions.id"),
     by_number="trials",
     graded=(
@@ -142,7 +140,7 @@ class PostgresReading:
 
     def __init__(self, address: LedgerAddress, connection: PatientConnection) -> None:
         self.address = address
-        self._connection: PatientConnection | None = connection
+        self.connection = connection
         self._streams = 0
         self._tokens: bool | None = None
         """Whether the run has the table of answers' tokens; None if not yet known."""
@@ -190,13 +188,6 @@ class PostgresReading:
 
     def texts(self, row: TrialRow) -> AnswerTexts:
         return AnswerTexts(unpack_text(row.text), unpack_text(row.reasoning), row.token_logprobs)
-
-    @property
-    def connection(self) -> PatientConnection:
-        """The open connection; raises `StoreError` if it was closed."""
-        if self._connection is None:
-            raise StoreError(f"{self.where} was closed")
-        return self._connection
 
     def rows(self, query: str, *values: object) -> Iterator[Row]:
         """The rows of a query."""
@@ -246,9 +237,7 @@ class PostgresReading:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self.connection.close()
 
 
 def _missing(address: LedgerAddress) -> StoreError:

@@ -128,7 +128,7 @@ class PostgresLedger(PostgresReading):
     def close(self) -> None:
         """Close the connection and release the run."""
         PostgresReading.close(self)
-        self._file_lock.release()
+        self._file_lock.close()
 
     # -- taking the run ----------------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class PostgresLedger(PostgresReading):
         until, pause = time.monotonic() + self._patience, FIRST_PAUSE
         while True:
             try:
-                if self._connection is None and self._is_done_after_return():
+                if self.connection.closed and self._is_done_after_return():
                     return
                 with explained(self.where):
                     self._execute(statements)
@@ -191,7 +191,6 @@ class PostgresLedger(PostgresReading):
             except DatabaseAway:
                 with suppress(psycopg.Error):
                     PostgresReading.close(self)
-                self._connection = None
                 if self._is_new or time.monotonic() + pause > until:
                     raise
                 time.sleep(pause)
@@ -243,7 +242,7 @@ class PostgresLedger(PostgresReading):
                 raise DatabaseAway(f"{self.where} still holds the connection that broke; {KEPT}")
             commits = self._require_ours(connection)
             connection.execute(f"SET search_path TO {run_schema(self._run)}".encode())
-        self._connection, self._backend = connection, connection.info.backend_pid
+        self.connection, self._backend = connection, connection.info.backend_pid
         done, self._commits = commits == self._commits + 1, commits
         return done
 

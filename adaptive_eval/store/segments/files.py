@@ -96,9 +96,7 @@ class SegmentFile:
             self._footer = parse_footer(self._read_footer())
             self._file = parquet.ParquetFile(source, page_checksum_verification=True)
             self._groups = self._rows_of_groups()
-            there = {self._file.schema.column(number).path for number in range(len(self._file.schema))}
-            self._names = [*TEXTS, *({TOKENS} & there)]
-            self._columns = [self._column(name) for name in self._names]
+            self._columns = self._text_columns()
         except (self._pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
             raise self.refused(str(error)) from error
 
@@ -123,12 +121,12 @@ class SegmentFile:
     def read(self, group: int) -> "TextGroup":
         """Unpack the texts of a group."""
         try:
-            for column in self._columns:
+            for column in self._columns.values():
                 self._require_bounded(group, column)
-            table = self._file.read_row_group(group, columns=self._names, use_threads=False)
+            table = self._file.read_row_group(group, columns=list(self._columns), use_threads=False)
         except (self._pyarrow.ArrowException, OSError, ValueError) as error:
             raise self.refused(str(error)) from error
-        return TextGroup(self, *(table.column(name) for name in self._names))
+        return TextGroup(self, *(table.column(name) for name in self._columns))
 
     def _read_footer(self) -> bytes:
         if not 12 <= self._size <= MOST_BYTES:
@@ -152,12 +150,16 @@ class SegmentFile:
             raise PagesRefused("it has more rows in a group than are written")
         return rows
 
-    def _column(self, name: str) -> int:
-        for number in range(len(self._file.schema)):
-            column = self._file.schema.column(number)
-            if column.path == name and column.physical_type == "BYTE_ARRAY" and column.max_repetition_level == 0:
-                return number
-        raise PagesRefused(f"it has no column {name}")
+    def _text_columns(self) -> dict[str, int]:
+        """The numbers of the columns with texts, by name."""
+        columns = {column.path: (number, column) for number, column in enumerate(self._file.schema)}
+        found = {}
+        for name in (*TEXTS, *({TOKENS} & columns.keys())):
+            number, column = columns.get(name, (0, None))
+            if column is None or column.physical_type != "BYTE_ARRAY" or column.max_repetition_level:
+                raise PagesRefused(f"it has no column {name}")
+            found[name] = number
+        return found
 
     def _require_bounded(self, group: int, column: int) -> None:
         start, length = column_place(self._footer, group, column)

@@ -24,7 +24,7 @@ from adaptive_eval.store.checksums import has_table
 from adaptive_eval.store.events.answers import AnswersKept
 from adaptive_eval.store.ledgers import RunLedger
 from adaptive_eval.store.records import TrialRecord, counted_size
-from adaptive_eval.store.rows import unpack_text, write_events
+from adaptive_eval.store.rows import has_surrogates, unpack_text, write_events
 from adaptive_eval.store.segments.files import TEXTS, SegmentRow, encode_segment, load_parquet
 from adaptive_eval.store.segments.places import AnswerPlace, is_given, place_at
 from adaptive_eval.store.sqlite_ledger import SqliteLedger
@@ -211,19 +211,10 @@ class _SegmentRows:
                 continue
             text, reasoning = map(unpack_text, packed)
             characters += len(text or "") + len(reasoning or "") + len(tokens or b"")
-            if _is_unicode(text) and _is_unicode(reasoning):
+            if not has_surrogates(f"{text}{reasoning}"):  # Parquet has none: such a text stays in the ledger
                 size = counted_size(text or "") + counted_size(reasoning or "")
                 self.moved.append((number, len(self.moved), size))
                 yield SegmentRow(model, question, trial, text, reasoning, tokens)
-
-
-def _is_unicode(text: str | None) -> bool:
-    """Whether a text is valid Unicode, as Parquet needs; one with lone surrogates stays in the ledger."""
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def open_mover(ledger: RunLedger, answers: str, name: str) -> AnswerMover | None:
