@@ -7,13 +7,14 @@ Settings from the command line, `--set key.path=value`, override those of the fi
 numbers for the entries of a list (`models.0.name` or `models[0].name`); a value is YAML.
 """
 
+from __future__ import annotations
+
 import copy
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from adaptive_eval.config.document import Document, add_yaml
 from adaptive_eval.config.listed_models import WAYS
 from adaptive_eval.config.old_names import (
     OLD_NAMES,
@@ -26,6 +27,9 @@ from adaptive_eval.config.old_names import (
 )
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
 from adaptive_eval.questions.benchmark import LmEvalConfig
+
+if TYPE_CHECKING:
+    from adaptive_eval.config.document import Document
 
 PATH = re.compile(r"[\w-]+(?:\.[\w-]+|\[\d+\])*")
 PART = re.compile(r"[\w-]+")
@@ -47,6 +51,8 @@ def apply_override(document: Document, override: str, environment: Mapping[str, 
     document.forget(path)
     made = (path[:cut] for cut in range(1, len(path)) if document.value(path[:cut]) is None)  # with it
     document.places |= dict.fromkeys((*made, path), place)
+    from adaptive_eval.config.document import add_yaml  # here, since the schema is printed without YAML
+
     value = add_yaml(document, text, path, environment, place)
     _parent(document, path)[path[-1]] = value
 
