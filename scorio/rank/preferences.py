@@ -5,17 +5,18 @@ One imagined tie of each model with one of average strength, and one for the sid
 side has won every vote; they count little beside real votes.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import coo_array, csr_array, hstack
-from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, logit
 
 from scorio import _validate
 from scorio._tables import html_table
 from scorio.moments import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 WIDTH_95 = 1.959963984540054
 MOST_STEPS = 100
@@ -80,6 +81,9 @@ def preferences(first: ArrayLike, second: ArrayLike, won: ArrayLike, question: A
         >>> np.round(found.score, 2)  # an imagined tie of each with an average model draws both to 1/2
         array([0.72, 0.28])
     """
+    from scipy.sparse import coo_array, csr_array, hstack  # here, since few rank by preferences, and it loads slowly
+    from scipy.sparse.csgraph import connected_components
+
     a, b, result, at = _checked(first, second, won, question)
     models = int(max(a.max(), b.max())) + 1
     groups, member = connected_components(coo_array((np.ones(a.size), (a, b)), (models, models)), directed=False)
@@ -150,14 +154,14 @@ def _numbers(values: ArrayLike, name: str) -> IntArray:
     return found.astype(np.int64)
 
 
-def _side_is_known(plain: csr_array) -> bool:
+def _side_is_known(plain: "csr_array") -> bool:
     """Whether the first side can be told from the models: no strengths explain that each first one wins."""
     totals = np.asarray(plain.sum(axis=0))
     explained = plain @ (np.linalg.pinv((plain.T @ plain).toarray()) @ totals)
     return bool(np.abs(explained - 1.0).max() > SAME)
 
 
-def _fit(design: csr_array, votes: IntArray, won: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _fit(design: "csr_array", votes: IntArray, won: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The strengths and the side by Newton's method, and the information; the log-likelihood is concave."""
     theta = np.zeros(design.shape[1])
     for _ in range(MOST_STEPS):

@@ -136,7 +136,7 @@ def test_a_mistake_in_the_arguments_of_a_command_is_told_with_its_usage() -> Non
 
 RUNNING = {"asyncio", "tenacity", "sqlite3", "rich.live", "adaptive_eval.store"}
 """What only those need who open endpoints and runs."""
-SLOW_TABLES = {"scipy.optimize", "scipy.interpolate", "scipy.stats", "scipy.ndimage"}
+SLOW_TABLES = {"scipy.optimize", "scipy.interpolate", "scipy.stats", "scipy.ndimage", "scipy.sparse"}
 """A third of a second, for what few values are taken from."""
 HEAVY = {"scipy", "openai", "aiohttp", "httpx2", "sympy", "mpmath", "pandas"}
 
@@ -189,7 +189,7 @@ for arguments in (["report", run], ["compare", run, run]):
 def test_who_reads_a_run_does_not_load_what_asks_models(ended_runs: EndedRuns, site: Site) -> None:
     run = str(ended_runs.copy(site, trials={"min": 4, "max": 4}))
     asking = {"asyncio", "ssl", "tenacity", "adaptive_eval.scheduler.loop", "adaptive_eval.endpoints.endpoint"}
-    of_the_rule = {"scipy", "scipy.ndimage", "scipy.optimize"}  # which looks are taken again by
+    of_the_rule = {"scipy", "scipy.ndimage", "scipy.optimize", "scipy.sparse"}  # which looks are taken again by
     assert not ((HEAVY | SLOW_TABLES | asking) - of_the_rule) & loaded_by(["-c", READING, run], site.folder)
 
 
