@@ -16,7 +16,7 @@ from adaptive_eval.supply.types import Journal, Lane, Request, Supply
 
 def open_source(context: SourceContext, models: Models) -> OpenedSource:
     """Open these models, which are asked directly where patience with batches ends."""
-    return OpenedSource(_endpoints(context, models), open_services)
+    return OpenedSource(_endpoints(context, models), BatchServices)
 
 
 def _endpoints(context: SourceContext, models: Models) -> Iterator[tuple[int, Endpoint]]:
@@ -27,15 +27,10 @@ def _endpoints(context: SourceContext, models: Models) -> Iterator[tuple[int, En
         yield number, BatchedEndpoint(model.name, context.open(model), service, model.concurrency.attempts)
 
 
-def open_services(lanes: Sequence[Lane], say: Say, journal: Journal) -> "BatchServices":
-    """The batch services of those models that are asked through one."""
-    return BatchServices(lanes, journal)
-
-
 class BatchServices(Supply):
     """The batches of all models that are asked through batch services."""
 
-    def __init__(self, lanes: Sequence[Lane], journal: Journal) -> None:
+    def __init__(self, lanes: Sequence[Lane], say: Say, journal: Journal) -> None:
         self._lanes = lanes
         self._endpoints = {
             model: lane.endpoint for model, lane in enumerate(lanes) if isinstance(lane.endpoint, BatchedEndpoint)

@@ -10,7 +10,7 @@ from fakes import QUESTIONS, SKILLS, Bed
 
 from adaptive_eval.batches.endpoint import BatchedEndpoint
 from adaptive_eval.batches.service import BatchService
-from adaptive_eval.batches.supply import open_services
+from adaptive_eval.batches.supply import BatchServices
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import Cost, Reason
@@ -74,7 +74,7 @@ class CutOffBatches(CutOff):
     def __init__(self, directory: Path, tokens: int | None) -> None:
         super().__init__(directory, tokens)
         self.service = ServiceInMemory(seconds=6.0)
-        self.supplies = [open_services]
+        self.supplies = [BatchServices]
 
     def _lane(self, name: str) -> Lane:
         config = EndpointConfig(base_url="http://service/v1", model=name)

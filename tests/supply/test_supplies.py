@@ -10,7 +10,7 @@ import pytest
 from adaptive_eval.batches.book import BatchBook
 from adaptive_eval.batches.calls import trial_id
 from adaptive_eval.batches.endpoint import BatchedEndpoint
-from adaptive_eval.batches.supply import open_services
+from adaptive_eval.batches.supply import BatchServices
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.store import (
@@ -75,7 +75,7 @@ def opened() -> Supplies:
     said: list[Happening] = []
     hosts: Any = [HostOfCyd()]
     lanes = [lane(ADA, nobody), lane(BOB, batched), lane(CYD, nobody)]
-    return Supplies(lanes, [partial(open_pool, hosts), open_services], said.append, NoJournal())
+    return Supplies(lanes, [partial(open_pool, hosts), BatchServices], said.append, NoJournal())
 
 
 @pytest.fixture
