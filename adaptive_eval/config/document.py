@@ -114,6 +114,12 @@ class Document:
                 return None
         return value
 
+    def entries(self, name: str) -> list[tuple[KeyPath, dict[str, Any]]]:
+        """The mappings in a list of the configuration, such as `models`, with their paths."""
+        listed = self.tree.get(name)
+        each = enumerate(listed if isinstance(listed, list) else ())
+        return [((name, number), entry) for number, entry in each if isinstance(entry, dict)]
+
     def has(self, path: KeyPath) -> bool:
         """Whether there is a value at `path`, even null."""
         parent = self.value(path[:-1])

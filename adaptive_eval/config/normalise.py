@@ -113,29 +113,18 @@ BASE_URL = "OPENAI_BASE_URL"
 
 def expand_short_forms(document: Document) -> None:
     """Expand `objective: best` to `objective: {kind: best}`, and so on."""
-    _expand(document, document.tree, ())
-    for name in ("models", "benchmarks"):
-        listed = document.tree.get(name)
-        for number, entry in enumerate(listed if isinstance(listed, list) else []):
-            if isinstance(entry, dict):
-                _expand(document, entry, (name, number))
-
-
-def _expand(document: Document, section: dict[str, Any], path: KeyPath) -> None:
-    for name, key in {**SHORT_FORMS, **OLD_SHORT_FORMS}.items():
-        value = section.get(name)
-        if name in section and value is not None and not isinstance(value, dict | list):
-            section[name] = {key: value}
-            document.origins[(*path, name, key)] = (*path, name)
+    for path, section in (((), document.tree), *document.entries("models"), *document.entries("benchmarks")):
+        for name, key in {**SHORT_FORMS, **OLD_SHORT_FORMS}.items():
+            value = section.get(name)
+            if name in section and value is not None and not isinstance(value, dict | list):
+                section[name] = {key: value}
+                document.origins[(*path, name, key)] = (*path, name)
 
 
 def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> None:
     """Set a missing `base_url` of models to a placeholder, or that of the environment."""
-    models = document.tree.get("models")
-    for number, model in enumerate(models if isinstance(models, list) else []):
-        if not isinstance(model, dict):
-            continue
-        path: KeyPath = ("models", number, "base_url")
+    for entry, model in document.entries("models"):
+        path = (*entry, "base_url")
         way = next((way for key, way in WAYS.items() if model.get(key) is not None), None)
         if "base_url" in model and way is not None:
             document.refuse(path, f"has no effect on {way[0]}", way[1])
@@ -160,23 +149,22 @@ def complete_settings(document: Document, name: str) -> None:
     if name and "name" not in tree:
         tree["name"] = name
         document.places[("name",)] = "the file's name"
-    models = tree.get("models")
-    for number, model in enumerate(models if isinstance(models, list) else []):
-        if isinstance(model, dict):
-            path: KeyPath = ("models", number)
-            for section in INHERITED:
-                _inherit(document, model, section, path)
-            launch = model.get("launch")
-            for source, values in ((("launch", "model"), launch), (("inspect",), model), (("name",), model)):
-                if "model" not in model and isinstance(values, dict) and source[-1] in values:
-                    model["model"] = values[source[-1]]
-                    document.origins[(*path, "model")] = (*path, *source)
+    for path, model in document.entries("models"):
+        for section in INHERITED:
+            general, own = tree.get(section), model.get(section)
+            if isinstance(general, dict) and (own is None or isinstance(own, dict)):
+                model[section] = _merge_over(document, general, own or {}, (section,), (*path, section))
+        launch = model.get("launch")
+        for source, values in ((("launch", "model"), launch), (("inspect",), model), (("name",), model)):
+            if "model" not in model and isinstance(values, dict) and source[-1] in values:
+                model["model"] = values[source[-1]]
+                document.origins[(*path, "model")] = (*path, *source)
 
 
 def _join_benchmarks(document: Document) -> None:
     """Move questions and graders of `benchmarks` to common sections, by benchmark name."""
-    tree, listed = document.tree, document.tree.get("benchmarks")
-    if not isinstance(listed, list):
+    tree = document.tree
+    if not isinstance(tree.get("benchmarks"), list):
         return
     shared = tree.pop("grader", None)
     for section in ("questions", "benchmark"):
@@ -184,10 +172,9 @@ def _join_benchmarks(document: Document) -> None:
             rule, mend = "cannot be combined with benchmarks", "give it to the entries of `benchmarks`, or remove these"
             document.refuse((section,), rule, mend)
     joined: dict[str, dict[str, Any]] = {"questions": {}, "grader": {}}
-    for number, entry in enumerate(listed):
-        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+    for path, entry in document.entries("benchmarks"):
+        if not isinstance(entry.get("name"), str):
             continue
-        path: KeyPath = ("benchmarks", number)
         _expand_harness(document, entry, path)
         if shared is not None and "grader" not in entry:
             entry["grader"] = copy.deepcopy(shared)
@@ -304,13 +291,6 @@ def _warn_missing_unit(document: Document) -> None:
     if isinstance(limit, int | float):
         told = f"budget.wall_time: {limit:g} is taken for {limit:g} seconds; write {limit:g}s, or a time such as 2h30m"
         warn(f"{told}, the next version refuses a number without a unit", FutureWarning, 2)
-
-
-def _inherit(document: Document, model: dict[str, Any], section: str, path: KeyPath) -> None:
-    """Complete a section of a model by the run's, whose keys it overrides."""
-    general, own = document.tree.get(section), model.get(section)
-    if isinstance(general, dict) and (own is None or isinstance(own, dict)):
-        model[section] = _merge_over(document, general, own or {}, (section,), (*path, section))
 
 
 def _merge_over(
