@@ -4,7 +4,7 @@ Each check's parameters are the sections it needs, and it runs if these are vali
 `names` are the names of the models in the file, so that a mistake in one model does not hide another.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import Any, get_args
@@ -27,16 +27,12 @@ Names = tuple[str, ...]
 
 def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
     """Run all checks whose required sections are given."""
-    for check in _checks():
+    rooms = globals(), *map(vars, (listed_models, grading_checks, benchmark_checks, trial_checks))
+    for check in [one for room in rooms for name, one in room.items() if name.startswith("check_")]:
         parameters = signature(check).parameters
         needed = {name for name, one in parameters.items() if one.default is Parameter.empty}
         if needed <= sections.keys():
             yield from check(**{name: sections[name] for name in parameters if name in sections})
-
-
-def _checks() -> Iterator[Callable[..., Iterator[Problem]]]:
-    for module in (globals(), *map(vars, (listed_models, grading_checks, benchmark_checks, trial_checks))):
-        yield from (one for name, one in module.items() if name.startswith("check_"))
 
 
 def check_some_model_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:

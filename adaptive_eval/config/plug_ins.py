@@ -20,20 +20,21 @@ def load_plug_in(kind: type, key: str, named: str | PlugIn, folder: Path, known:
     """
     name, options = str(named), dict(named.options) if isinstance(named, PlugIn) else {}
     found: Any = load_attribute(name, folder)
-    made_already = not isinstance(found, type) and not _missing_member(found, kind)
-    if made_already and options:
+    if isinstance(found, type):
+        _require_members(found, kind, key, name, methods=True)
+        found = _call_plug_in(found, key, name, options, known)
+    elif _missing_member(found, kind):
+        found = _call_plug_in(found, key, name, options, known)
+    elif options:
         raise ConfigError(
             f"{key}: {name} takes no options, since it is an object and not a class; name its class instead"
         )
-    if isinstance(found, type):
-        _require_members(_missing_member(found, kind, methods=True), key, name, kind)
-    made = found if made_already else _call_plug_in(found, key, name, options, known)
-    _require_members(_missing_member(made, kind), key, name, kind)
-    return made
+    _require_members(found, kind, key, name)
+    return found
 
 
-def _require_members(lacks: str, key: str, name: str, kind: type) -> None:
-    if lacks:
+def _require_members(found: object, kind: type, key: str, name: str, *, methods: bool = False) -> None:
+    if lacks := _missing_member(found, kind, methods=methods):
         raise ConfigError(
             f"{key}: {name} is no {kind.__name__.lower()}, since it has no {lacks}; "
             f"see adaptive_eval.core.{kind.__name__}, from which yours may inherit"
