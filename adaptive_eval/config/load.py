@@ -132,7 +132,10 @@ def _to_file_text(value: object) -> object:
 def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[str]) -> Decisions:
     """Load the decisions of a file (None for an empty one) with `--set` overrides, for models with these names."""
     text, source = ("{}", Path()) if path is None else (_read_text(path), path)
-    document = _complete_document(text, source, overrides, read_environment(source.parent))
+    given = list(overrides)
+    # where nothing can need it, no .env is opened: it may lie beside the run of a stranger
+    environment = read_environment(source.parent) if path is not None or any("$" in one for one in given) else {}
+    document = _complete_document(text, source, given, environment)
     return _decisions(document, names, "--set" if path is None else str(path))
 
 
