@@ -9,9 +9,8 @@ import orjson
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange import lighteval, lm_eval, recording
-from adaptive_eval.exchange.bounded import MOST_BYTES, MOST_FILE, Archive, open_log, parse_log_json, read_whole
 from adaptive_eval.exchange.inspect import reader as inspect_log
-from adaptive_eval.exchange.samples import LogFile, Record, mapping
+from adaptive_eval.exchange.samples import Record, mapping
 from adaptive_eval.exchange.tables import reader as long_form
 from adaptive_eval.exchange.tables.reader import (
     BOM,
@@ -25,6 +24,7 @@ from adaptive_eval.exchange.tables.reader import (
     parquet_columns,
     parquet_rows,
 )
+from adaptive_eval.record.log_files import MOST_BYTES, MOST_FILE, Archive, LogFile, open_log, parse_log_json, read_whole
 
 Records = Iterator[Record]
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import FAILED, finish_word
-from adaptive_eval.exchange.samples import LogError, LogFile, LoggedQuestion, LoggedSettings, Record, tidy_text
+from adaptive_eval.exchange.samples import LoggedQuestion, LoggedSettings, Record, tidy_text
+from adaptive_eval.record.log_files import LogError, LogFile
 from adaptive_eval.store.records import answer_digest, counted_size
 from adaptive_eval.store.repeats import SHORTEST_REPEAT
 

@@ -7,10 +7,11 @@ from contextlib import suppress
 
 from adaptive_eval.errors import GraderError
 from adaptive_eval.exchange.gather import PlacedRecord
-from adaptive_eval.exchange.samples import NO_ANSWER, LogError, Record
+from adaptive_eval.exchange.samples import NO_ANSWER, Record
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import SignalValue, answer_facts
 from adaptive_eval.questions import Question
+from adaptive_eval.record.log_files import LogError
 from adaptive_eval.scheduler.grading import Grading, grade_or_error
 from adaptive_eval.store import TrialRecord
 from adaptive_eval.store.records import AWAITS_THRESHOLDS

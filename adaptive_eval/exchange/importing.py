@@ -11,13 +11,13 @@ from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import PlacedRecord, RecordGatherer
 from adaptive_eval.exchange.grading import RecordGrader
 from adaptive_eval.exchange.run_directory import draft_run
-from adaptive_eval.exchange.samples import LogError, LogFile
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement, find_agreeing_graders
 from adaptive_eval.graders.by_benchmark import InspectScores, find_grader
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
+from adaptive_eval.record.log_files import LogError, LogFile
 from adaptive_eval.record.results import Results
 from adaptive_eval.store import TrialRecord
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from adaptive_eval.exchange.samples import (
     SEVERAL,
-    LogFile,
     LoggedQuestion,
     LoggedSettings,
     Record,
@@ -22,6 +21,7 @@ from adaptive_eval.exchange.samples import (
 )
 from adaptive_eval.exchange.tables.reader import parquet_rows
 from adaptive_eval.questions.load import as_text
+from adaptive_eval.record.log_files import LogFile
 
 NAME = re.compile(r"details_(?P<task>.+)_\d{4}-\d\d-\d\dT[\d\-.:]+\.parquet")
 DOC = ("query", "choices", "gold_index", "id")

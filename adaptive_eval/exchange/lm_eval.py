@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaptive_eval.exchange.bounded import MOST_BYTES
 from adaptive_eval.exchange.samples import (
     SEVERAL,
-    LogFile,
     LoggedQuestion,
     LoggedSettings,
     Record,
@@ -25,6 +23,7 @@ from adaptive_eval.exchange.samples import (
 )
 from adaptive_eval.exchange.tables.reader import Row, json_rows
 from adaptive_eval.questions.load import as_text
+from adaptive_eval.record.log_files import MOST_BYTES, LogFile
 
 NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d\-.:]+))?\.jsonl")
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_gen_toks": "max_tokens"}

@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.samples import LogFile, Record
+from adaptive_eval.exchange.samples import Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.log_files import LogFile
 from adaptive_eval.store import Roster, RunReader
 from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom
 from scorio.moments import IntArray

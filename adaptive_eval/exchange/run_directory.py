@@ -27,13 +27,14 @@ from adaptive_eval.exchange.configure import (
     run_name,
 )
 from adaptive_eval.exchange.gather import RecordGatherer
-from adaptive_eval.exchange.samples import NOT_LOGGED, LogError
+from adaptive_eval.exchange.samples import NOT_LOGGED
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.history import has_foreign_trials, stored_plan
+from adaptive_eval.record.log_files import LogError
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import run_subject, take_snapshot

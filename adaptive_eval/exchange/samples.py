@@ -5,11 +5,8 @@ with that weight.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -18,7 +15,6 @@ from pydantic import ValidationError
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.answers import text_signals
 from adaptive_eval.endpoints.types import Answer, Sampling, Signal
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.types import INSPECT_LETTERS, SignalValue
 from adaptive_eval.store.rows import valid_text
 
@@ -74,39 +70,7 @@ REPLICA = "import"
 """Name used for the server of an imported answer."""
 
 
-CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
 SEVERAL = "has several right answers, of which a grader knows one; leave the question out, or grade it elsewhere"
-
-
-class LogError(ConfigError):
-    """A file or one of its records cannot be imported; the message names both.
-
-    Since it may quote from them, control characters are replaced.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(CONTROLS.sub("\ufffd", message))
-
-
-@dataclass
-class LogFile:
-    """A file to import, and the progress of reading it."""
-
-    path: Path
-    model: str | None = None
-    """Name of its model; None to take that of the log."""
-    scorer: str | None = None
-    """Name of the score that counts; None if there is only one."""
-    graded_anew: bool = False
-    """Whether its texts are graded again, whatever scores it has."""
-    share: float = 0.0
-    """The share of the file that was read, from 0 to 1."""
-
-    def refuse(self, problem: str, record: str | None = None) -> LogError:
-        """The error for this file, or a record in it."""
-        return LogError(f"{self.path}: {problem}" if record is None else f"{self.path}: {record}: {problem}")
 
 
 class LoggedSettings(NamedTuple):

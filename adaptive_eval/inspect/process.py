@@ -5,7 +5,6 @@ Code that a configuration names runs only there, in the folder of the configurat
 
 import asyncio
 import json
-import os
 import re
 import subprocess
 from asyncio.subprocess import PIPE, Process
@@ -21,7 +20,7 @@ from adaptive_eval.errors import ConfigError, Unavailable
 from adaptive_eval.imports import python_command
 from adaptive_eval.inspect.installed import installed_tasks, tasks_in
 from adaptive_eval.inspect.leftovers import VARIABLE, TemporaryFolder, clear_leftovers
-from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, Place, SampleRequest, Setup
+from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BenchmarkConfig, NamedBenchmark, near_names
 from adaptive_eval.questions.readers import NO_HUB, hub_answers
 
@@ -35,24 +34,19 @@ LIST_SECONDS = 1800.0
 END_SECONDS = 120.0
 """Time for Inspect to close its logs and sandboxes."""
 MAX_TAIL = 600
-READ_SECONDS = 60.0
-"""Time for samples to be read from logs."""
 
 
 def require_inspect(task: str) -> None:
     """Raise `ConfigError` if a package is missing, and name it."""
-    _require_package("benchmark.inspect: tasks of Inspect need")
-    if task.startswith(f"{EVALS_PACKAGE}/") and find_spec(EVALS_PACKAGE) is None:
-        raise ConfigError(f"benchmark.inspect: {task} needs another package; pip install inspect_evals")
-
-
-def _require_package(who: str) -> None:
     try:
         known = tuple(int(part) for part in version("inspect-ai").split(".")[:3] if part.isdecimal())
     except PackageNotFoundError:
         known = ()
     if find_spec(PACKAGE) is None or known < MIN_VERSION:
-        raise ConfigError(f"{who} inspect-ai 0.3.285 or newer; pip install 'adaptive-eval[inspect]'")
+        needs = "tasks of Inspect need inspect-ai 0.3.285 or newer"
+        raise ConfigError(f"benchmark.inspect: {needs}; pip install 'adaptive-eval[inspect]'")
+    if task.startswith(f"{EVALS_PACKAGE}/") and find_spec(EVALS_PACKAGE) is None:
+        raise ConfigError(f"benchmark.inspect: {task} needs another package; pip install inspect_evals")
 
 
 def list_task(
@@ -62,9 +56,19 @@ def list_task(
     section = f"benchmarks.{name}" if name else "benchmark"
     require_inspect(benchmark.inspect)
     setup = Setup(tasks={"": benchmark.model_dump(mode="json")}, models=[], log_dir="", max_retries=None)
-    done = _run_to_end(setup, folder, _environment([benchmark.inspect], folder, environment), LIST_SECONDS)
-    if done is None:
-        raise ConfigError(f"{section}.inspect: {benchmark.inspect} did not load within {LIST_SECONDS:.0f} s")
+    try:
+        done = subprocess.run(
+            python_command(BOOT),
+            input=_encode_line(setup),
+            capture_output=True,
+            cwd=folder,
+            env=_environment([benchmark.inspect], folder, environment),
+            timeout=LIST_SECONDS,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        late = f"{benchmark.inspect} did not load within {LIST_SECONDS:.0f} s"
+        raise ConfigError(f"{section}.inspect: {late}") from error
     told = _parse_line(done.stdout)
     if "" not in told:
         why = told.get("problem") or _tail(done.stderr) or f"its process ended with {done.returncode}"
@@ -90,38 +94,6 @@ def _arguments_hint(why: str) -> str:
 
 def _tail(said: bytes) -> str:
     return said.decode(errors="replace").strip()[-MAX_TAIL:]
-
-
-def read_last_messages(samples: Sequence[LoggedSample]) -> Sequence[Mapping[str, str]]:
-    """Read the last message of each sample, or the `problem` with it; raises `ConfigError` if nothing can be read."""
-    _require_package("to read the transcript here needs")
-    reading = LogReading(samples=list(samples))
-    done = _run_to_end(reading, Path("/"), {**os.environ, "INSPECT_DISPLAY": "none"}, READ_SECONDS)
-    if done is None:
-        raise ConfigError(f"Inspect's log could not be read within {READ_SECONDS:.0f} s")
-    told = _parse_line(done.stdout)
-    if "messages" not in told:
-        raise ConfigError("Inspect's log could not be read: it is damaged, or too large")
-    messages: list[Mapping[str, str]] = told["messages"]
-    return messages
-
-
-def _run_to_end(
-    first: Setup | LogReading, folder: Path, environment: Mapping[str, str], seconds: float
-) -> subprocess.CompletedProcess[bytes] | None:
-    """Run the process with one line of input; None if it takes longer than `seconds`."""
-    try:
-        return subprocess.run(
-            python_command(BOOT),
-            input=_encode_line(first),
-            capture_output=True,
-            cwd=folder,
-            env=environment,
-            timeout=seconds,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired:
-        return None
 
 
 def _require_scorer(section: str, benchmark: BenchmarkConfig, scorers: Sequence[str]) -> None:

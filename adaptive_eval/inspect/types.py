@@ -39,16 +39,3 @@ class SampleRequest(TypedDict):
     """Messages, if the benchmark has no task."""
     id: str
     seed: int
-
-
-class LoggedSample(TypedDict):
-    """A sample in one of Inspect's logs."""
-
-    log: str
-    id: str
-
-
-class LogReading(TypedDict):
-    """Sent instead of `Setup`: the process reads these samples from their logs, and ends."""
-
-    samples: list[LoggedSample]

@@ -1,4 +1,4 @@
-"""The process of Inspect: it lists the samples of a task, runs requested ones, or reads some from logs.
+"""The process of Inspect: it lists the samples of a task, or runs requested ones.
 
 It speaks lines of JSON: requests arrive on standard input, results leave on the original standard output. When its
 input ends, also because the run was killed, the evaluation ends, and Inspect closes its logs and sandboxes.
@@ -8,7 +8,6 @@ import asyncio
 import copy
 import json
 import os
-import resource
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,8 +26,8 @@ from inspect_ai._util.registry import registry_find, registry_info, registry_unq
 from inspect_ai.dataset import Sample
 from inspect_ai.event import Event, ModelEvent
 from inspect_ai.hooks import BeforeModelGenerate, Hooks, ModelRetry, TaskStart, hooks
-from inspect_ai.log import EvalSample, read_eval_log_sample
-from inspect_ai.model import ChatMessage, ChatMessageAssistant, GenerateConfig, Model, get_model
+from inspect_ai.log import EvalSample
+from inspect_ai.model import ChatMessage, GenerateConfig, Model, get_model
 from inspect_ai.scorer import Scorer
 from inspect_ai.scorer._scorer import scorer_metrics
 from inspect_ai.solver import SolverSpec, generate
@@ -38,15 +37,12 @@ from pydantic import TypeAdapter
 from rich.markup import render
 
 from adaptive_eval.endpoints.answers import estimated_tokens
-from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, Place, SampleRequest, Setup
+from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, near_names
 
 MAX_TEXT = 1_000_000
 """Most characters of an answer that are passed on; the log has all of it."""
 REQUEST_LIMIT = 2**20
-MAX_REASON = 300
-MAX_MEMORY = 8 * 2**30
-"""Limit of address space in bytes for reading logs, which are untrusted."""
 PROBE_SECONDS = 3.0
 """Time for a host with data to accept a connection."""
 LOG_BUFFER = 10
@@ -366,29 +362,6 @@ async def _read_requests() -> None:
         SOURCES[request["benchmark"], request["model"]].ask(request)
 
 
-# -- reading logs --------------------------------------------------------------------------------------------------
-
-
-def last_message(sample: LoggedSample) -> dict[str, str]:
-    """Role and text of the last message of a sample, or the problem with its log."""
-    try:
-        messages = read_eval_log_sample(sample["log"], sample["id"], resolve_attachments=True).messages
-    except Exception as error:  # Inspect may raise anything for an untrusted log
-        return {"problem": f"{type(error).__name__}: {error}"[:MAX_REASON]}
-    if not messages:
-        return {"problem": "it has no messages"}
-    last, told = messages[-1], [_content_text(messages[-1])]
-    for call in (last.tool_calls or ()) if isinstance(last, ChatMessageAssistant) else ():
-        told.append(f"[calls {call.function} with {json.dumps(call.arguments, default=str)}]")
-    return {"role": last.role, "text": "\n".join(filter(None, told))[:MAX_TEXT]}
-
-
-def read_logs(reading: LogReading) -> dict[str, Any]:
-    """Read the last message of each sample."""
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    return {"messages": [last_message(sample) for sample in reading["samples"]]}
-
-
 # -- the process ---------------------------------------------------------------------------------------------------
 
 
@@ -399,9 +372,7 @@ def main() -> None:
     os.dup2(2, 1)
     told: Any = json.loads(FileIO(0, closefd=False).readline())
     try:
-        if "samples" in told:
-            send_line(read_logs(told))
-        elif told["models"]:
+        if told["models"]:
             asyncio.run(run_samples(told))
         else:
             send_line({name: list_samples(load_task(task)) for name, task in told["tasks"].items()})

@@ -1,19 +1,26 @@
 """The last message of a trial that Inspect ran, from the transcript in Inspect's log.
 
-The log of a run that was handed over is untrusted: Inspect's own functions read it, in a separate process, and no file
-outside the run's folder of logs is opened.
+The log of a run that was handed over is untrusted: it is read as every log of another tool, and no file outside the
+run's folder of logs is opened.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.benchmark import INSPECT_LOGS, sample_name
+from adaptive_eval.record.log_files import Archive, LogError, LogFile, open_log
 from adaptive_eval.store import TrialRecord
 
 LOG_MISSING = "Inspect's log is not there any more, so that its transcript cannot be shown."
 SAMPLE_MISSING = "Inspect has not written this sample into its log yet, or the log is damaged ({})."
+ATTACHED = "attachment://"
+MAX_TEXT = 1_000_000
+"""Most characters that are shown; the log has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +43,42 @@ def is_from_inspect(record: TrialRecord) -> bool:
 
 
 def transcript_ends(directory: Path, records: Sequence[TrialRecord]) -> list[TranscriptEnd]:
-    """Read the last message of each of these trials of Inspect, in one process."""
-    pointers = [(one.answer.replica, sample_name(one.question, one.trial, one.answer.attempts)) for one in records]
-    logs = {log: path for log, _ in pointers if (path := _log_path(directory, log)) is not None}
-    wanted = [(log, sample) for log, sample in pointers if log in logs]
-    found: dict[tuple[str, str], TranscriptEnd] = {}
-    try:
-        # imported here: it is part of an extra
-        from adaptive_eval.inspect.process import read_last_messages
-        from adaptive_eval.inspect.types import LoggedSample
+    """Read the last message of each of these trials of Inspect."""
+    return [
+        _read_end(directory, one.answer.replica, sample_name(one.question, one.trial, one.answer.attempts))
+        for one in records
+    ]
 
-        asked = [LoggedSample(log=str(logs[log]), id=sample) for log, sample in wanted]
-        for pointer, told in zip(wanted, read_last_messages(asked) if asked else (), strict=True):
-            text = SAMPLE_MISSING.format(told["problem"]) if "problem" in told else told["text"]
-            found[pointer] = TranscriptEnd(*pointer, told.get("role"), text)
-    except (ConfigError, ImportError) as error:
-        found = {pointer: TranscriptEnd(*pointer, None, f"{error}.") for pointer in wanted}
-    return [found.get(pointer) or TranscriptEnd(*pointer, None, LOG_MISSING) for pointer in pointers]
+
+def _read_end(directory: Path, log: str, sample: str) -> TranscriptEnd:
+    if (path := _log_path(directory, log)) is None:
+        return TranscriptEnd(log, sample, None, LOG_MISSING)
+    file, member = LogFile(path), f"samples/{sample}_epoch_1.json"
+    try:
+        with open_log(file) as handle:
+            archive = Archive(file, handle)
+            if member not in archive.names:
+                raise file.refuse(f"has no {member}")
+            role, text = _last_message(archive.json(member))
+    except LogError as error:
+        return TranscriptEnd(log, sample, None, SAMPLE_MISSING.format(str(error).removeprefix(f"{path}: ")))
+    except ConfigError as error:  # a package is missing
+        return TranscriptEnd(log, sample, None, f"{error}.")
+    return TranscriptEnd(log, sample, role, text[:MAX_TEXT])
+
+
+def _last_message(sample: Any) -> tuple[str | None, str]:
+    """Role and text of the last message of a sample, with the calls of tools in it."""
+    try:
+        last, attachments = sample["messages"][-1], sample.get("attachments") or {}
+        content = last["content"]
+        texts = [content] if isinstance(content, str) else [part.get("text") or f"[{part['type']}]" for part in content]
+        said = [" ".join(attachments[text[len(ATTACHED) :]] if text.startswith(ATTACHED) else text for text in texts)]
+        for call in last.get("tool_calls") or ():
+            said.append(f"[calls {call['function']} with {orjson.dumps(call['arguments']).decode()}]")
+        return str(last["role"]), "\n".join(filter(None, said))
+    except (LookupError, TypeError, AttributeError) as error:  # a log may hold anything
+        return None, SAMPLE_MISSING.format(f"no message can be read: {type(error).__name__}")
 
 
 def _log_path(directory: Path, log: str) -> Path | None:

@@ -12,8 +12,9 @@ from typing import Any
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.exchange.detect import TABLES, TableFormat
-from adaptive_eval.exchange.samples import LARGEST, LogError, LogFile, Record
+from adaptive_eval.exchange.samples import LARGEST, Record
 from adaptive_eval.exchange.tables.reader import json_rows
+from adaptive_eval.record.log_files import LogError, LogFile
 from adaptive_eval.testing.runs import check_elsewhere, fail_unless
 
 AMISS: tuple[Any, ...] = (

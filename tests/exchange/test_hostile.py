@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from logs import DEFLATED, ZSTANDARD, archive, header, imported, inspect_log, lines, lm_eval_row, outcomes, sample
 from thoroughness import examples
 
-from adaptive_eval.exchange import bounded
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.detect import read_records
 from adaptive_eval.exchange.importing import import_logs
-from adaptive_eval.exchange.samples import LogError, LogFile
+from adaptive_eval.record import log_files
+from adaptive_eval.record.log_files import LogError, LogFile
 
 pytestmark = pytest.mark.usefixtures("quick_graders")
 
@@ -117,7 +117,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, method: int, claimed: int | None
 
 def test_what_needs_an_extra_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = inspect_log(tmp_path / "log.eval", [sample()])
-    bounded._decompressor.cache_clear()
+    log_files._decompressor.cache_clear()
     monkeypatch.setitem(sys.modules, "zstandard", None)
     assert "need an extra; pip install 'adaptive-eval[import]'" in refusal(log)
     assert imported(inspect_log(log, [sample()], method=DEFLATED), "--to", tmp_path / "run").exit_code == 0

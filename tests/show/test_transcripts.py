@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.labels.session import LAST_MESSAGE, LabelSession
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
+from adaptive_eval.record import log_files
 from adaptive_eval.record.transcripts import LOG_MISSING, transcript_ends
 from adaptive_eval.store import TrialRecord
 
@@ -47,9 +49,8 @@ def ended(tmp_path_factory: pytest.TempPathFactory, base_url: str, inspect_addre
 
 
 @pytest.fixture
-def run(site: Site, ended: Path, inspect_address: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of that run, whose logs are read by processes that begin at once."""
-    warm_inspect.fork_from(inspect_address, monkeypatch)
+def run(site: Site, ended: Path) -> Path:
+    """A copy of that run."""
     return shutil.copytree(ended, site.directory())
 
 
@@ -76,10 +77,13 @@ def test_the_last_message_is_that_of_the_sample_and_no_file_elsewhere_is_read(
     log.write_bytes(b"PK\x03\x04 no log at all")
     (damaged,) = transcript_ends(run, [first])
     assert damaged.role is None and damaged.text.startswith("Inspect has not written this sample into its log yet, or")
-    monkeypatch.setattr("adaptive_eval.inspect.process.find_spec", lambda name: None)
+    shutil.copy(kept, log)
+    assert transcript_ends(run, [first])[0].role == "user"
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    log_files._decompressor.cache_clear()
     (bare,) = transcript_ends(run, [first])
     assert (bare.role, bare.log) == (None, first.answer.replica)
-    assert "pip install 'adaptive-eval[inspect]'" in bare.text
+    assert "pip install 'adaptive-eval[import]'" in bare.text
 
 
 @pytest.mark.slow

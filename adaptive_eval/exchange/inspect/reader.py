@@ -9,10 +9,8 @@ from typing import Any
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
-from adaptive_eval.exchange.bounded import Archive
 from adaptive_eval.exchange.samples import (
     SEVERAL,
-    LogFile,
     LoggedQuestion,
     LoggedSettings,
     Record,
@@ -28,6 +26,8 @@ from adaptive_eval.exchange.samples import (
 from adaptive_eval.exchange.tables.reader import OWN, record_of_row
 from adaptive_eval.questions.benchmark import MODEL_OF_RUN, parse_sample_name
 from adaptive_eval.questions.load import as_text
+from adaptive_eval.record.log_files import Archive, LogFile
+from adaptive_eval.record.transcripts import ATTACHED
 
 Sample = Mapping[str, Any]
 
@@ -53,7 +53,6 @@ SERVICES = {"openai", "vllm", "sglang", "ollama", "together", "openrouter", "hf"
 """Prefixes that Inspect puts before the name that a server knows."""
 FROM_ANSWER = ("text", "reasoning", "latency", "prompt_tokens", "completion_tokens")
 """Fields of an answer that an export stores outside the metadata."""
-ATTACHED = "attachment://"
 
 
 def _grader(scorer: Mapping[str, Any]) -> str | None:

@@ -22,12 +22,10 @@ from typing import IO, Any, TypeVar
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.exchange.bounded import MOST_BYTES, open_log, parse_log_json
 from adaptive_eval.exchange.samples import (
     LARGEST,
     NO_ANSWER,
     NOT_LOGGED,
-    LogFile,
     LoggedQuestion,
     LoggedSettings,
     Record,
@@ -39,6 +37,7 @@ from adaptive_eval.graders.types import FLAGS, SignalValue
 from adaptive_eval.imports import load_pyarrow
 from adaptive_eval.questions import readers
 from adaptive_eval.questions.load import as_text
+from adaptive_eval.record.log_files import MOST_BYTES, LogFile, open_log, parse_log_json
 
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row]]

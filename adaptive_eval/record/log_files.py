@@ -1,21 +1,24 @@
-"""Reads untrusted files safely: unpacked sizes are bounded, and names in archives are never used as paths.
+"""Reads logs of other tools, which are untrusted: unpacked sizes are bounded, and names in archives are no paths.
 
 An Inspect log is a zip whose members are compressed with Zstandard (method 93), which Python's zipfile does not support
 before 3.14; so members are decompressed here.
 """
 
 import json
+import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import IO, Any
 
 import orjson
 
-from adaptive_eval.exchange.samples import LogFile
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.imports import load_extra
 
 MOST_BYTES = 64 * 2**20
@@ -28,6 +31,36 @@ ALLOWANCE = 2**20
 MOST_WINDOW = 2**27
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 STORED, DEFLATED, ZSTANDARD = 0, 8, 93
+CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class LogError(ConfigError):
+    """A file or one of its records cannot be imported; the message names both.
+
+    Since it may quote from them, control characters are replaced.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(CONTROLS.sub("\ufffd", message))
+
+
+@dataclass
+class LogFile:
+    """A file to import, and the progress of reading it."""
+
+    path: Path
+    model: str | None = None
+    """Name of its model; None to take that of the log."""
+    scorer: str | None = None
+    """Name of the score that counts; None if there is only one."""
+    graded_anew: bool = False
+    """Whether its texts are graded again, whatever scores it has."""
+    share: float = 0.0
+    """The share of the file that was read, from 0 to 1."""
+
+    def refuse(self, problem: str, record: str | None = None) -> LogError:
+        """The error for this file, or a record in it."""
+        return LogError(f"{self.path}: {problem}" if record is None else f"{self.path}: {record}: {problem}")
 
 
 def parse_log_json(file: LogFile, data: bytes | str, record: str | None = None) -> Any:
