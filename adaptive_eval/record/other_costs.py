@@ -8,7 +8,6 @@ Caps apply to the whole run, and count it too.
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import NamedTuple
 
 from adaptive_eval.config.planning import core_caps, lost_cost
 from adaptive_eval.config.prepare import stored_setup
@@ -39,34 +38,10 @@ from adaptive_eval.store.spending import (
 )
 
 
-class RemovedModelsSpending(NamedTuple):
-    """Spending on models that the run no longer has, by model."""
-
-    rows: tuple[OtherCostRow, ...]
-
-    @property
-    def cost(self) -> Cost:
-        """The total cost."""
-        return total_cost(self.rows)
-
-    @property
-    def in_all(self) -> SpentBefore:
-        """Number of stored answers and the total cost."""
-        return SpentBefore(sum(row.trials for row in self.rows), self.cost)
-
-    @property
-    def gpu_seconds(self) -> float:
-        """GPU seconds under a cap: the time for which servers of the run were held, or else that of requests."""
-        return sum(row.counted_gpu_seconds for row in self.rows)
-
-
 def spent_on_removed_models(
     reader: RunReader, models: Container[str], events: Sequence[Event]
-) -> RemovedModelsSpending:
-    """Spending on all other models than these, and what belongs to no model.
-
-    `events` are all events of the run.
-    """
+) -> tuple[OtherCostRow, ...]:
+    """Spending on all other models than these, and what belongs to no model; `events` are all of the run."""
     rows = list(_rows_without_model(events))
     removed = [name for name in reader.ids("models", "name") if name not in models]
     if removed:
@@ -81,11 +56,16 @@ def spent_on_removed_models(
             lost += reader.in_flight().get(name, 0)
             trials, server = sum(one.trials for one in stored), (None, None) if time is None else time[:2]
             rows.append(OtherCostRow("left", name, trials, *cost, counted, lost, *server))
-    return RemovedModelsSpending(tuple(rows))
+    return tuple(rows)
+
+
+def spent_before(removed: Sequence[OtherCostRow]) -> SpentBefore:
+    """Number of stored answers and the total cost of these rows."""
+    return SpentBefore(sum(row.trials for row in removed), total_cost(removed))
 
 
 def other_costs(
-    removed: RemovedModelsSpending, models: Names, as_held: Container[int], events: Sequence[Event]
+    removed: Sequence[OtherCostRow], models: Names, as_held: Container[int], events: Sequence[Event]
 ) -> tuple[OtherCostRow, ...]:
     """Spending that caps count besides the stored answers of these models; time of models that count `as_held` is not
     added again."""
@@ -97,7 +77,7 @@ def other_costs(
             name, counted = models[model], 0.0 if model in as_held else cost.gpu_seconds
             asked = sum(event.answers for event in some if event.model == name)
             rows.append(OtherCostRow(what, name, 0, *cost, counted, asked))
-    return (*removed.rows, *rows)
+    return (*removed, *rows)
 
 
 def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: Sequence[OtherCostRow]) -> float:

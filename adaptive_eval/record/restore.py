@@ -28,9 +28,9 @@ from adaptive_eval.record.ending import find_fatal_error, was_killed
 from adaptive_eval.record.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
 from adaptive_eval.record.other_costs import (
-    RemovedModelsSpending,
     counted_gpu_seconds,
     other_costs,
+    spent_before,
     spent_on_removed_models,
 )
 from adaptive_eval.record.results import Caution, OtherCostRow, Results
@@ -93,7 +93,7 @@ class StoredRun:
     def state(self) -> RunState:
         """State of the run after all stored records; raises `StoreError` if the run names a plug-in."""
         setup, reader = self.setup, self.reader
-        controller = Controller(self.plan, outside_plan=self.removed_models.in_all)
+        controller = Controller(self.plan, outside_plan=spent_before(self.removed_models))
         state = RunState(controller, setup.roster)
         apply_stored(state, reader, self.events, judged=bool(graders_that_ask(setup.config.grader)))
         for end in events_of_kind(events_since_start(self.events), RunFinished):
@@ -104,7 +104,7 @@ class StoredRun:
         return state
 
     @cached_property
-    def removed_models(self) -> RemovedModelsSpending:
+    def removed_models(self) -> tuple[OtherCostRow, ...]:
         """Spending on models that the configuration no longer names."""
         return spent_on_removed_models(self.reader, self.setup.roster.models, self.events)
 

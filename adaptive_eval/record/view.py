@@ -5,8 +5,6 @@ because only readers of the whole run need them. All are plain values that seria
 exist is None. No field says where the run is stored, since reports are published.
 """
 
-import hashlib
-import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +20,6 @@ from adaptive_eval.core.types import PairVerdict, Reason
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.questions.types import Question
 from adaptive_eval.record.build import finite_or_none
 from adaptive_eval.record.ending import find_ending
 from adaptive_eval.record.event_words import event_sentence
@@ -106,12 +103,6 @@ class QuestionView:
     answer: str
     choices: tuple[str, ...]
     cluster: str | None
-
-
-def questions_digest(questions: Sequence[Question | QuestionView]) -> str:
-    """Digest of questions and answer keys, regardless of their order."""
-    rows = sorted([one.id, one.prompt, one.answer, list(one.choices)] for one in questions)
-    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from adaptive_eval.errors import AdaptiveEvalError, Alarmed, StoreError
 from adaptive_eval.record.build import build_results, build_unjudged
 from adaptive_eval.record.ending import Ended, Ending, build_ended
 from adaptive_eval.record.live_status import StatusTaker
-from adaptive_eval.record.other_costs import other_costs, spent_on_removed_models
+from adaptive_eval.record.other_costs import other_costs, spent_before, spent_on_removed_models
 from adaptive_eval.record.results import OtherCostRow, Results, Unjudged
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import Snapshot, run_subject, take_snapshot
@@ -108,7 +108,7 @@ class Session:
         self._serving = serving
         self._watcher = watcher
         self._removed = removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
-        controller = Controller(prepared.plan, outside_plan=removed.in_all)
+        controller = Controller(prepared.plan, outside_plan=spent_before(removed))
         self._publisher = Publisher(store.directory, self._take_state)
         endpoints, secrets = serving.endpoints, serving.secrets
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
@@ -122,7 +122,8 @@ class Session:
             alarms=Alarms(prepared.models, prepared.questions, opening, drawn, stop_on),
             fit=OpeningFit(prepared.config.rubric, prepared.rubric, prepared.roster, opening),
         )
-        loop = Loop(state, prepared.questions, grading, store, self, serving.supplies, removed.gpu_seconds)
+        gpu_seconds = sum(row.counted_gpu_seconds for row in removed)
+        loop = Loop(state, prepared.questions, grading, store, self, serving.supplies, gpu_seconds)
         self._scheduler = Scheduler(loop)
         self._subject = run_subject(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(

@@ -26,7 +26,7 @@ from adaptive_eval.record.finding import (
     state_word,
 )
 from adaptive_eval.record.gate import gate_terms
-from adaptive_eval.record.lines import Scale, safe_line, several
+from adaptive_eval.record.lines import Scale, minute, safe_line, several
 from adaptive_eval.record.next_steps import Advice
 from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results, setting
 from adaptive_eval.record.view import RunView
@@ -34,7 +34,7 @@ from adaptive_eval.record.words import compares_bayes, draws_questions, promise_
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.ranking import model_remark, ranking_table
-from adaptive_eval.show.repeatable import repeatable
+from adaptive_eval.show.repeatable import published_configuration, published_version, questions_digest, view_config
 from adaptive_eval.show.summary import (
     batch_state,
     cost_line,
@@ -461,23 +461,23 @@ def _prior_source(view: RunView) -> str:
 
 
 def _repeat(view: RunView) -> Iterator[str]:
-    again = repeatable(view)
+    config = view_config(view)
     yield "## To repeat it"
-    yield _sampling(again.models)
+    yield _sampling([{"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.asked])
     recorded = any(row.recorded for row in (view.results.models if view.results else ()))
     others = " Of recorded models the reports of their own runs say it." * recorded
     yield f"What is empty was not sent: the server's default held.{others}"
     yield (
-        f"{len(view.questions)} questions, SHA-256 of ids, prompts and answers `{again.digest}`. This report was "
-        f"written by adaptive-eval {__version__}, Python {platform.python_version()}, numpy {np.__version__}, scipy "
-        f"{scipy.__version__}. The configuration, but for what is left at the defaults of adaptive-eval "
-        f"{again.version}:"
+        f"{len(view.questions)} questions, SHA-256 of ids, prompts and answers `{questions_digest(view.questions)}`. "
+        f"This report was written by adaptive-eval {__version__}, Python {platform.python_version()}, numpy "
+        f"{np.__version__}, scipy {scipy.__version__}. The configuration, but for what is left at the defaults of adaptive-eval "
+        f"{published_version(view)}:"
     )
-    text = yaml.safe_dump(again.configuration, sort_keys=False, allow_unicode=False, width=100)
+    text = yaml.safe_dump(published_configuration(config), sort_keys=False, allow_unicode=False, width=100)
     yield fenced_block(text, "yaml")
-    if again.events:
+    if events := [(minute(event.at), event.text) for event in view.events if event.text is not None]:
         yield "What happened:"
-        yield "\n".join(f"- {at} {markdown_cell(text, 500)}" for at, text in again.events[-SHOWN_EVENTS:])
+        yield "\n".join(f"- {at} {markdown_cell(text, 500)}" for at, text in events[-SHOWN_EVENTS:])
 
 
 def _sampling(models: Sequence[Mapping[str, object]]) -> str:

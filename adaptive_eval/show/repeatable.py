@@ -1,14 +1,14 @@
 """Published description of a run, for those who want to repeat it."""
 
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.by_benchmark import ByBenchmark
-from adaptive_eval.record.lines import minute
-from adaptive_eval.record.view import RunView, questions_digest
+from adaptive_eval.questions.types import Question
+from adaptive_eval.record.view import QuestionView, RunView
 from adaptive_eval.store import RunResumed, RunStarted
 
 PLACE_SECTIONS = {"folder", "store"}
@@ -18,36 +18,25 @@ SHARED_SECTIONS = ("sampling", "prompt", "concurrency")
 START_EVENTS = (RunStarted.KIND, RunResumed.KIND)
 
 
-@dataclass(frozen=True, slots=True)
-class Repeatable:
-    """Configuration, models, digest of the questions, and events of a run."""
-
-    version: str
-    """Version of adaptive-eval at the latest start, which determines the defaults."""
-    configuration: Mapping[str, object]
-    """The configuration without defaults and without places on the machine."""
-    models: tuple[Mapping[str, object], ...]
-    """Name, served name and sampling settings of each model that was asked."""
-    digest: str
-    """SHA-256 of the questions."""
-    events: tuple[tuple[str, str], ...]
-    """Time and text of each event that is worth a line."""
+def view_config(view: RunView) -> RunConfig:
+    """The configuration of the run, checked anew."""
+    return RunConfig.model_validate_json(json.dumps(view.configuration))
 
 
-def repeatable(view: RunView) -> Repeatable:
-    """Extract from a view what is needed to repeat the run."""
-    config = RunConfig.model_validate_json(json.dumps(view.configuration))
+def published_version(view: RunView) -> str:
+    """Version of adaptive-eval at the latest start, which determines the defaults; "" if it is unknown."""
     begun = [event for event in view.events if event.kind in START_EVENTS]
-    return Repeatable(
-        version=str(begun[-1].body.get("version", "")) if begun else "",
-        configuration=_configuration(config),
-        models=tuple({"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.asked),
-        digest=questions_digest(view.questions),
-        events=tuple((minute(event.at), event.text) for event in view.events if event.text is not None),
-    )
+    return str(begun[-1].body.get("version", "")) if begun else ""
 
 
-def _configuration(config: RunConfig) -> dict[str, object]:
+def questions_digest(questions: Sequence[Question | QuestionView]) -> str:
+    """Digest of questions and answer keys, regardless of their order."""
+    rows = sorted([one.id, one.prompt, one.answer, list(one.choices)] for one in questions)
+    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
+
+
+def published_configuration(config: RunConfig) -> dict[str, object]:
+    """The configuration without defaults and without places on the machine."""
     whole: dict[str, Any] = config.model_dump(mode="json", exclude_defaults=True, exclude=PLACE_SECTIONS)
     for model in whole["models"]:
         for section in SHARED_SECTIONS:

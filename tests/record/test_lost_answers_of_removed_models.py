@@ -27,7 +27,7 @@ def spent_on(model: str, folder: Path, answered: bool, **changes: object) -> tup
     run.close()
     with closing(RunReader.open(run.directory)) as reader:
         others = [name for name in run.plan.models if name != model]
-        (row,) = spent_on_removed_models(reader, others, reader.events()).rows
+        (row,) = spent_on_removed_models(reader, others, reader.events())
     assert row.answers == LOST
     return row.trials, Cost(row.tokens, row.usd, row.gpu_seconds)
 

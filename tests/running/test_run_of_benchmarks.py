@@ -19,7 +19,7 @@ from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import markdown
-from adaptive_eval.show.repeatable import repeatable
+from adaptive_eval.show.repeatable import published_configuration, view_config
 from adaptive_eval.simulate.answering import question_rows
 
 SHARES = {"easy": 0.75, "hard": 0.25}
@@ -130,7 +130,7 @@ def test_the_run_goes_on_with_the_same_weights_alone(ended: Path, site: Site) ->
 def test_the_published_configuration_repeats_the_run(ended: Path) -> None:
     view = read_view(ended)
     assert view is not None
-    config = config_from_mapping(repeatable(view).configuration)
+    config = config_from_mapping(published_configuration(view_config(view)))
     own = load_config(ended.parent.parent / "run.yaml")
     for section in ("benchmarks", "questions", "grader", "prompt", "models", "rubric"):
         assert getattr(config, section) == getattr(own, section)

@@ -13,7 +13,6 @@ from adaptive_eval.cli import app
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.lines import duration
 from adaptive_eval.record.other_costs import (
-    RemovedModelsSpending,
     counted_gpu_seconds,
     other_costs,
     spent_on_removed_models,
@@ -35,7 +34,7 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.roster import Names
-from adaptive_eval.store.spending import HeldServers, total_spent
+from adaptive_eval.store.spending import HeldServers, total_cost, total_spent
 
 PRICE = {"input": 10.0, "output": 20.0}
 CAPS = {"tokens": 10_000_000, "usd": 1000.0, "trials": 5000}
@@ -99,14 +98,14 @@ def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path
     store = Store.open(tmp_path, HEADER).store
     ledger, worst, used = VerdictLedger(store, Cost(100, 0.1, 9.0)), Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
     ledger.ask(3)
-    assert total_spent(store.reader) == removed(store).cost == worst.times(3)
+    assert total_spent(store.reader) == total_cost(removed(store)) == worst.times(3)
     ledger.enter_verdicts([Regrade("ada", "q1", trial, None, {}, None, None, used) for trial in range(3)])
     assert total_spent(store.reader) == pytest.approx(used.times(3))
     ledger.ask(1)
-    (row,) = removed(store).rows
+    (row,) = removed(store)
     assert (row.what, row.tokens, row.usd) == ("regrade", 121, pytest.approx(0.121))
     store.commit(CommitBatch(events=[ledger.taken_back()]))
-    assert total_spent(store.reader) == NO_COST and not removed(store).rows
+    assert total_spent(store.reader) == NO_COST and not removed(store)
     store.close()
 
 
@@ -114,12 +113,12 @@ def test_a_server_that_never_came_up_was_held_for_a_model_that_left(tmp_path: Pa
     """Who takes the model out has paid for it nevertheless, also of a cap."""
     store = Store.open(tmp_path, HEADER).store
     store.commit(CommitBatch(events=[ServerLaunching("cyd")], held={"cyd": HeldTime(60.0, 120.0)}))
-    (row,) = spent_on_removed_models(store.reader, ("ada", "bob"), store.reader.events()).rows
+    (row,) = spent_on_removed_models(store.reader, ("ada", "bob"), store.reader.events())
     assert (row.counted_gpu_seconds, row.server_seconds, row.server_gpu_seconds) == (120.0, 60.0, 120.0)
     store.close()
 
 
-def removed(store: Store) -> RemovedModelsSpending:
+def removed(store: Store) -> tuple[OtherCostRow, ...]:
     """Of a run that has all of its models still."""
     return spent_on_removed_models(store.reader, SKILLS, store.reader.events())
 
@@ -133,7 +132,7 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         AnswersLost("ada", 0, 7, 0.1, 1.0, verdicts=1),
         AnswersLost("cyd", 1, 9, 9.0, 9.0),
     ]
-    removed = RemovedModelsSpending((OtherCostRow("left", "cyd", 3, 9, 1.0, 0.0, 0.0),))
+    removed = (OtherCostRow("left", "cyd", 3, 9, 1.0, 0.0, 0.0),)
     rows = other_costs(removed, Names(["ada", "bob"]), {1}, events)
     assert [(row.what, row.model, row.tokens, row.gpu_seconds, row.counted_gpu_seconds) for row in rows] == [
         ("left", "cyd", 9, 0.0, 0.0),

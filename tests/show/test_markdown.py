@@ -22,8 +22,9 @@ from adaptive_eval.record.finding import counted_sentence, difference_text, find
 from adaptive_eval.record.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import CallRow, Caution, EarlyEnd, Results
-from adaptive_eval.record.view import RunView, event_view, questions_digest, read_view
+from adaptive_eval.record.view import RunView, event_view, read_view
 from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
+from adaptive_eval.show.repeatable import questions_digest
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import (
     amount,

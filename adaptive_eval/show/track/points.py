@@ -25,7 +25,7 @@ from adaptive_eval.files import FileLock, write_whole
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import LookView, RunView
 from adaptive_eval.show.markdown import markdown
-from adaptive_eval.show.repeatable import repeatable
+from adaptive_eval.show.repeatable import published_configuration, view_config
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import AnswersLost, RunReader
 
@@ -105,7 +105,7 @@ def ranking(view: RunView) -> list[list[object]]:
 
 def settings(view: RunView) -> Mapping[str, object]:
     """The configuration as in a report, without secrets and defaults."""
-    return repeatable(view).configuration
+    return published_configuration(view_config(view))
 
 
 def flatten(value: object, path: str = "") -> Iterator[tuple[str, str]]:
