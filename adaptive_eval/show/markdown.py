@@ -470,8 +470,8 @@ def _repeat(view: RunView) -> Iterator[str]:
     yield (
         f"{len(view.questions)} questions, SHA-256 of ids, prompts and answers `{questions_digest(view.questions)}`. "
         f"This report was written by adaptive-eval {__version__}, Python {platform.python_version()}, numpy "
-        f"{np.__version__}, scipy {scipy.__version__}. The configuration, but for what is left at the defaults of adaptive-eval "
-        f"{published_version(view)}:"
+        f"{np.__version__}, scipy {scipy.__version__}. The configuration, but for what is left at the defaults of "
+        f"adaptive-eval {published_version(view)}:"
     )
     text = yaml.safe_dump(published_configuration(config), sort_keys=False, allow_unicode=False, width=100)
     yield fenced_block(text, "yaml")
