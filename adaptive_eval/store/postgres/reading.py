@@ -1,8 +1,8 @@
 """Reads runs from a PostgreSQL database, while other processes may write them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple, Self
 
 from adaptive_eval.errors import StoreError
@@ -142,8 +142,6 @@ class PostgresReading:
         self.address = address
         self.connection = connection
         self._streams = 0
-        self._tokens: bool | None = None
-        """Whether the run has the table of answers' tokens; None if not yet known."""
 
     @classmethod
     def open(cls, address: LedgerAddress) -> Self:
@@ -167,24 +165,20 @@ class PostgresReading:
         """The address, for error messages."""
         return str(self.address)
 
-    def _keeps_tokens(self) -> bool:
-        if self._tokens is None:
-            ((self._tokens,),) = self.rows("SELECT to_regclass('token_logprobs') IS NOT NULL")
-        return bool(self._tokens)
-
-    @property
-    def tables_beside(self) -> Sequence[str]:
-        return ["token_logprobs"] if self._keeps_tokens() else []
+    @cached_property
+    def tables_beside(self) -> list[str]:
+        ((there,),) = self.rows("SELECT to_regclass('token_logprobs') IS NOT NULL")
+        return ["token_logprobs"] if there else []
 
     @property
     def queries(self) -> Queries:
-        return QUERIES_WITH_TOKENS if self._keeps_tokens() else QUERIES
+        return QUERIES_WITH_TOKENS if self.tables_beside else QUERIES
 
     def keep_tokens(self) -> None:
-        if not self._keeps_tokens():
+        if not self.tables_beside:
             with self.transaction() as writes:
                 writes.execute(TOKEN_LOGPROBS)
-            self._tokens = True
+            self.tables_beside.append("token_logprobs")
 
     def texts(self, row: TrialRow) -> AnswerTexts:
         return AnswerTexts(unpack_text(row.text), unpack_text(row.reasoning), row.token_logprobs)

@@ -8,7 +8,6 @@ the next is a list of statements here. Only writers migrate, under a lock.
 
 import re
 
-from adaptive_eval import __version__
 from adaptive_eval.store import tables
 
 SHARED = "adaptive_eval"
@@ -73,21 +72,3 @@ that writes out here what it was."""
 def run_schema(run: int) -> str:
     """The schema with the tables of a run."""
     return f"{SHARED}_{run}"
-
-
-def creation_steps(run: int) -> list[str]:
-    """Statements that create the tables of a new run."""
-    made = [f"CREATE SCHEMA {run_schema(run)}", f"SET LOCAL search_path TO {run_schema(run)}"]
-    return [*made, *(statement for step in RUN_STEPS for statement in step)]
-
-
-def shared_step(to: int) -> list[str]:
-    """Statements that migrate the shared tables to this version, and record it."""
-    done = f"INSERT INTO {SHARED}.versions (version, by) VALUES ({to}, '{__version__}')"
-    return [*SHARED_STEPS[to - 1], done]
-
-
-def run_step(run: int, to: int) -> list[str]:
-    """Statements that migrate the tables of a run to this version, and record it."""
-    done = f"UPDATE {SHARED}.runs SET version = {to} WHERE id = {run}"
-    return [f"SET LOCAL search_path TO {run_schema(run)}", *RUN_STEPS[to - 1], done]

@@ -12,12 +12,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Self
 from uuid import uuid4
 
 import psycopg
 
+from adaptive_eval import __version__
 from adaptive_eval.errors import RunLocked
 from adaptive_eval.files import FileLock, closed_on_error
 from adaptive_eval.store.address import LedgerAddress
@@ -37,16 +38,7 @@ from adaptive_eval.store.postgres.reading import (
     require_version,
     shared_version,
 )
-from adaptive_eval.store.postgres.tables import (
-    LOCKS,
-    RUN_STEPS,
-    SHARED,
-    SHARED_STEPS,
-    creation_steps,
-    run_schema,
-    run_step,
-    shared_step,
-)
+from adaptive_eval.store.postgres.tables import LOCKS, RUN_STEPS, SHARED, SHARED_STEPS, run_schema
 from adaptive_eval.store.rows import INSERT_TRIAL, PLAIN, TRIAL_COLUMNS
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -146,9 +138,9 @@ class PostgresLedger(PostgresReading):
             raise RunLocked(
                 f"{self.address} was begun by another process just now; run the same command again"
             ) from error
-        for statement in creation_steps(self._run):
+        made = (f"CREATE SCHEMA {run_schema(self._run)}", f"SET search_path TO {run_schema(self._run)}")
+        for statement in (*made, *chain(*RUN_STEPS)):
             connection.execute(statement.encode())
-        connection.execute(f"SET search_path TO {run_schema(self._run)}".encode())
         self._lock(self._run)
 
     def _become_writer(self, found: RunRow) -> None:
@@ -157,7 +149,9 @@ class PostgresLedger(PostgresReading):
         self._run = found.id
         self._lock(found.id)
         for version in range(found.version + 1, len(RUN_STEPS) + 1):
-            _run_atomically(connection, run_step(found.id, version))
+            done = f"UPDATE {SHARED}.runs SET version = {version} WHERE id = {found.id}"
+            place = f"SET LOCAL search_path TO {run_schema(found.id)}"
+            _run_atomically(connection, [place, *RUN_STEPS[version - 1], done])
         ((self._commits,),) = connection.execute(
             f"UPDATE {SHARED}.runs SET writer = %s, who = %s, since = %s WHERE id = %s RETURNING commits".encode(),
             [self._writer, _describe_writer(), time.time(), found.id],
@@ -277,7 +271,8 @@ def _bring_up_to_date(connection: PatientConnection, address: LedgerAddress) -> 
     connection.execute("SELECT pg_advisory_lock(%s, 0)", [LOCKS])
     try:
         for version in range(shared_version(connection, address) + 1, len(SHARED_STEPS) + 1):
-            _run_atomically(connection, shared_step(version))
+            done = f"INSERT INTO {SHARED}.versions (version, by) VALUES ({version}, '{__version__}')"
+            _run_atomically(connection, [*SHARED_STEPS[version - 1], done])
     finally:
         connection.execute("SELECT pg_advisory_unlock(%s, 0)", [LOCKS])
 

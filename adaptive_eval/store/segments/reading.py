@@ -41,9 +41,8 @@ class StoredTexts:
 
     def __init__(self, directory: Path, connection: sqlite3.Connection, given: str | None) -> None:
         self._directory, self._connection, self._given = directory, connection, given
-        self._known: dict[int, StoredSegment] = {}
-        self._places: dict[str, AnswerPlace] = {}
-        self._files: OrderedDict[str, SegmentFile] = OrderedDict()
+        self._files: OrderedDict[int, SegmentFile] = OrderedDict()
+        """Those open now, by number; the one that was used last comes last."""
         self._kept = KeptGroups()
 
     def read(self, segment: int, row: int, digest: int | None) -> AnswerTexts:
@@ -95,9 +94,11 @@ class StoredTexts:
             self._files.popitem()[1].close()
 
     def _file(self, number: int) -> SegmentFile:
-        one = self._segment(number)
-        key = f"{one.url}/{one.name}"
-        if key not in self._files:
+        if number not in self._files:
+            listed = {one.number: one for one in self.segments()}
+            if number not in listed:
+                raise self._damaged(f"an answer lies in segment {number}, which it does not list")
+            one = listed[number]
             while len(self._files) >= MOST_OPEN:
                 self._files.popitem(last=False)[1].close()
             source, size = self._place(one).open(one.name)
@@ -107,16 +108,9 @@ class StoredTexts:
                         f"the segment {one.name} is damaged: it has {size} bytes, and was written with {one.size}; "
                         "restore a copy of it"
                     )
-                self._files[key] = SegmentFile(key, source, size)
-        self._files.move_to_end(key)
-        return self._files[key]
-
-    def _segment(self, number: int) -> StoredSegment:
-        if number not in self._known:
-            self._known.update({one.number: one for one in self.segments()})
-        if number not in self._known:
-            raise self._damaged(f"an answer lies in segment {number}, which it does not list")
-        return self._known[number]
+                self._files[number] = SegmentFile(f"{one.url}/{one.name}", source, size)
+        self._files.move_to_end(number)
+        return self._files[number]
 
     def _damaged(self, what: str) -> StoreError:
         return StoreError(f"the ledger of {self._directory} is damaged: {what}; restore a copy of the run")
@@ -127,9 +121,7 @@ class StoredTexts:
                 f"the answers of {self._directory} lie at {one.url}, and what a run directory names is not opened by "
                 f"itself: if you know that place, set {VARIABLE}={one.url.rpartition('/')[0]}"
             )
-        if one.url not in self._places:
-            self._places[one.url] = place_at(self._directory, one.url)
-        return self._places[one.url]
+        return place_at(self._directory, one.url)
 
     def _require_whole(self, one: StoredSegment) -> None:
         source, size = self._place(one).open(one.name)
