@@ -7,7 +7,6 @@ worker process. Whatever a model has written, it raises nothing but `GraderError
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from heapq import nlargest
 from math import log
 from typing import ClassVar, NamedTuple, get_args
@@ -184,13 +183,6 @@ def answer_facts(answer: Answer) -> dict[str, SignalValue]:
     )
 
 
-@cache
-def _token_cap() -> int:
-    from scorio.categorical.signals import TOKEN_CAP  # loads numpy, which grading processes do not need
-
-    return TOKEN_CAP
-
-
 def measured_facts(
     finish_reason: str,
     prompt_tokens: int,
@@ -199,10 +191,12 @@ def measured_facts(
     prompt_bpt: float | None,
 ) -> dict[str, SignalValue]:
     """The known `MEASURES` of an answer."""
+    from scorio.categorical.signals import TOKEN_CAP  # loads numpy, which grading processes do not need
+
     facts: dict[str, SignalValue] = {
         "completion_tokens": float(completion_tokens),
         "prompt_tokens": float(prompt_tokens),
-        "token_ratio": completion_tokens / _token_cap(),
+        "token_ratio": completion_tokens / TOKEN_CAP,
         "repeated_pattern": float(finish_reason != "stop"),
     }
     if completion_bpt is not None:

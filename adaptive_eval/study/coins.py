@@ -22,7 +22,6 @@ from adaptive_eval.study.experiment import (
     StudyFigure,
     at_least,
     at_most,
-    ignore_progress,
 )
 from scorio.convergence import Metric, Study, tau_curve, tau_of_tensors
 from scorio.moments import FloatArray, IntArray
@@ -63,7 +62,7 @@ def coin_outcomes(matrices: int, trials: int, rng: np.random.Generator) -> IntAr
     return (rng.random((matrices, *chances.shape, trials)) < chances[..., None]).astype(np.int8)
 
 
-def study_coins(request: CoinsRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
+def study_coins(request: CoinsRequest, on_progress: OnStudyProgress) -> Experiment:
     """Run the study of simulated coins."""
     gold = rank_scores(COIN_MEANS)
     alone = _independent(request, gold, on_progress)

@@ -29,7 +29,6 @@ from adaptive_eval.study.experiment import (
     OnStudyProgress,
     Panel,
     StudyFigure,
-    ignore_progress,
     part_of_progress,
 )
 from scorio.convergence import (
@@ -109,7 +108,7 @@ class _DataSet(NamedTuple):
     """Convergence@n of subsets of the models."""
 
 
-def study_convergence(request: ConvergenceRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
+def study_convergence(request: ConvergenceRequest, on_progress: OnStudyProgress) -> Experiment:
     """Run the study on each data set."""
     sets = []
     for number, path in enumerate(request.data):

@@ -102,10 +102,6 @@ def at_most(what: str, found: float, most: float) -> Criterion:
     return Criterion(what, found, f"<= {most:g}", bool(found <= most))
 
 
-def ignore_progress(share: float, state: str) -> None:
-    """Ignore the progress."""
-
-
 def part_of_progress(on_progress: OnStudyProgress, first: float, last: float) -> OnStudyProgress:
     """Report the progress of a part of a study as that of the whole: its 0 to 1 is `first` to `last`."""
     return lambda share, state: on_progress(first + (last - first) * share, state)

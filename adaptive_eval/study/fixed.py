@@ -72,13 +72,6 @@ def _model_seconds(scenario: Scenario, model: int, counts: FloatArray, rng: np.r
     return float(counts @ usage.seconds[model]) * (1.0 - last / trials) / slots + load.end
 
 
-def times_as_long(runs: Sequence[SimulatedRun], fixed: float | None) -> float | None:
-    """Median time of the timed runs, relative to the fixed design; None if unknown."""
-    if fixed is None or not fixed > 0.0:
-        return None
-    return float(np.nanmedian([run.seconds for run in runs])) / fixed
-
-
 Z = 1.645
 
 

@@ -54,7 +54,8 @@ def make_forecast(
     """Forecast how a run will go in at most so many worlds; raises `StoreError` if the pilot in `directory` cannot be
     read."""
     bench = prepared.plan.bench
-    goes_on = _is_same_run(directory, prepared)
+    own = newest_directory(prepared.config.store.folder, prepared.config.name)
+    goes_on = directory is not None and directory.resolve() == own.resolve()
     beginning = _starting_point(prepared, directory if goes_on else None)
     prepared = beginning.prepared
     pilot = None if directory is None else read_pilot(directory, prepared)
@@ -86,12 +87,6 @@ def make_forecast(
         why_favoured=prepared.why_favoured,
         as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence),
     )
-
-
-def _is_same_run(directory: Path | None, prepared: PreparedRun) -> bool:
-    """Whether the pilot is the run that `run` would continue."""
-    config = prepared.config
-    return directory is not None and directory.resolve() == newest_directory(config.store.folder, config.name).resolve()
 
 
 def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPoint:
@@ -272,14 +267,8 @@ def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: floa
         "models share their seeds, which is not simulated: the figures hold if answers are not correlated; models as "
         f"close as a copy with 8-bit weights is to its original take about {least:,.0f} trials"
     )
-    if pilot is not None:
-        yield from _pilot_pair_sentences(prepared, pilot)
-
-
-def _pilot_pair_sentences(prepared: PreparedRun, pilot: Pilot) -> Iterator[str]:
-    """Sentences on the coupling of each compared pair, in a pilot whose models shared their seeds."""
     plan, names = prepared.plan, prepared.models
-    if stored_config(pilot.header).trials.seeds == "hashed":
+    if pilot is None or stored_config(pilot.header).trials.seeds == "hashed":
         return
     for first, second in plan.objective.comparisons(np.arange(plan.bench.models)).tolist():
         one, two = pilot.outcomes[first], pilot.outcomes[second]

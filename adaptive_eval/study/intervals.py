@@ -20,7 +20,6 @@ from adaptive_eval.study.experiment import (
     Panel,
     StudyFigure,
     StudyRequest,
-    ignore_progress,
 )
 from scorio.counts import Counts
 from scorio.eval import avg_ci, bayes_ci
@@ -54,7 +53,7 @@ class _IntervalQuality(NamedTuple):
     """Share of intervals that reach below 0 or above 1."""
 
 
-def study_intervals(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
+def study_intervals(request: StudyRequest, on_progress: OnStudyProgress) -> Experiment:
     """Run the study of intervals; `request.replicates` models are drawn for each number of questions and trials."""
     found: dict[tuple[int, int], dict[str, _IntervalQuality]] = {}
     for place, (m, n) in enumerate((m, n) for m in QUESTIONS for n in TRIALS):

@@ -20,7 +20,6 @@ from adaptive_eval.study.experiment import (
     StudyRequest,
     at_least,
     at_most,
-    ignore_progress,
     within,
 )
 from scorio.moments import FloatArray, IntArray
@@ -57,7 +56,7 @@ def right_answers(chances: FloatArray, trials: int, rng: np.random.Generator) ->
     return np.cumsum(np.stack(drawn, axis=1), axis=1)
 
 
-def study_priors(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
+def study_priors(request: StudyRequest, on_progress: OnStudyProgress) -> Experiment:
     """Run the study of priors; `request.replicates` updates of all models are drawn."""
     original = original_chances(request.seed)
     rng = np.random.default_rng([request.seed, 1])

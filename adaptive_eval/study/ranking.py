@@ -20,7 +20,6 @@ from adaptive_eval.study.experiment import (
     Panel,
     StudyFigure,
     StudyRequest,
-    ignore_progress,
     within,
 )
 from scorio.counts import Counts
@@ -49,7 +48,7 @@ class _Draw(NamedTuple):
     """Whether the equal pair has a z of at least 1.645."""
 
 
-def study_ranking(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
+def study_ranking(request: StudyRequest, on_progress: OnStudyProgress) -> Experiment:
     """Run the study of rankings; `request.replicates` matrices are drawn and ranked."""
     draws = _draws(request, on_progress)
     found = _rows()
@@ -160,7 +159,7 @@ PRINTED_Z = {80: (0.837, 1.14), 199: (0.947, 1.645), 285: (0.969, 1.96)}
 STEP, MOST = 5, 300
 
 
-def study_separation(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
+def study_separation(request: StudyRequest, on_progress: OnStudyProgress) -> Experiment:
     """Study how many trials give the right order of two models, in `request.replicates` pairs of matrices."""
     looks = sorted({1, *range(STEP, MOST + 1, STEP), *PRINTED_Z})
     right, z, signed = _measured(request, looks, on_progress)

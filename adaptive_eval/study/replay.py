@@ -90,17 +90,14 @@ class OutcomeSource:
             weighing=None if self.weighing is None else self.weighing.reordered(questions),
         )
 
-    def tape(self, rng: np.random.Generator) -> Tape:
-        """Trials in random order; those of a recording are drawn without replacement."""
-        if self.counts is not None:
-            return Tape.from_counts(self.counts, self.weights, rng)
-        return Tape.from_chances(self.chances, self.weights, rng)
-
-    def tape_in_order(self, rng: np.random.Generator) -> Tape:
-        """Trials in recorded order, if it is known."""
-        if self.outcomes is None or self.counts is None:
-            return self.tape(rng)
-        return Tape.from_trials(self.outcomes, self.counts, self.weights, rng)
+    def tape(self, rng: np.random.Generator, *, in_order: bool = False) -> Tape:
+        """Trials in random order, or in recorded order if it is known; those of a recording are drawn without
+        replacement."""
+        if self.counts is None:
+            return Tape.from_chances(self.chances, self.weights, rng)
+        if in_order and self.outcomes is not None:
+            return Tape.from_trials(self.outcomes, self.counts, self.weights, rng)
+        return Tape.from_counts(self.counts, self.weights, rng)
 
 
 def source_of_recording(recording: Recording, name: str, weights: FloatArray) -> OutcomeSource:
@@ -185,15 +182,10 @@ def _source(drawn_from: World | Recording, what: str, decisions: Decisions, conf
 
 def _require_countable(budget: BudgetConfig) -> None:
     """Raise `ConfigError` for a cap on something that a replay lacks, since it would have no effect."""
-    without = {
-        "tokens": "its trials have no tokens",
-        "usd": "its trials have no price",
-        "gpu_hours": "it has no GPUs",
-        "wall_time": "it takes no time of its own",
-    }
-    for name, why in without.items():
+    for name in ("tokens", "usd", "gpu_hours", "wall_time"):
         if getattr(budget, name) is not None:
-            raise ConfigError(f"budget.{name} cannot be kept in a replay, since {why}; --set budget.{name}=null")
+            why = "whose trials have no tokens and no price, and take no time of their own"
+            raise ConfigError(f"budget.{name} cannot be kept in a replay, {why}; --set budget.{name}=null")
 
 
 def perform_replay(
@@ -207,7 +199,7 @@ def perform_replay(
     rng = np.random.default_rng([seed or 0, 0])
     if prepared.plan.drawn:
         source = source.shuffled(np.random.default_rng([seed or 0, 2]))
-    tape = source.tape_in_order(rng) if seed is None else source.tape(rng)
+    tape = source.tape(rng, in_order=seed is None)
     drive(controller, tape, on_look).count_overrun(range(prepared.plan.bench.models))  # all that was asked has come
     return controller, source
 

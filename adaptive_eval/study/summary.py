@@ -9,14 +9,14 @@ from scipy.special import ndtri
 
 from adaptive_eval import __version__
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.core import Budget, Plan, Verdict
+from adaptive_eval.core import Plan, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import first_call
 from adaptive_eval.core.rules import Correctable, Rule, tie_boundary
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
-from adaptive_eval.study.fixed import fixed_held, fixed_seconds, times_as_long
+from adaptive_eval.study.fixed import fixed_held, fixed_seconds
 from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.scenario import NOTHING_BEFORE, Scenario
@@ -73,7 +73,8 @@ def smallest_certified_delta(plan: Plan, chances: FloatArray) -> float:
     of the median pair of the world (L, M, K), and b the boundary, after as many trials as every model could have.
     """
     bench = plan.bench
-    trials = min(plan.trials.max, affordable_trials(plan.budget, plan) / bench.questions)
+    paid = np.inf if plan.budget.trials is None else plan.budget.trials / bench.models / bench.questions
+    trials = float(np.clip(paid, plan.trials.min, plan.trials.max))
     v = weighted(trial_variance(chances, bench.weights), bench.question_weights, 2)
     one_trial = v.mean(axis=1) / bench.questions
     if plan.objective.reference is None:
@@ -88,13 +89,6 @@ def smallest_certified_delta(plan: Plan, chances: FloatArray) -> float:
     bound = float((rule.boundary(equals) if gated else tie_boundary(rule, equals))[0])
     # a gate is one-sided: an equal build passes unless it seems worse
     return (bound + float(ndtri(POWER if gated else (1.0 + POWER) / 2.0))) * sigma
-
-
-def affordable_trials(budget: Budget, plan: Plan) -> float:
-    """Trials of each model that a cap on trials pays for if spread evenly; at least those of the first round."""
-    bench = plan.bench
-    least, most = plan.trials.min * bench.questions, plan.trials.max * bench.questions
-    return float(np.clip(most if budget.trials is None else budget.trials / bench.models, least, most))
 
 
 def _rule(plan: Plan) -> Rule:
@@ -141,6 +135,7 @@ def summarise(
     gaps = -np.diff(-np.sort(-truth, axis=1), axis=1).ravel()
     known, margin = _known_costs(scenario, prepared), prepared.plan.objective.margin
     fixed = _fixed(scenario, worlds, prepared.plan.trials.max, known)
+    alone = fixed["seconds"]
     return Forecast(
         format=FORMAT,
         name=prepared.config.name,
@@ -160,7 +155,7 @@ def summarise(
         greedy=_greedy_costs(scenario, known),
         grading=_grade_costs(within, grade, scenario, known),
         fixed=fixed,
-        times_as_long=times_as_long(within, fixed["seconds"]),
+        times_as_long=float(np.nanmedian([run.seconds for run in within])) / alone if alone else None,
         undecided=_undecided(within, scenario.names),
         limits=smallest_differences(within, plan, worlds),
     )

@@ -25,6 +25,10 @@ from adaptive_eval.study.ranking import PRINTED, study_ranking, study_separation
 from scorio.rank import rank_scores
 
 
+def unwatched(share: float, state: str) -> None:
+    """Ignore the progress."""
+
+
 def table(found: Experiment, name: str) -> DataTable:
     (one,) = [each for each in found.tables if each.name == name]
     return one
@@ -36,7 +40,7 @@ def failed(found: Experiment) -> list[str]:
 
 @pytest.mark.slow
 def test_bayes_finds_the_order_of_the_coins_first() -> None:
-    found = study_coins(CoinsRequest(matrices=120, bootstrapped=12, replicates=120, seed=3))
+    found = study_coins(CoinsRequest(matrices=120, bootstrapped=12, replicates=120, seed=3), unwatched)
     lead = [one for one in found.criteria if "above the best other" in one.what]
     assert len(lead) == 4 and all(isinstance(one.found, float) and one.found > -0.01 for one in lead)
     rows = {row[0]: row[1:] for row in table(found, "coins_at_looks").rows}
@@ -48,7 +52,7 @@ def test_bayes_finds_the_order_of_the_coins_first() -> None:
 
 
 def test_a_curve_of_the_coins_is_the_mean_of_scipys_tau() -> None:
-    found = study_coins(CoinsRequest(matrices=3, bootstrapped=2, replicates=2, seed=5))
+    found = study_coins(CoinsRequest(matrices=3, bootstrapped=2, replicates=2, seed=5), unwatched)
     tensors = coin_outcomes(3, 80, np.random.default_rng([5, 0]))
     rows = table(found, "coins_curves").rows
     curve = {row[2]: row[3] for row in rows if row[:2] == ("independent", "Pass@4")}
@@ -59,7 +63,7 @@ def test_a_curve_of_the_coins_is_the_mean_of_scipys_tau() -> None:
 
 
 def test_the_ranks_of_the_paper_come_out() -> None:
-    found = study_ranking(StudyRequest(replicates=1000, seed=1))
+    found = study_ranking(StudyRequest(replicates=1000, seed=1), unwatched)
     models, gold, expected, drawn, _ = zip(*table(found, "ranking").rows, strict=True)
     assert models[0] == "LLM11" and (gold, expected) == (PRINTED["gold"], PRINTED["with"])
     assert drawn == PRINTED["without"]
@@ -71,7 +75,7 @@ def test_the_ranks_of_the_paper_come_out() -> None:
 
 @pytest.mark.slow
 def test_telling_two_coins_apart_takes_as_long_as_printed() -> None:
-    found = study_separation(StudyRequest(replicates=4000, seed=2))
+    found = study_separation(StudyRequest(replicates=4000, seed=2), unwatched)
     assert not failed(found) and len(found.criteria) == 6
     rows = {row[0]: row[1:] for row in table(found, "separation").rows}
     chances = coins().p[[8, 9], :, 1]
@@ -81,7 +85,7 @@ def test_telling_two_coins_apart_takes_as_long_as_printed() -> None:
 
 
 def test_priors_help_and_harm_as_printed() -> None:
-    found = study_priors(StudyRequest(replicates=3000, seed=4))
+    found = study_priors(StudyRequest(replicates=3000, seed=4), unwatched)
     assert not failed(found) and len(found.criteria) == 7
 
 

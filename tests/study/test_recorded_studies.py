@@ -18,6 +18,10 @@ from adaptive_eval.study.intervals import KINDS, all_intervals, study_intervals
 from scorio.convergence import Study, convergence_at_n
 
 
+def unwatched(share: float, state: str) -> None:
+    """Ignore the progress."""
+
+
 def sheet(found: Experiment, name: str) -> DataTable:
     (one,) = [each for each in found.tables if each.name == name]
     return one
@@ -36,7 +40,7 @@ def recorded(tmp_path: Path) -> Path:
 
 
 def test_convergence_is_that_of_the_definition(recorded: Path) -> None:
-    found = study_convergence(ConvergenceRequest([recorded], replicates=200, seed=3))
+    found = study_convergence(ConvergenceRequest([recorded], replicates=200, seed=3), unwatched)
     best = np.argsort(-outcomes(1).mean(axis=(1, 2)), kind="stable")
     alone = convergence_at_n(Study.of(outcomes(1)[best]), 200, np.random.default_rng([3, 1]))
     rows = {row[0]: row for row in sheet(found, "convergence_six").rows}
@@ -53,7 +57,7 @@ def test_what_does_not_converge_is_told_as_that(tmp_path: Path) -> None:
     ties = np.zeros((2, 1, 9), dtype=np.int8)
     ties[0, 0, 8] = 1
     np.savez(tmp_path / "late.npz", R=ties)
-    found = study_convergence(ConvergenceRequest([tmp_path / "late.npz"], replicates=60))
+    found = study_convergence(ConvergenceRequest([tmp_path / "late.npz"], replicates=60), unwatched)
     row = dict(
         zip(
             *(part for part in (sheet(found, "convergence_late").columns, sheet(found, "convergence_late").rows[0])),
@@ -73,7 +77,7 @@ def test_panels_are_of_different_subsets_and_as_many_as_the_paper_has() -> None:
 
 
 def test_every_subset_has_its_row(recorded: Path) -> None:
-    found = study_convergence(ConvergenceRequest([recorded], replicates=100, seed=3))
+    found = study_convergence(ConvergenceRequest([recorded], replicates=100, seed=3), unwatched)
     rows, panels = (sheet(found, f"convergence_{name}").rows for name in ("subsets", "panels"))
     for data, size, subsets, mean, *_ in panels:
         mine = [row for row in rows if row[:2] == (data, size)]
@@ -103,7 +107,7 @@ def test_a_figures_ranks_shares_and_colours_mean_one_thing(up: str) -> None:
 
 
 def test_the_heat_map_has_each_subset_in_its_columns_with_the_value_of_its_row(recorded: Path) -> None:
-    found = study_convergence(ConvergenceRequest([recorded], replicates=100, seed=3))
+    found = study_convergence(ConvergenceRequest([recorded], replicates=100, seed=3), unwatched)
     (panel,) = next(one.panels for one in found.figures if one.name == "convergence_5_models_six")
     rows = sheet(found, "convergence_subsets").rows
     assert panel.kind == "cells" and len(panel.curves) == len(rows)
@@ -148,9 +152,9 @@ def test_what_cannot_be_studied_is_refused(
 ) -> None:
     np.savez(tmp_path / "bad.npz", **arrays)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=message):
-        study_convergence(ConvergenceRequest([tmp_path / "bad.npz"], replicates=3, trials=trials))
+        study_convergence(ConvergenceRequest([tmp_path / "bad.npz"], replicates=3, trials=trials), unwatched)
     with pytest.raises(ConfigError, match="neither a file nor a run"):
-        study_convergence(ConvergenceRequest([tmp_path / "none.npz"], replicates=3))
+        study_convergence(ConvergenceRequest([tmp_path / "none.npz"], replicates=3), unwatched)
 
 
 @pytest.mark.slow  # draws twelve figures
@@ -169,7 +173,7 @@ def test_the_command_takes_runs_and_files_at_once(
 @pytest.mark.slow
 def test_intervals_cover_as_the_theory_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("adaptive_eval.study.intervals.QUESTIONS", (30,))
-    found = study_intervals(StudyRequest(replicates=100, seed=1))
+    found = study_intervals(StudyRequest(replicates=100, seed=1), unwatched)
     thirty = {
         str(row[0]): dict(zip((1, 2, 4, 8, 16, 40, 80), row[1:], strict=True))
         for row in sheet(found, "intervals_30").rows

@@ -10,7 +10,7 @@ from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Budget, Controller, Trials
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.fixed import fixed_seconds, times_as_long
+from adaptive_eval.study.fixed import fixed_seconds
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import SimulatedRun, simulate_run, tape_of_world
 from adaptive_eval.study.simulations import chance_error, is_precise, simulate_all
@@ -97,4 +97,3 @@ def test_what_nobody_knows_is_not_compared() -> None:
     assert fixed_seconds(unknown, np.ones((2, 2))) is None
     begun = scenario(served=served(2, recorded=np.zeros((2, QUESTIONS, 1), dtype=np.int8)))
     assert fixed_seconds(begun, np.ones((2, 2))) is None
-    assert times_as_long([ended(1.0)], None) is None and times_as_long([ended(1.0)], 50.0) == 2.0
