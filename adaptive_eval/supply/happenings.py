@@ -6,7 +6,7 @@ one by one. No part of a run calls another one to tell it something.
 
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import EndpointError
@@ -16,23 +16,20 @@ from adaptive_eval.supply.types import Request
 # -- requests and grades -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """A server has answered a request; its answers are being graded."""
 
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
+class Unanswered(NamedTuple):
     """A request has no answer to come."""
 
     request: Request
     error: EndpointError
 
 
-@dataclass(frozen=True, slots=True)
-class Abandoned:
+class Abandoned(NamedTuple):
     """A request was cancelled before it was answered."""
 
     request: Request
@@ -40,24 +37,21 @@ class Abandoned:
     """Whether no server had it: it had failed, and was to be repeated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(NamedTuple):
     """The answers of a request can be stored, with their grades or to be judged next."""
 
     request: Request
     trials: Sequence[TrialRecord]
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """The grader has judged a stored answer, for which so much was reserved."""
 
     verdict: Regrade
     reserved: Cost
 
 
-@dataclass(frozen=True, slots=True)
-class LossFound:
+class LossFound(NamedTuple):
     """An answer or a verdict was lost on the way, and may have cost something."""
 
     loss: AnswersLost | None
@@ -66,8 +60,7 @@ class LossFound:
     """Done when the loss is counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskEnded:
+class TaskEnded(NamedTuple):
     """A task is over; an error, which nobody has foreseen, ends the run."""
 
     error: BaseException | None
@@ -76,8 +69,7 @@ class TaskEnded:
 # -- the store ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """A batch of records is on disk."""
 
     batch: CommitBatch
@@ -88,35 +80,30 @@ class Committed:
 # -- servers -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(NamedTuple):
     """A part of the run has an event to record."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class ServerUp:
+class ServerUp(NamedTuple):
     """A model can be asked."""
 
     model: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceFreed:
+class PlaceFreed(NamedTuple):
     """A place has become free, or was lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerDown:
+class ServerDown(NamedTuple):
     """A model cannot be served."""
 
     model: int
     error: EndpointError
 
 
-@dataclass(frozen=True, slots=True)
-class PlacesLost:
+class PlacesLost(NamedTuple):
     """A model was served, and its places were lost again and again."""
 
     model: int
@@ -126,13 +113,11 @@ class PlacesLost:
 # -- time, and the user ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Ticked:
+class Ticked(NamedTuple):
     """Half a second is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalsHeard:
+class RefusalsHeard(NamedTuple):
     """A model has refused its first request, and the others had time to say whether they do, too."""
 
 
