@@ -91,10 +91,15 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
 
 def _in_todays_names(stored: RunHeader) -> dict[str, object]:
     """The complete configuration of a stored run, with today's names of settings."""
-    found, kept = stored_config(stored).model_dump(mode="json"), stored.configuration.get(PLUG_INS)
-    if isinstance(kept, dict):
-        found[PLUG_INS] = {OLD_PLUG_INS.get(str(key), str(key)): one for key, one in kept.items()}
-    return found
+    kept = _kept_plug_ins(stored)
+    return stored_config(stored).model_dump(mode="json") | ({PLUG_INS: kept} if kept else {})
+
+
+def _kept_plug_ins(stored: RunHeader) -> dict[str, object]:
+    """Stored facts about a run's plug-ins, by today's keys."""
+    kept = stored.configuration.get(PLUG_INS)
+    told = kept.items() if isinstance(kept, dict) else ()
+    return {OLD_PLUG_INS.get(str(key), str(key)): one for key, one in told}
 
 
 def _grader_meaning(grader: Any) -> dict[str, object]:
@@ -160,12 +165,10 @@ def _model_meaning(model: ModelConfig) -> dict[str, object]:
 
 
 def _question_body(question: Question) -> dict[str, object]:
-    body = asdict(question)
+    body = asdict(question) | {"choices": list(question.choices), "others": list(question.others)}
     del body["id"]
-    body["choices"] = list(question.choices)
-    del body["others"]
-    if question.others:  # left out otherwise, as in runs of earlier versions
-        body["others"] = list(question.others)
+    if not question.others:  # as in runs of earlier versions
+        del body["others"]
     return body
 
 
@@ -192,9 +195,7 @@ def _require_number(name: str) -> float:
 
 def stored_words(header: RunHeader) -> dict[str, str]:
     """Stored descriptions of a run's plug-ins, by key; the plug-ins are not loaded."""
-    kept = header.configuration.get(PLUG_INS)
-    told = kept.items() if isinstance(kept, dict) else ()
-    says = {OLD_PLUG_INS.get(str(key), str(key)): one.get("says") for key, one in told if isinstance(one, dict)}
+    says = {key: one.get("says") for key, one in _kept_plug_ins(header).items() if isinstance(one, dict)}
     return {key: text for key, text in says.items() if isinstance(text, str)}
 
 

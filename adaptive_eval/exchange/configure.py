@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from adaptive_eval.config.decisions import LEAST_TRIALS, TrialsConfig
 from adaptive_eval.config.document import VARIABLE
 from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.run import RunConfig
@@ -36,7 +37,7 @@ CONFIG_FILE, QUESTIONS_FILE = "config.yaml", "questions.jsonl"
 DEFAULT_GRADER = "exact"
 UNKNOWN_URL = "http://fill-in.invalid/v1"
 """Placeholder in the stored configuration for an unknown address; no such host can exist."""
-LEAST, MOST = 4, 80
+LEAST, MOST = LEAST_TRIALS, TrialsConfig.model_fields["max"].default
 """Default trials a question before the first look, and at the horizon."""
 NO_GRADER = (
     "# There is no grader here, since the one that the logs name, or `exact`, does not give their grades. Add",

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.config.prepare import stored_config
+from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.samples import Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
@@ -37,8 +38,6 @@ from scorio.moments import IntArray
 
 NO_TRIAL = -1
 """Marks a missing trial in `R`."""
-MOST_CATEGORIES = 128
-"""More than any rubric has; larger values cannot be categories."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +179,7 @@ def _outcomes(file: _File, name: str, untried: bool) -> IntArray:
         raise file.refuse(f"{rule}, but has {low if low < -1 else high}; {mend}")
     if not untried:
         _require_trials(file, name, outcomes.max(axis=2) >= 0)
-    return outcomes.astype(np.int8)
+    return outcomes.astype(np.min_scalar_type(-high - 1))
 
 
 def _counts(file: _File, untried: bool) -> NDArray[np.int64]:
@@ -248,7 +247,8 @@ def recording_of_run(directory: Path) -> Recording:
         trials = [one for one in reader.outcomes() if one.category is not None]
     roster = Roster.of(header.models, header.questions)
     longest = max((one.trial + 1 for one in trials), default=0)
-    outcomes = np.full((len(roster.models), len(roster.questions), longest), NO_TRIAL, dtype=np.int8)
+    shape = (len(roster.models), len(roster.questions), longest)
+    outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(weights)))
     for one in trials:
         assert one.category is not None
         outcomes[(*roster.cell(one.model, one.question), one.trial)] = one.category
@@ -281,9 +281,8 @@ def recording_of_run(directory: Path) -> Recording:
 
 def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> None:
     """Write all outcomes; ungraded answers are written as missing."""
-    categories = len(source.rubric.weights)
     shape = (*source.extent.shape, int(source.extent.max()))
-    outcomes = np.full(shape, NO_TRIAL, dtype=np.int8 if categories <= np.iinfo(np.int8).max else np.int16)
+    outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(source.rubric.weights)))
     for number, outcome in enumerate(source.reader.outcomes(), 1):
         if outcome.category is not None:
             outcomes[(*source.roster.cell(outcome.model, outcome.question), outcome.trial)] = outcome.category

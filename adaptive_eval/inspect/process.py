@@ -43,7 +43,7 @@ def require_inspect(task: str) -> None:
     except PackageNotFoundError:
         known = ()
     if find_spec(PACKAGE) is None or known < MIN_VERSION:
-        needs = "tasks of Inspect need inspect-ai 0.3.285 or newer"
+        needs = f"tasks of Inspect need inspect-ai {'.'.join(map(str, MIN_VERSION))} or newer"
         raise ConfigError(f"benchmark.inspect: {needs}; pip install 'adaptive-eval[inspect]'")
     if task.startswith(f"{EVALS_PACKAGE}/") and find_spec(EVALS_PACKAGE) is None:
         raise ConfigError(f"benchmark.inspect: {task} needs another package; pip install inspect_evals")

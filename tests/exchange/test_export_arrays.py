@@ -38,3 +38,11 @@ def test_a_model_without_a_trial_is_left_out(tmp_path: Path) -> None:
     assert (exported.models, exported.untried) == (1, 1)
     with np.load(exported.path) as file:
         assert (file["models"].tolist(), file["R"].tolist()) == (["bob"], [[[-1], [1]]])
+
+
+def test_an_array_may_have_as_many_categories_as_a_rubric(tmp_path: Path) -> None:
+    path = tmp_path / "many.npz"
+    np.savez(path, R=np.array([[[253, 0, -1]]]))
+    recording = read_recording(path)
+    assert recording.outcomes is not None and recording.outcomes.tolist() == [[[253, 0, -1]]]
+    assert np.flatnonzero(recording.counts).tolist() == [0, 253]
