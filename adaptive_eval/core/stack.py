@@ -12,6 +12,7 @@ controller each.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from itertools import count
 from math import inf
 from typing import Any, NamedTuple
@@ -83,6 +84,14 @@ class RunStack:
         """Each of the `runs` has a tape of its own."""
         bench = plan.bench
         self._plan, self._tapes = plan, tapes
+        self._judge = partial(
+            judge_look,
+            objective=plan.objective,
+            rule=plan.deciding_rule,
+            judging=plan.judging,
+            estimator=plan.estimator,
+            p_values=False,
+        )
         self._shape = (bench.models, bench.questions)
         self._runs = np.arange(runs)
         """Numbers of the runs that are still going."""
@@ -139,39 +148,17 @@ class RunStack:
         """A look at every pair whose verdict may change: if verdicts latch, those that are neither called nor tied."""
         memory, runs = self._memory, len(self._runs)
         if not self._plan.judging.latch:
-            look = self._judge(self._estimates, memory, available, runs)
+            look = self._judge(self._estimates, memory, available=available, benches=runs)
             self._memory = look.memory
             return look
         among = np.flatnonzero((memory.call == 0) & ~memory.tie)
         left = replace(available, affordable=np.asarray(available.affordable)[among])
         open_ones = LatchedVerdicts(**{one.name: getattr(memory, one.name)[among] for one in fields(memory)})
-        look = self._judge(self._estimates, open_ones, left, runs, among)
+        look = self._judge(self._estimates, open_ones, available=left, benches=runs, among=among)
         self._memory = LatchedVerdicts(**{one.name: getattr(memory, one.name).copy() for one in fields(memory)})
         for one in fields(memory):
             getattr(self._memory, one.name)[among] = getattr(look.memory, one.name)
         return look
-
-    def _judge(
-        self,
-        estimates: Estimates,
-        memory: LatchedVerdicts,
-        available: AvailableTrials,
-        benches: int,
-        among: IndexArray | None = None,
-    ) -> JudgedLook:
-        plan = self._plan
-        return judge_look(
-            estimates,
-            memory,
-            plan.objective,
-            plan.deciding_rule,
-            plan.judging,
-            available,
-            estimator=plan.estimator,
-            p_values=False,
-            benches=benches,
-            among=among,
-        )
 
     def _compose_first(self) -> None:
         """Issue the first round of every run, and the rounds that run ahead of the first look."""
@@ -281,7 +268,7 @@ class RunStack:
             # a look at all pairs of the run alone; it finds nothing more to call or to tie
             left, alone = available_to(available, number, len(self._runs)), np.arange(len(self._runs)) == number
             estimates, memory = (select_benches(of, alone, len(self._runs)) for of in (self._estimates, self._memory))
-            mine = self._judge(estimates, memory, left, 1)
+            mine = self._judge(estimates, memory, available=left)
             self._ends[int(self._runs[number])] = StackedEnd(
                 reason=why_no_further(mine, bool(fits[number]), ()),
                 counts=self._counts.reshape(len(self._runs), *self._shape, -1)[number].copy(),
@@ -314,16 +301,9 @@ def available_to(available: AvailableTrials, number: int, benches: int) -> Avail
 
 def _single_view(view: View, own: slice, pairs: IndexArray, mine: BoolArray) -> View:
     """The policy's view of a single run, with its own model numbers."""
-    return View(
-        open_pairs=pairs,
-        power=view.power[mine],
-        order=view.order[own] - own.start,
-        in_play=view.in_play[own],
-        issued=view.issued[own],
-        trial_var=view.trial_var[own],
-        sizes=view.sizes[own],
-        question_weights=view.question_weights,
-    )
+    order = view.order[own] - own.start
+    arrays = {name: getattr(view, name)[own] for name in ("in_play", "issued", "trial_var", "sizes")}
+    return replace(view, open_pairs=pairs, power=view.power[mine], order=order, **arrays)
 
 
 def select_benches(values: Any, keep: NDArray[np.bool_], benches: int) -> Any:
