@@ -27,7 +27,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.running.execute import execute
-from adaptive_eval.show.plain import QuietDisplay
+from adaptive_eval.show.displays import QuietDisplay
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults, TimeWindow
 from adaptive_eval.simulate.server import SimulatedServer, serving

@@ -13,8 +13,7 @@ from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.lines import first_few
-from adaptive_eval.show.displays import DisplayKind, open_display
-from adaptive_eval.show.plain import JsonDisplay
+from adaptive_eval.show.displays import DisplayKind, JsonDisplay, open_display
 from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, show_once, status_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import RunsFolder, runs_text

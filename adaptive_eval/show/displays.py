@@ -1,16 +1,197 @@
-"""Displays of a run, and the choice among them."""
+"""Displays of a run, and the choice among them: a live view, plain lines for logs and pipes, JSON lines, or nothing."""
 
+import asyncio
+import math
 import os
+import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Literal, Protocol, TextIO, cast
+from typing import BinaryIO, Literal, Protocol, TextIO, cast
 
+import orjson
+
+from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.lines import Scale
-from adaptive_eval.running.watching import Watcher
-from adaptive_eval.show.live import LiveDisplay
-from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
+from adaptive_eval.record.event_words import event_sentence
+from adaptive_eval.record.finding import count_states
+from adaptive_eval.record.lines import Scale, duration, safe_line, safe_name
+from adaptive_eval.record.status import Status
+from adaptive_eval.running.watching import IdleWatcher, Watcher
+from adaptive_eval.show.live import LiveDisplay, counted_sites
+from adaptive_eval.show.summary import last_screen, pending_in_short
+from adaptive_eval.show.text import Rates, count, stopping_line
+from adaptive_eval.store import Event
+
+
+class QuietDisplay(IdleWatcher):
+    """Shows nothing."""
+
+    def ended(self, ended: Ended) -> None:
+        pass
+
+
+class JsonDisplay(IdleWatcher):
+    """Writes a record for every look and event, and one at the end."""
+
+    def __init__(self, out: BinaryIO | None = None) -> None:
+        self._out = out or sys.stdout.buffer
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        self._models, self._take = models, take
+        self._write({"record": "opened", "run": name})
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        elapsed = self._take().elapsed
+        for look in looks:
+            self._write(
+                {
+                    "record": "look",
+                    "look": look.index + 1,
+                    "trials": sum(look.trials),
+                    "verdicts": {str(verdict): look.count(verdict) for verdict in Verdict},
+                    "models": [
+                        {
+                            "name": self._models[model],
+                            "tier": look.tiers[model],
+                            "score": look.scores[model],
+                            "sigma": look.sigmas[model],
+                        }
+                        for model in look.order
+                    ],
+                    "elapsed": elapsed,
+                }
+            )
+
+    def happened(self, event: Event) -> None:
+        self._write({"record": "event", "kind": event.kind, **event.body()})
+
+    def stopping(self, in_flight: int) -> None:
+        self._write({"record": "stopping", "in_flight": in_flight})
+
+    def ended(self, ended: Ended) -> None:
+        self._write(
+            {
+                "record": "ended",
+                "why": ended.why,
+                "exit_code": ended.exit_code,
+                "gate": {row.model: row.outcome for row in ended.gate},
+                "directory": str(ended.directory),
+                "resume": None if ended.arguments is None else shlex.join(["adaptive-eval", "run", *ended.arguments]),
+                "trials": ended.status.trials,
+            }
+        )
+
+    def _write(self, record: dict[str, object]) -> None:
+        self._out.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+        self._out.flush()
+
+
+SILENCE_SECONDS = 60.0
+"""Silence after which a line says how far the run is."""
+
+
+MAX_LEADERS = 3
+"""Models of the first tier named in a line."""
+LOOK_SECONDS = 10.0
+"""Time after the last line before a look without a change has one."""
+
+
+class PlainDisplay:
+    """Prints lines as things happen."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._rates = Rates()
+        self._timer: asyncio.TimerHandle | None = None
+        self._told: tuple[str, str] | None = None
+        self._told_at = 0.0
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        self._models, self._take = models, take
+        self._print(f"{safe_line(name)}: running")
+        if (promise := take().promise) is not None:
+            self._print(f"promise: {promise}")
+        self._start_timer(SILENCE_SECONDS)
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        status = self._take()
+        self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
+        eta = self._rates.eta(status.trials_to_go)
+        left = "" if eta is None else f", about {duration(eta)} left"
+        for look in looks[-1:] if status.gate else looks:
+            states = status.states if status.gate else count_states(one.verdict for one in look.comparisons)
+            if not self._deserves_line(look, states):
+                continue
+            first = "" if status.gate else f"{self._leaders(look)}; "
+            self._print(
+                f"look {look.index + 1}: {count(sum(look.trials))} trials, {states}; {first}"
+                f"{duration(status.elapsed)}{left}"
+            )
+
+    def _leaders(self, look: Look) -> str:
+        """Names of the first tier, unless it has every model."""
+        scored = [model for model in look.order if not math.isnan(look.scores[model])]
+        if not scored:
+            return "no model has a score"
+        first = [model for model in scored if look.tiers[model] == look.tiers[scored[0]]]
+        if len(first) == len(scored) > 1:
+            return "no order yet"
+        names = [safe_name(self._models[model], 40) for model in first[:MAX_LEADERS]]
+        return f"first {', '.join(names)}{f' and {len(first) - len(names)} more' if len(first) > len(names) else ''}"
+
+    def _deserves_line(self, look: Look, states: str) -> bool:
+        """Whether a look changes what was printed last, or that was long ago: there may be many looks a second."""
+        now = (states, self._leaders(look))
+        if now == self._told and time.monotonic() - self._told_at < LOOK_SECONDS:
+            return False
+        self._told, self._told_at = now, time.monotonic()
+        return True
+
+    def happened(self, event: Event) -> None:
+        if (told := event_sentence(event)) is not None:
+            self._print(told)
+
+    def stopping(self, in_flight: int) -> None:
+        self._print(stopping_line(in_flight))
+
+    def closed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def ended(self, ended: Ended) -> None:
+        self._print(last_screen(ended))
+
+    def _start_timer(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._break_silence)
+
+    def _break_silence(self) -> None:
+        silent = time.monotonic() - self._printed
+        if silent >= SILENCE_SECONDS:
+            status = self._take()
+            self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
+            self._print(f"{pending_look(status)}; {duration(status.elapsed)}")
+            silent = 0.0
+        self._start_timer(SILENCE_SECONDS - silent)
+
+    def _print(self, line: str) -> None:
+        self._printed = time.monotonic()
+        print(line, file=self._out, flush=True)
+
+
+def pending_look(status: Status) -> str:
+    """Describe the progress of an incomplete look."""
+    now, parts = status.traffic, [f"{count(status.trials)} trials"]
+    parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
+    parts += [f"{count(now.retries)} retries", f"{count(now.errors)} errors"] if now.errors else []
+    down = now.replicas - now.healthy_replicas
+    parts += [f"{down} of {now.replicas} replicas down"] if down else []
+    told = pending_in_short(status.batches)
+    parts += [told] if told is not None else []
+    sites = counted_sites(status.sites)
+    parts += [sites] if sites is not None else []
+    return f"look {status.looks + 1} is not complete yet: {', '.join(parts)}"
 
 
 class Display(Watcher, Protocol):

@@ -39,7 +39,7 @@ from adaptive_eval.record.snapshot import run_subject
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.serving import Serving
-from adaptive_eval.show.plain import QuietDisplay
+from adaptive_eval.show.displays import QuietDisplay
 from adaptive_eval.show.serve.attach import build_ended_from_feed, stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import CommitBatch, HeldTime, ModelSetAside

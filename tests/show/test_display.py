@@ -28,10 +28,9 @@ from adaptive_eval.record.results import Caution, GateRow, ModelRow, Results
 from adaptive_eval.record.snapshot import RunSubject
 from adaptive_eval.record.status import CurrentTraffic, Standing, Status, standings
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.show import plain as plain_display
-from adaptive_eval.show.displays import Display
+from adaptive_eval.show import displays
+from adaptive_eval.show.displays import Display, JsonDisplay, PlainDisplay, QuietDisplay
 from adaptive_eval.show.live import LiveDisplay, ranking
-from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
 from adaptive_eval.show.ranking import abbreviate, ranking_text
 from adaptive_eval.show.summary import findings, last_screen
 from adaptive_eval.show.text import Rates, count, fit_columns, wrap_lines
@@ -93,7 +92,7 @@ def how_it_ended(
 
 
 async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_display, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(displays, "LOOK_SECONDS", 0.0)
     out = io.StringIO()
     bed = Watched(tmp_path)
     await bed.show(PlainDisplay(out))
@@ -191,14 +190,14 @@ async def test_plain_tells_of_looks_that_come_quickly_only_what_is_new(
 ) -> None:
     bed, out, now = Watched(tmp_path), io.StringIO(), [100.0]
     await bed.show(QuietDisplay())
-    monkeypatch.setattr(plain_display, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(displays, "time", SimpleNamespace(monotonic=lambda: now[0]))
     first = bed.controller.looks[0]
     display = PlainDisplay(out)
     display.opened("run", bed.names, bed.take)
     display.looked([replace(first, index=index) for index in range(3)])
     led = replace(first, index=3, tiers=(1, 1, 2))
     display.looked([led, replace(led, index=4)])
-    now[0] += plain_display.LOOK_SECONDS
+    now[0] += displays.LOOK_SECONDS
     display.looked([replace(led, index=5), replace(led, index=6)])
     display.closed()
     told = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("look ")]
@@ -401,8 +400,8 @@ def test_a_fixed_design_has_no_trials_left_to_speak_of() -> None:
 
 @pytest.mark.patient
 async def test_the_plain_display_breaks_a_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_display, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
-    monkeypatch.setattr(plain_display, "SILENCE_SECONDS", 0.02)
+    monkeypatch.setattr(displays, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
+    monkeypatch.setattr(displays, "SILENCE_SECONDS", 0.02)
     bed, out = Watched(tmp_path), io.StringIO()
     await bed.show(QuietDisplay())
     down = replace(bed.take(), looks=0, trials=7, traffic=CurrentTraffic(5, 12, 15, 1, 2))

@@ -27,8 +27,8 @@ from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.record.lines import Scale
 from adaptive_eval.show import live
+from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
 from adaptive_eval.show.live import LiveDisplay
-from adaptive_eval.show.plain import JsonDisplay, PlainDisplay
 from adaptive_eval.show.serve import attach as attaching
 from adaptive_eval.show.serve.attach import attach, build_ended_from_feed, open_feed, status_text, stored_status
 from adaptive_eval.show.serve.feed import Feed

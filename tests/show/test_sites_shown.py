@@ -11,8 +11,8 @@ from rich.console import Console
 
 from adaptive_eval.record.sites import SiteRow
 from adaptive_eval.record.status import CurrentTraffic, Status
+from adaptive_eval.show.displays import pending_look
 from adaptive_eval.show.live import SHOWN_SITES, counted_sites, has_open_site, sites_table, traffic
-from adaptive_eval.show.plain import pending_look
 from adaptive_eval.show.serve.metrics import Metrics
 from adaptive_eval.show.text import Rates
 
