@@ -18,7 +18,8 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import IO, Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
@@ -57,29 +58,20 @@ def first_bytes(file: LogFile) -> bytes:
 
 
 def json_rows(file: LogFile) -> Rows:
-    """Read the objects of a JSONL file."""
+    """Read the objects of a JSONL file, whose lines are split only at line feeds."""
     with open_log(file) as handle:
-        for number, line in _numbered_lines(file, handle):
-            place = f"line {number}"
+        size = max(handle.seek(0, 2), 1)
+        handle.seek(0)
+        for number, line in enumerate(iter(partial(handle.readline, MOST_BYTES), b""), start=1):
+            place, file.share = f"line {number}", handle.tell() / size
+            if len(line) == MOST_BYTES:
+                raise file.refuse(f"is longer than {MOST_BYTES:,} bytes", place)
+            if not line.strip():
+                continue
             row = parse_log_json(file, line.removeprefix(BOM) if number == 1 else line, place)
             if not isinstance(row, dict):
                 raise file.refuse("is not a JSON object; a JSONL file has one a line", place)
             yield place, row
-
-
-def _numbered_lines(file: LogFile, handle: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Non-empty lines with their numbers, split only at line feeds."""
-    size = max(handle.seek(0, 2), 1)
-    handle.seek(0)
-    number, read = 0, 0
-    while line := handle.readline(MOST_BYTES):
-        number += 1
-        read += len(line)
-        if len(line) == MOST_BYTES:
-            raise file.refuse(f"is longer than {MOST_BYTES:,} bytes", f"line {number}")
-        file.share = read / size
-        if line.strip():
-            yield number, line
 
 
 def csv_columns(file: LogFile) -> frozenset[str]:
