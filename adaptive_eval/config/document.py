@@ -208,20 +208,12 @@ def _error_line(error: yaml.MarkedYAMLError, text: str) -> int:
     if error.problem in AFTER_A_MISSING_COLON:
         codes = [COMMENT.sub("", line).rstrip() for line in text.split("\n")[: mark.line + 1]]
         here = codes.pop()
-        before = max((number for number, code in enumerate(codes) if code), default=mark.line)
-        if before < mark.line and not COLON.search(codes[before]) and _may_contain(codes[before], here):
-            return before + 1
+        numbered = [(number, code) for number, code in enumerate(codes, start=1) if code]
+        for number, code in numbered[-1:]:
+            deeper = len(here) - len(here.lstrip()) > len(code) - len(code.lstrip())
+            if not COLON.search(code) and (deeper or not code.lstrip().startswith("-")):  # else an item that has ended
+                return number
     return int(mark.line) + 1
-
-
-def _may_contain(line: str, after: str) -> bool:
-    """Whether the next line may belong to a key in this one; after an item it must be indented further."""
-    is_item = line.lstrip().startswith("-")
-    return not is_item or _indent(after) > _indent(line)
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 class _Builder:
