@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import takewhile
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
@@ -18,12 +18,14 @@ from adaptive_eval.graders.registry import STORED_ONLY
 from adaptive_eval.imports import SPECIFICATION
 
 
-def sections_at(path: tuple[str | int, ...]) -> list[type[BaseModel]]:
-    """The possible sections at a path; several for sections of several kinds, such as graders."""
+def sections_at(path: tuple[str | int, ...], kind: object) -> list[type[BaseModel]]:
+    """The possible sections at a path; where sections have kinds, such as graders, the one of this `kind`, if any."""
     found: list[Any] = [RunConfig]
     for part in path:
         found = [deeper for annotation in found for deeper in _types_below(annotation, part)]
-    return [section for section in found if isinstance(section, type) and issubclass(section, BaseModel)]
+    sections = [section for section in found if isinstance(section, type) and issubclass(section, BaseModel)]
+    named = [(section, section.model_fields.get("kind")) for section in sections]
+    return [section for section, field in named if field is not None and kind in get_args(field.annotation)] or sections
 
 
 def _types_below(annotation: Any, part: str | int) -> Iterator[Any]:
@@ -50,21 +52,10 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-def sections_of_kind(sections: list[type[BaseModel]], kind: object) -> list[type[BaseModel]]:
-    """The sections with this `kind`; all if none has it."""
-    fitting = [section for section in sections if kind in _kinds(section)]
-    return fitting or sections
-
-
-def _kinds(section: type[BaseModel]) -> tuple[Any, ...]:
-    field = section.model_fields.get("kind")
-    return get_args(field.annotation) if field is not None and get_origin(field.annotation) is Literal else ()
-
-
 def suggestion(path: KeyPath, kind: object) -> str:
     """A suggestion for an unknown key: a similar key of this section, or the same key elsewhere."""
     key = str(path[-1])
-    here = {name for section in sections_of_kind(sections_at(path[:-1]), kind) for name in section.model_fields}
+    here = {name for section in sections_at(path[:-1], kind) for name in section.model_fields}
     if close := get_close_matches(key.lower(), sorted(here), 1, cutoff=0.7):
         return f"did you mean `{close[0]}`?"
     elsewhere = [place for place in _all_paths() if place[-1] == key]
@@ -195,7 +186,7 @@ def _path(location: tuple[int | str, ...], document: Document) -> KeyPath:
         if isinstance(value, list) and isinstance(part, int):
             path = (*path, part)
         elif isinstance(value, dict) and isinstance(part, str):
-            sections = sections_of_kind(sections_at(path), value.get("kind"))
+            sections = sections_at(path, value.get("kind"))
             if part in value or any(part in section.model_fields for section in sections):
                 path = (*path, part)
     return path
