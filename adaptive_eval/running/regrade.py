@@ -39,7 +39,7 @@ from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
-from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
+from adaptive_eval.running.rejudging_costs import RejudgingCosts
 from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, trial_place
 from adaptive_eval.scheduler.verdict_costs import VerdictCosts
@@ -135,7 +135,7 @@ class _Regrading:
                 before.append((record.category, cost_from_signals(record.signals)))
                 yield record
 
-        regrades, ledger = await self._grade(rubric, noted(), beyond_caps)
+        regrades, spent = await self._grade(rubric, noted(), beyond_caps)
         _require_some_grade(regrades)
         if self._header is not None and rubric.lacks:
             thresholds, regrades = self._fitted(rubric, regrades)
@@ -144,7 +144,7 @@ class _Regrading:
         if not regrades and self._header is None:
             return done
         events: list[Event] = [] if thresholds is None else [thresholds]
-        events += [] if ledger is None else [ledger.taken_back()]
+        events += [] if spent is None else [spent.taken_back()]
         events += sum_by_model(filter(None, map(wasted_verdict, regrades, (used for _, used in before))))
         return self._write(done, regrades, events, arguments)
 
@@ -158,35 +158,32 @@ class _Regrading:
 
     async def _grade(
         self, rubric: Rubric, records: Iterator[TrialRecord], beyond_caps: bool
-    ) -> tuple[list[Regrade], VerdictLedger | None]:
+    ) -> tuple[list[Regrade], RejudgingCosts | None]:
         """Grade answers, and keep an account of what is asked for it, where anything is."""
         store, config = self._store, self._config
         verdict = worst_verdict(config, self._questions)
         pool = open_graders(config, rubric, verdict)
         capped = verdict != NO_COST and core_caps(config.budget).bought
-        vote = pool.lost_vote(pool.lost)
-        judged = RejudgingCosts(prepare(config), store, verdict, vote, beyond_caps) if capped else None
-        again: Callable[[TrialRecord], Again | None] = (lambda one: None) if judged is None else judged.retry_check
-        own_vote = None if beyond_caps else vote
-        ledger = VerdictLedger(store, verdict if capped else NO_COST, own_vote) if pool.lasting else None
+        run, vote = prepare(config) if capped else None, pool.lost_vote(pool.lost)
+        spent = RejudgingCosts(store, verdict, vote, run, beyond_caps) if pool.lasting else None
+        again: Callable[[TrialRecord], Again | None] = (lambda one: None) if spent is None else spent.retry_check
         by_id, regrades = {question.id: question for question in self._questions}, list[Regrade]()
         prices = {model.name: trial_cost(model) for model in config.models}
         async with pool:
-            if judged is not None:
-                judged.require_room(store.reader.trial_count())
-            if pool.lasting:
+            if spent is not None:
+                spent.require_room(store.reader.trial_count())
                 waiting = (one for one in store.reader.trials("ungraded") if one.awaits_verdict and one.model in prices)
                 costs = VerdictCosts(pool, self._questions, capped=capped)
                 store.commit(costs.lost_reserves(waiting, prices))
-            await take_baseline(pool, store, lambda total: judged is None or judged.can_afford(total))
+            await take_baseline(pool, store, lambda total: spent is None or spent.can_afford(total))
             while some := list(islice(records, AT_A_TIME)):
-                if ledger is not None:
-                    ledger.ask(len(some))
+                if spent is not None:
+                    spent.ask(len(some))
                 regrades += (found := await grade_stored(pool, some, by_id, again))
-                if ledger is not None:
-                    ledger.enter_verdicts(found)
+                if spent is not None:
+                    spent.enter_verdicts(found)
                     _require_some_grade(regrades)
-        return regrades, ledger
+        return regrades, spent
 
     def _fitted(self, rubric: Rubric, regrades: list[Regrade]) -> tuple[ThresholdsFrozen | None, list[Regrade]]:
         """Fit the thresholds anew on the opening, as these grades have it, and give every trial its category.

@@ -25,19 +25,20 @@ CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
 
 
 class RejudgingCosts:
-    """The caps, what is spent by now, and what the verdicts may still cost."""
+    """What the verdicts of a regrade may cost under the caps, and have cost so far, which is kept in the store."""
 
     def __init__(
-        self, prepared: PreparedRun, store: Store, verdict: Cost, vote: Cost, beyond_caps: bool = False
+        self, store: Store, verdict: Cost, vote: Cost, capped: PreparedRun | None = None, beyond_caps: bool = False
     ) -> None:
-        """`verdict`: the most that one may cost; `vote`: one of its replies that did not come."""
-        budget = asdict(prepared.plan.budget)
-        self._caps = {name: budget[name] for name in CAPS if budget[name] is not None and not beyond_caps}
-        self._verdict, self._vote = verdict, vote
-        self._store = store
-        self._waiting = _in_flight(prepared, store.reader)
+        """`verdict`: the most that one may cost; `vote`: one of its replies that did not come; `capped`: the run, or
+        None if no cap counts verdicts: then only what has come is entered."""
+        budget = {} if capped is None or beyond_caps else asdict(capped.plan.budget)
+        self._caps = {name: budget[name] for name in CAPS if budget.get(name) is not None}
+        self._store, self._vote, self._is_capped, self._beyond_caps = store, vote, capped is not None, beyond_caps
+        self._verdict = NO_COST if capped is None else verdict
+        self._waiting = NO_COST if capped is None else _in_flight(capped, store.reader)
         self._spent = total_spent(store.reader).plus(self._waiting)
-        self._wanted = NO_COST
+        self._wanted = self._entered = NO_COST
         self._lost = 0
 
     def require_room(self, answers: int) -> None:
@@ -56,8 +57,8 @@ class RejudgingCosts:
         self._spent = total.plus(self._waiting)
         return self._short(self._spent.plus(self._wanted)) is None
 
-    def retry_check(self, record: TrialRecord) -> Again:
-        """A callback that counts a lost reply, and returns whether the caps allow a retry."""
+    def retry_check(self, record: TrialRecord) -> Again | None:
+        """A callback that counts a lost reply, and returns whether the caps allow a retry; None if no cap counts it."""
 
         async def may_retry() -> bool:
             self._lost += 1
@@ -65,33 +66,18 @@ class RejudgingCosts:
             lost = self._vote.times(self._lost)
             return self._short(self._spent.plus(self._wanted).plus(lost)) is None
 
-        return may_retry
-
-    def _short(self, total: Cost) -> str | None:
-        """The first cap that this would exceed."""
-        return next((name for name, cap in self._caps.items() if getattr(total, name) > cap), None)
-
-
-class VerdictLedger:
-    """Cost of the verdicts that a regrade has requested so far, kept in the store."""
-
-    def __init__(self, store: Store, worst: Cost, vote: Cost | None = None) -> None:
-        """`worst`: what a verdict may cost; nothing where no cap counts it, and then only what has come is entered.
-        `vote`: one reply to it; None where it may cost more."""
-        self._store, self._worst, self._vote = store, worst, vote
-        self._entered = NO_COST
+        return may_retry if self._is_capped else None
 
     def ask(self, answers: int) -> None:
         """Enter verdicts that are asked for next."""
-        self._enter(answers, self._worst.times(answers))
+        self._enter(answers, self._verdict.times(answers))
 
     def enter_verdicts(self, verdicts: Sequence[Regrade]) -> None:
         """Replace the reserved cost of verdicts by what they have cost; raises `Unavailable` if that is more."""
         used = reduce(Cost.plus, (one.cost for one in verdicts), NO_COST)
-        self._enter(0, used.plus(self._worst.times(-len(verdicts))))
-        if self._vote is not None:
-            for one in verdicts:
-                require_kept(one, self._worst, self._vote)
+        self._enter(0, used.plus(self._verdict.times(-len(verdicts))))
+        for one in () if self._beyond_caps else verdicts:
+            require_kept(one, self._verdict, self._vote)
 
     def taken_back(self) -> VerdictsAsked:
         """The event that comes with the grades: what they have cost is stored with each from now on."""
@@ -100,6 +86,10 @@ class VerdictLedger:
     def _enter(self, answers: int, cost: Cost) -> None:
         self._entered = self._entered.plus(cost)
         self._store.commit(CommitBatch(events=[VerdictsAsked(answers, *cost)]))
+
+    def _short(self, total: Cost) -> str | None:
+        """The first cap that this would exceed."""
+        return next((name for name, cap in self._caps.items() if getattr(total, name) > cap), None)
 
 
 def _in_flight(prepared: PreparedRun, reader: RunReader) -> Cost:

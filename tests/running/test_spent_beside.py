@@ -3,6 +3,8 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fakes import HEADER, SKILLS
@@ -19,7 +21,7 @@ from adaptive_eval.record.other_costs import (
 )
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.results_file import read_results
-from adaptive_eval.running.rejudging_costs import VerdictLedger
+from adaptive_eval.running.rejudging_costs import RejudgingCosts
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.summary import lost_answers, other_costs_in_short
@@ -96,7 +98,10 @@ def test_lost_answers_are_those_of_all_models_that_the_run_had() -> None:
 def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path) -> None:
     """At its worst before it is sent, as it was when it has come, and not at all beside the grades."""
     store = Store.open(tmp_path, HEADER).store
-    ledger, worst, used = VerdictLedger(store, Cost(100, 0.1, 9.0)), Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
+    worst, used = Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
+    plan = SimpleNamespace(bench=SimpleNamespace(worst_cost=()))
+    run: Any = SimpleNamespace(config=SimpleNamespace(models=()), plan=plan)  # with nothing in flight
+    ledger = RejudgingCosts(store, worst, NO_COST, run, beyond_caps=True)
     ledger.ask(3)
     assert total_spent(store.reader) == total_cost(removed(store)) == worst.times(3)
     ledger.enter_verdicts([Regrade("ada", "q1", trial, None, {}, None, None, used) for trial in range(3)])
