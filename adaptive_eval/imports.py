@@ -11,7 +11,6 @@ Optional packages are imported when they are used, and an error says how to inst
 
 import ast
 import hashlib
-import importlib
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -55,7 +54,7 @@ def load_attribute(specification: str, folder: Path) -> object:
     if (place := str(folder.resolve())) not in sys.path:
         sys.path.insert(0, place)
     try:
-        module = importlib.import_module(module_name)
+        module = import_module(module_name)
     except Exception as error:  # user code: whatever it raises while being imported makes it unusable
         raise ConfigError(
             f"{specification}: module {module_name} could not be imported from {folder}: {error!r}"
@@ -80,7 +79,8 @@ def fingerprints(specification: str, folder: Path) -> Mapping[str, str]:
         if file in files or (body := _read(file)) is None:
             continue
         files[file] = f"sha256 {hashlib.sha256(body).hexdigest()[:DIGITS]}"
-        waiting += [more for name in _imports(body, found.package_name(file)) for more in found.files(name)]
+        package = file.parent.relative_to(found.root).parts  # from which its relative imports start
+        waiting += [more for name in _imports(body, package) for more in found.files(name)]
     return {file.relative_to(found.root).as_posix(): files[file] for file in sorted(files)}
 
 
@@ -126,10 +126,6 @@ class _PluginFolder:
             if spec.has_location and spec.origin is not None:
                 yield Path(spec.origin).absolute()
             path = list(spec.submodule_search_locations or ())
-
-    def package_name(self, file: Path) -> tuple[str, ...]:
-        """The package from which a file's relative imports start."""
-        return file.parent.relative_to(self.root).parts
 
 
 def _read(file: Path) -> bytes | None:

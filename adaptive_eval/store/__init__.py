@@ -1,6 +1,6 @@
 """The durable store: what a run has, in one directory, safe against kills, crashes and full disks."""
 
-# ruff: noqa: I001, F403 (names that are offered, each once, by the module that has them; of events, all)
+# ruff: noqa: I001, F403 (names that are offered, each once, by the module that has them; of events and records, all)
 
 from adaptive_eval.store.draft import Draft as Draft
 from adaptive_eval.store.events import (
@@ -16,33 +16,9 @@ from adaptive_eval.store.events.beginnings import *
 from adaptive_eval.store.events.grading import *
 from adaptive_eval.store.events.lives import *
 from adaptive_eval.store.events.servers import *
-from adaptive_eval.store.events.event import (
-    Change as Change,
-    Event as Event,
-    Json as Json,
-    UnknownEvent as UnknownEvent,
-)
+from adaptive_eval.store.events.event import *
 from adaptive_eval.store.reader import RunReader as RunReader
-from adaptive_eval.store.records import (
-    CellExtent as CellExtent,
-    CommitBatch as CommitBatch,
-    ComparisonCount as ComparisonCount,
-    HeldTime as HeldTime,
-    JudgeUse as JudgeUse,
-    Regrade as Regrade,
-    ReplicaSums as ReplicaSums,
-    ReplicaTraffic as ReplicaTraffic,
-    RunHeader as RunHeader,
-    SentRequest as SentRequest,
-    Spending as Spending,
-    StoredLook as StoredLook,
-    StoredOutcome as StoredOutcome,
-    TrialFacts as TrialFacts,
-    TrialKey as TrialKey,
-    TrialPlace as TrialPlace,
-    TrialRecord as TrialRecord,
-    answer_digest as answer_digest,
-)
+from adaptive_eval.store.records import *
 from adaptive_eval.store.roster import Names as Names, Roster as Roster
 from adaptive_eval.store.same_meaning import differences as differences, require_same_meaning as require_same_meaning
 from adaptive_eval.store.store import OpenedStore as OpenedStore, Store as Store

@@ -72,10 +72,7 @@ def point_to(directory: Path, address: LedgerAddress, name: str | None = None) -
         return
     if found is not None:
         raise ConfigError(f"the ledger of {directory} is at {found}, and store.ledger names another database")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot make the run directory {directory}: {error.strerror}") from error
+    make_directory(directory)
     body = json.dumps({"address": str(wanted)}).encode() + b"\n"
     write_whole(directory / POINTER_FILE, body, "Mend that, or choose another --run-dir")
 

@@ -64,7 +64,7 @@ _HELD = (
     f"{LOCKS} AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 _RUNS = (
-    "SELECT id, name, version, created, changed, commits, who, since, EXISTS "
+    "SELECT id, name, version, created, changed, commits, since, EXISTS "
     f"(SELECT FROM ({_HELD}) AS held WHERE held.run = runs.id) FROM {SHARED}.runs"
 )
 
@@ -78,7 +78,6 @@ class RunRow(NamedTuple):
     created: float
     changed: float
     commits: int
-    who: str
     since: float
     held: bool
     """Whether some process is writing it now."""
