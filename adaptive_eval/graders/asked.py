@@ -1,12 +1,11 @@
 """Common settings and costs of graders that are language models: judges and verifiers."""
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, field_validator
 
-from adaptive_eval.core.types import Cost
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, EndpointConfig, Limits, Sampling, gpu_share
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.rubric import RubricConfig
@@ -113,15 +112,14 @@ class AskedGrader(GraderOptions):
 
     def worst_cost(self, questions: Sequence[Question], written: int | None = None) -> Cost:
         """The most that all replies about one answer of at most `written` bytes may cost; hard caps reserve it."""
-        return reduce(Cost.plus, (seat.worst_cost_alone(questions, written) for seat in self.seats))
-
-    def worst_cost_alone(self, questions: Sequence[Question], written: int | None = None) -> Cost:
-        """The most that the replies of one judge may cost."""
-        seen = self.longest if written is None else min(self.longest, written)
-        sent = max((self._bytes(question, seen) for question in questions), default=0)
-        completion = self.sampling.max_tokens or 0
-        one = self.cost(sent + TEMPLATE_TOKENS, completion, self.sampling.timeout * self.concurrency.attempts)
-        return Cost(self.replies * one.tokens, self.replies * one.usd, self.replies * one.gpu_seconds)
+        total = NO_COST
+        for seat in self.seats:
+            seen = seat.longest if written is None else min(seat.longest, written)
+            sent = max((seat._bytes(question, seen) for question in questions), default=0)
+            longest = seat.sampling.timeout * seat.concurrency.attempts
+            one = seat.cost(sent + TEMPLATE_TOKENS, seat.sampling.max_tokens or 0, longest)
+            total = total.plus(one.times(seat.replies))
+        return total
 
     def _bytes(self, question: Question, seen: int) -> int:
         """Bytes of a request that shows `seen` bytes of an answer; no tokenizer makes more tokens than bytes."""

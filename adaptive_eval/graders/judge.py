@@ -132,18 +132,10 @@ class Judge(AskedGrader):
     @property
     def seats(self) -> tuple["Judge", ...]:
         """The judges of the panel, each as a judge of its own; this one comes first."""
-        alone: dict[str, object] = {"panel": ()}
-        further: list[dict[str, object]] = [
-            {
-                "server": one.server,
-                "sampling": self.sampling if one.sampling is None else one.sampling,
-                "concurrency": self.concurrency if one.concurrency is None else one.concurrency,
-                "price": one.price,
-                "gpus": one.gpus,
-            }
-            for one in self.panel
-        ]
-        return tuple(self.model_copy(update={**alone, **own}) for own in ({}, *further))
+        by_default = {"sampling": self.sampling, "concurrency": self.concurrency}
+        given = [{name: value for name, value in one if value is not None} for one in self.panel]
+        further = [{"price": None, "gpus": None, **by_default, **one} for one in given]
+        return tuple(self.model_copy(update={"panel": (), **own}) for own in ({}, *further))
 
     @property
     def agreements(self) -> tuple[str, ...]:

@@ -27,7 +27,6 @@ from adaptive_eval.study.pilot import (
     merge_usage,
     read_pilot,
     request_slots,
-    with_batch_times,
 )
 from adaptive_eval.study.scenario import NOTHING_BEFORE, AnswersBefore, Scenario, ServiceCosts
 from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
@@ -169,7 +168,10 @@ def _usage(prepared: PreparedRun, pilot: Pilot | None) -> tuple[AnswerUsage, lis
     nobody = np.zeros(len(models), dtype=bool)
     known = (guessed, nobody, nobody) if pilot is None else merge_usage(pilot.measured, guessed)
     seconds, batches = batch_seconds(models, {} if pilot is None else pilot.batches)
-    return with_batch_times(known[0], seconds), [*_guesses(*known), *batches]
+    batched, usage = ~np.isnan(seconds), known[0]
+    times = np.where(batched[:, None], seconds[:, None], usage.seconds)  # an answer comes with its batch
+    usage = replace(usage, seconds=times, log_spread=np.where(batched, 0.0, usage.log_spread))
+    return usage, [*_guesses(*known), *batches]
 
 
 def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]) -> Iterator[str]:

@@ -6,7 +6,7 @@ answer.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,19 +98,6 @@ def request_slots(model: ModelConfig, most: int) -> int:
     if model.batch is not None:
         return min(model.batch.most_requests, most)
     return model.concurrency.in_flight * len(model.replicas)
-
-
-def with_batch_times(usage: AnswerUsage, seconds: FloatArray) -> AnswerUsage:
-    """The usage with the time of a batch for each answer of a batch service.
-
-    `seconds` is the time of each model's batches, nan for models without batches.
-    """
-    batched = ~np.isnan(seconds)
-    return replace(
-        usage,
-        seconds=np.where(batched[:, None], seconds[:, None], usage.seconds),
-        log_spread=np.where(batched, 0.0, usage.log_spread),
-    )
 
 
 def batch_seconds(models: Sequence[ModelConfig], seen: Mapping[str, Sequence[float]]) -> tuple[FloatArray, list[str]]:

@@ -19,6 +19,8 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.testing.reaching import check_reach
 from adaptive_eval.testing.runs import check_elsewhere, fail_unless
 
+AnyGrader = GraderOptions | Callable[..., object]
+"""A grader of this package, or a function of the author's."""
 RAN = "ADAPTIVE_EVAL_RAN_AN_ANSWER"
 """The variable that is set where somebody runs the texts that set it."""
 _SETS_IT = f"__import__('os').environ.__setitem__({RAN!r},'1')"
@@ -73,9 +75,7 @@ HOSTILE = (
 """Texts that a model may have written."""
 
 
-def check_grader(
-    grader: GraderOptions | Callable[..., object], question: Question, right: Sequence[str], wrong: Sequence[str]
-) -> None:
+def check_grader(grader: AnyGrader, question: Question, right: Sequence[str], wrong: Sequence[str]) -> None:
     """Raise AssertionError unless the grader, or the function of your own, keeps to its contract.
 
     Args:
@@ -125,13 +125,13 @@ def check_grader(
     check_elsewhere(_marks_of_all, (grader, question, (*right, *wrong, f"{WORDS} {' '.join((*right, *wrong))}")), name)
 
 
-def _marks_of_all(grader: GraderOptions | Callable[..., object], question: Question, texts: Sequence[str]) -> str:
+def _marks_of_all(grader: AnyGrader, question: Question, texts: Sequence[str]) -> str:
     found = [_graded(grader, text, question, "it") for text in texts]
     return repr([(sorted(marks.signals.items()), marks.extracted) for marks in found])
 
 
 def _by_other_keys(
-    grader: GraderOptions | Callable[..., object],
+    grader: AnyGrader,
     question: Question,
     texts: Sequence[str],
     keys: Sequence[str],
@@ -153,9 +153,7 @@ def _by_other_keys(
     return found
 
 
-def _check_almost_right(
-    grader: GraderOptions | Callable[..., object], question: Question, right: Sequence[str], name: str
-) -> None:
+def _check_almost_right(grader: AnyGrader, question: Question, right: Sequence[str], name: str) -> None:
     """Check that empty answers, what is no number, and longer words with the key in them are not right."""
     calls = {text: f"calls an empty answer right: {text!r}" for text in EMPTY}
     calls |= {text: f"calls what is no number right: {text!r}" for text in NO_NUMBER}
@@ -214,7 +212,7 @@ def _check_section(
     fail_unless(grader.key_problem(question) is None, f"{name} refuses the key: {grader.key_problem(question)}")
 
 
-def _graded(grader: GraderOptions | Callable[..., object], text: str, question: Question, name: str) -> Marks:
+def _graded(grader: AnyGrader, text: str, question: Question, name: str) -> Marks:
     try:
         with _bounded_cpu(f"{name} takes more than {LONGEST_CPU:g} s of the processor for the answer {text!r:.80}"):
             if callable(grader):
