@@ -134,63 +134,48 @@ def _summed_by_replica(sql: Dialect) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class Queries:
     """The queries that read a run and differ between databases."""
 
-    outcomes: str
-    trials: str
-    facts: str
-    judge_use: str
-    comparisons: str
-    grading_uses: str
-    places: str
-    cells: str
-    spending: str
-    graded: str
-    round_counts: str
-    sums: str
-
-
-def queries_in(sql: Dialect, *, beside: str = "", tokens: bool = False) -> Queries:
-    """Build the queries for a dialect; `beside` joins further tables, `tokens` says whether tokens are stored."""
-    column_sql = {**sql.column_sql, **(_KEPT_LOGPROBS if tokens else {})}
-    by_cell, of_cell = ", ".join(sql.cell), ", ".join((*sql.cell, "round", "category"))
-    by_name = "FROM trials JOIN models ON models.id = model"
-    prompt, completion, usd, gpu_seconds, seconds = (_TOTAL.format(sql.number(f"judge_{one}")) for one in JUDGE_USED)
-    agreements = ", ".join(f"avg({sql.number(f'agreement_{judge}')})" for judge in range(1, MOST_JUDGES + 1))
-    return Queries(
-        outcomes=f"{_select_columns(OUTCOME_COLUMNS, column_sql)}{beside}ORDER BY trials.id",
-        trials=f"{_select_columns(TrialRow._fields, column_sql)}{beside}",
-        facts=f"{_select_columns(TrialFacts._fields, column_sql)}WHERE category IS NOT NULL ORDER BY trials.id",
-        judge_use=(
+    def __init__(self, sql: Dialect, *, beside: str = "", tokens: bool = False) -> None:
+        """`beside` joins further tables, `tokens` says whether tokens are stored."""
+        column_sql = {**sql.column_sql, **(_KEPT_LOGPROBS if tokens else {})}
+        by_cell, of_cell = ", ".join(sql.cell), ", ".join((*sql.cell, "round", "category"))
+        by_name = "FROM trials JOIN models ON models.id = model"
+        prompt, completion, usd, gpu_seconds, seconds = (
+            _TOTAL.format(sql.number(f"judge_{one}")) for one in JUDGE_USED
+        )
+        agreements = ", ".join(f"avg({sql.number(f'agreement_{judge}')})" for judge in range(1, MOST_JUDGES + 1))
+        self.outcomes = f"{_select_columns(OUTCOME_COLUMNS, column_sql)}{beside}ORDER BY trials.id"
+        self.trials = f"{_select_columns(TrialRow._fields, column_sql)}{beside}"
+        self.facts = f"{_select_columns(TrialFacts._fields, column_sql)}WHERE category IS NOT NULL ORDER BY trials.id"
+        self.judge_use = (
             f"SELECT count(*), {prompt}, {completion}, {usd}, {gpu_seconds}, {seconds}, {agreements} FROM trials "
             f"WHERE {sql.said('judge_prompt_tokens')}"
-        ),
-        comparisons=(
+        )
+        self.comparisons = (
             f"SELECT {sql.number('order_dependent')}, {sql.number('prefers_first')}, count(*) FROM trials "
             f"WHERE {sql.said('prefers_first')} GROUP BY 1, 2 ORDER BY 1, 2"
-        ),
-        grading_uses=(
+        )
+        self.grading_uses = (
             f"SELECT name, count(*), {prompt} + {completion}, {usd}, {gpu_seconds} {by_name} "
             f"WHERE {sql.said('judge_prompt_tokens')} GROUP BY name ORDER BY name"
-        ),
-        places=f"{_select_columns(TrialPlace._fields, column_sql)}ORDER BY trials.id",
-        cells=(
+        )
+        self.places = f"{_select_columns(TrialPlace._fields, column_sql)}ORDER BY trials.id"
+        self.cells = (
             f"{_select_columns(CellExtent._fields, column_sql)}WHERE trials.id <= ? AND round <= ? "
             f"GROUP BY {by_cell} ORDER BY {by_cell}"
-        ),
-        spending=(
+        )
+        self.spending = (
             f"SELECT max(at), count(*), {_WHOLE.format('tokens')}, sum(usd), sum(gpu_seconds) "
             "FROM trials WHERE id > ? AND id <= ? GROUP BY (id - 1 - ?) * ? / ? ORDER BY max(id)"
-        ),
-        graded=sql.graded,
-        round_counts=(
+        )
+        self.graded = sql.graded
+        self.round_counts = (
             f"{_select_columns(RoundCount._fields, column_sql)}WHERE category IS NOT NULL "
             f"GROUP BY {of_cell} ORDER BY {of_cell}"
-        ),
-        sums=_summed_by_replica(sql),
-    )
+        )
+        self.sums = _summed_by_replica(sql)
 
 
 # a text longer than LARGEST_SIZE is stored compressed, as a BLOB
@@ -217,4 +202,4 @@ def sqlite_queries(*, checked: bool, beside: Collection[str]) -> Queries:
     column_sql = {**_SQLITE.column_sql, **(_CHECKED if checked else {}), **(_SEGMENTED if "moved" in beside else {})}
     moved = "LEFT JOIN moved ON moved.id = trials.id " if "moved" in beside else ""
     sql = replace(_SQLITE, column_sql=column_sql)
-    return queries_in(sql, beside=moved, tokens="token_logprobs" in beside)
+    return Queries(sql, beside=moved, tokens="token_logprobs" in beside)

@@ -12,7 +12,7 @@ from adaptive_eval.store.forms import OUT_OF_RANGE
 from adaptive_eval.store.ledgers import LedgerWrites, Row
 from adaptive_eval.store.postgres.connection import PatientConnection, connect, explained, in_transaction
 from adaptive_eval.store.postgres.tables import LOCKS, RUN_STEPS, SHARED, SHARED_STEPS, TOKEN_LOGPROBS, run_schema
-from adaptive_eval.store.queries import COLUMN_SQL, Dialect, Queries, TrialRow, queries_in
+from adaptive_eval.store.queries import COLUMN_SQL, Dialect, Queries, TrialRow
 from adaptive_eval.store.records import LARGEST_SIZE, AnswerTexts
 from adaptive_eval.store.rows import unpack_text
 from adaptive_eval.store.summing import NO_SUMS, KeptSums
@@ -51,7 +51,7 @@ _POSTGRES = Dialect(
         "WHERE id > ? AND category IS NOT NULL GROUP BY model, question, category"
     ),
 )
-QUERIES, QUERIES_WITH_TOKENS = (queries_in(_POSTGRES, tokens=tokens) for tokens in (False, True))
+QUERIES, QUERIES_WITH_TOKENS = (Queries(_POSTGRES, tokens=tokens) for tokens in (False, True))
 """The queries of a run without and with the table of answers' tokens."""
 
 
