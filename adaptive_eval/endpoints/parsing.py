@@ -11,6 +11,7 @@ of that name, as `error` in an event or in one of its choices, or as a field of 
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple, Self
 
@@ -22,21 +23,19 @@ TEXT_FIELDS = frozenset(("content", "text", "reasoning_content", "reasoning", "r
 """Fields of an event that hold a piece of text."""
 
 
+@dataclass(slots=True)
 class _Choice:
     """The pieces of one choice so far."""
 
-    __slots__ = ("finish_reason", "logprobs", "pieces", "steps", "token_logprobs", "tokens", "usage")
-
-    def __init__(self) -> None:
-        self.pieces: dict[str, list[str]] = {}
-        self.finish_reason: str | None = None
-        self.logprobs: list[object] = []
-        self.token_logprobs: list[object] = []
-        self.tokens: list[object] = []
-        """The texts of its tokens, if a text completion names them."""
-        self.steps = 0
-        self.usage: dict[str, Any] | None = None
-        """The usage that followed its end."""
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+    finish_reason: str | None = None
+    logprobs: list[object] = field(default_factory=list)
+    token_logprobs: list[object] = field(default_factory=list)
+    tokens: list[object] = field(default_factory=list)
+    """The texts of its tokens, if a text completion names them."""
+    steps: int = 0
+    usage: dict[str, Any] | None = None
+    """The usage that followed its end."""
 
     def add(self, choice: dict[str, Any]) -> bool:
         """Add one event's part of this choice; True if it carried text."""

@@ -17,6 +17,7 @@ the replica accepts requests.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.client import Caller
@@ -45,17 +46,15 @@ OF_AN_OPTION = frozenset({400, 405, 413, 415, 422, 501})
 """Statuses that may refuse an option of the request, such as `n` or `stream`, rather than the request."""
 
 
+@dataclass(slots=True)
 class _RefusalStreak:
     """Consecutive refusals of a replica."""
 
-    __slots__ = ("began", "last", "number", "times")
-
-    def __init__(self, now: float) -> None:
-        self.began = now
-        self.last = -float("inf")
-        """Time of the last refusal that counts."""
-        self.times = 0
-        self.number = 0
+    began: float
+    last: float = -float("inf")
+    """Time of the last refusal that counts."""
+    times: int = 0
+    number: int = 0
 
 
 class ReplicaCare:

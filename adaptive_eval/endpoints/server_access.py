@@ -23,7 +23,8 @@ from adaptive_eval.endpoints.transport import (
     Origin,
     Poster,
     SlotTransport,
-    unpacked_response,
+    Unpacked,
+    unpacked_headers,
     url_origin,
 )
 from adaptive_eval.endpoints.types import EndpointConfig
@@ -135,7 +136,8 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
             await slot.aclose()
             raise
         most = request.extensions.get(MOST_BYTES, self._max_body)
-        return unpacked_response(response, most, lambda: idle.append(slot))
+        headers, rest = unpacked_headers(response.headers.raw), Unpacked(response, most, lambda: idle.append(slot))
+        return httpx2.Response(response.status_code, headers=headers, stream=rest, extensions=response.extensions)
 
     async def aclose(self) -> None:
         """Close all idle connections; a busy one ends with its request."""

@@ -221,16 +221,6 @@ class Unpacked(httpx2.AsyncByteStream):
         self._release()
 
 
-def unpacked_response(response: httpx2.Response, most: int, release: Callable[[], None]) -> httpx2.Response:
-    """The response with an unpacked body of at most `most` bytes; `release` is called when it is closed."""
-    return httpx2.Response(
-        response.status_code,
-        headers=unpacked_headers(response.headers.raw),
-        stream=Unpacked(response, most, release),
-        extensions=response.extensions,
-    )
-
-
 def unpacked_headers(headers: Sequence[Header]) -> list[Header]:
     """The headers of a response after its body was decompressed."""
     return [pair for pair in headers if pair[0].lower() not in (b"content-encoding", b"content-length")]

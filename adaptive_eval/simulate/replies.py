@@ -3,22 +3,20 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from adaptive_eval.http_server import HttpResponse, Parts
 
 JSON = "application/json"
 
 
+@dataclass(slots=True, eq=False)
 class SlotTicket:
     """The numbers of a request's waiting and running sequences."""
 
-    __slots__ = ("running", "started", "waiting")
-
-    def __init__(self, waiting: int, started: Callable[[], None]) -> None:
-        self.waiting = waiting
-        self.running: dict[int, asyncio.TimerHandle] = {}
-        self.started = started
+    waiting: int
+    started: Callable[[], None]
+    running: dict[int, asyncio.TimerHandle] = field(default_factory=dict)
 
 
 class ServingSlots:
