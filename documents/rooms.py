@@ -12,6 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parents[1]
 LONG = 400
+CONDITIONS = (ast.If, ast.IfExp, ast.While)
 
 
 def git(*arguments: str) -> str:
@@ -37,6 +38,18 @@ def imported(module: str, text: str) -> Iterator[str]:
             yield from (f"{origin}.{alias.name}" for alias in node.names)
 
 
+def arguments(one: ast.ClassDef) -> int:
+    """How many arguments the class takes where it has a constructor of its own."""
+    own = [node.args for node in one.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    return sum(len(found.args) + len(found.kwonlyargs) - 1 for found in own)
+
+
+def attributes(one: ast.ClassDef) -> int:
+    """How many attributes its methods set."""
+    stored = [node for node in ast.walk(one) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    return len({node.attr for node in stored if isinstance(node.value, ast.Name) and node.value.id == "self"})
+
+
 def counted(revision: str) -> dict[str, float]:
     """What can be counted of one revision."""
     paths = git("ls-tree", "-r", "--name-only", revision, "scorio", "adaptive_eval").splitlines()
@@ -47,7 +60,16 @@ def counted(revision: str) -> dict[str, float]:
     pairs = {(room_of(module), room_of(name)) for module, text in modules.items() for name in imported(module, text)}
     arrows = {(one, other) for one, other in pairs if one != other and {one, other} <= rooms}
     lengths = [text.count("\n") for text in texts.values()]
+    loop = [ast.parse(text) for path, text in texts.items() if path.startswith("adaptive_eval/scheduler/")]
+    classes = [node for tree in loop for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    package = [ast.parse(text) for path, text in texts.items() if path.startswith("adaptive_eval/")]
+    nodes = [node for tree in package for node in ast.walk(tree)]
     return {
+        "lines of adaptive_eval": sum(
+            text.count("\n") for path, text in texts.items() if path.startswith("adaptive_eval/")
+        ),
+        "functions": sum(isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for node in nodes),
+        "classes": sum(isinstance(node, ast.ClassDef) for node in nodes),
         "files": len(texts),
         "packages": len(packages),
         "modules beside them": len(rooms - packages),
@@ -55,6 +77,9 @@ def counted(revision: str) -> dict[str, float]:
         f"files of more than {LONG} lines": sum(length > LONG for length in lengths),
         "arrows between rooms": len(arrows),
         "pairs of rooms that import each other": sum((other, one) in arrows for one, other in arrows) / 2,
+        "conditions in the loop's room": sum(isinstance(node, CONDITIONS) for tree in loop for node in ast.walk(tree)),
+        "most arguments of a class there": max(map(arguments, classes)),
+        "most attributes of a class there": max(map(attributes, classes)),
     }
 
 
