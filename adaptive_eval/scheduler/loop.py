@@ -9,6 +9,7 @@ on can be read back.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from adaptive_eval.core.types import Cause, Cost, Look, Lost
@@ -64,8 +65,9 @@ class Loop:
         removed_gpu_seconds: float = 0.0,
     ) -> None:
         """`removed_gpu_seconds`: of models that were taken out of the run."""
-        self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
-        say = self.happenings.put_nowait
+        self._happenings: deque[Happening] = deque()
+        self._happened = asyncio.Event()
+        say = self.say
         self.state, self.ending = state, RunEnd(state)
         self.supply = Supplies(state.lanes, supplies, say, self)
         self.meter = RunMeter(state.lanes, self.supply, store.reader, removed_gpu_seconds)
@@ -78,6 +80,11 @@ class Loop:
         self._demand = ModelDemand(state, self.requests, self.meter.idle)
         self._watch = ServerWatch(state.lanes, state.departures, grading)
 
+    def say(self, happening: Happening) -> None:
+        """Put something that has happened on the queue."""
+        self._happenings.append(happening)
+        self._happened.set()
+
     def note(self, event: Event) -> None:
         """Record an event, and tell the observer."""
         self.journal.note(event)
@@ -88,19 +95,17 @@ class Loop:
     async def listen(self) -> None:
         """Take happenings as they come, until cancelled."""
         while True:
-            self._take_safely(await self.happenings.get())
+            await self._happened.wait()
+            self._happened.clear()
             self.take_all()
             self.end_if_over()
 
     def take_all(self) -> None:
-        while not self.happenings.empty():
-            self._take_safely(self.happenings.get_nowait())
-
-    def _take_safely(self, happening: Happening) -> None:
-        try:
-            self._take(happening)
-        except Exception as error:  # it ends the run, and graded answers are still committed
-            self.ending.abort(error)
+        while self._happenings:
+            try:
+                self._take(self._happenings.popleft())
+            except Exception as error:  # it ends the run, and graded answers are still committed
+                self.ending.abort(error)
 
     def _take(self, happening: Happening) -> None:
         departures = self.state.departures
@@ -178,7 +183,7 @@ class Loop:
             return
         if self.state.departures.refuses(request.model, error):
             if len(self.state.departures.refused) == 1:
-                asyncio.get_running_loop().call_later(REFUSALS_SECONDS, self.happenings.put_nowait, RefusalsHeard())
+                asyncio.get_running_loop().call_later(REFUSALS_SECONDS, self.say, RefusalsHeard())
         else:
             self._set_aside(request.model, error)
 
@@ -255,7 +260,7 @@ class Loop:
         """End the run if there is nothing left to wait for."""
         committer, busy = self.journal.committer, self.requests.tasks + self.grader.tasks > 0
         committer.gathers = busy
-        quiet = not busy and committer.idle and self.happenings.empty()
+        quiet = not busy and committer.idle and not self._happenings
         waits = self.supply.is_moving or not self.requests.waiting.empty
         self.ending.end_if_over(quiet=quiet, waits=waits)
 

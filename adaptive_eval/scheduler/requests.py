@@ -87,7 +87,7 @@ class Requests:
         if self._state.departures.is_gone(model):
             return
         lane = self._lanes[model]
-        while (free := self.slots.free(model)) > 0:
+        for free in range(self.slots.free(model), 0, -1):
             request = self.waiting.first(model, free * lane.samples_per_request)
             if request is None:
                 return
@@ -178,14 +178,19 @@ class Requests:
         try:
             answers = await lane.endpoint.sample(lane.prompt(request.question), request.seeds(lane), again)
         except EndpointError as error:
-            self._tasks[task] = None
+            del self._tasks[task]
             self._say(Unanswered(request, error))
             return
         self._tasks[task] = None
         self._say(Answered(request))
-        self._say(Recorded(request, await self._grader.records(request, answers)))
+        records = await self._grader.records(request, answers)
+        del self._tasks[task]
+        self._say(Recorded(request, records))
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
+        """Tell of a task that was cancelled or has failed; others have told what came of them."""
+        if task not in self._tasks:
+            return
         unanswered, failed = self._tasks.pop(task), task in self._failed
         self._failed.discard(task)
         if task.cancelled() and unanswered is not None:

@@ -138,7 +138,7 @@ class Scheduler:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self._loop.happenings.put_nowait(Ticked())
+            self._loop.say(Ticked())
 
     def _on_helper_end(self, helper: asyncio.Task[None]) -> None:
         if not helper.cancelled() and (error := helper.exception()) is not None:

@@ -269,7 +269,7 @@ async def test_a_request_that_is_given_up_while_its_loss_is_counted_does_not_end
     away.health = lambda: (ReplicaStats("http://cyd/v1", False, 0, 8),)
 
     async def stop_in_flight(scheduler: Scheduler) -> None:
-        away.at_the_end = lambda: scheduler._loop.happenings.put_nowait(Ticked())  # taken before the loss
+        away.at_the_end = lambda: scheduler._loop.say(Ticked())  # taken before the loss
         await until(lambda: away.samples)
         scheduler.stop()
         away.end.set()
