@@ -1,7 +1,7 @@
 """Processes of Inspect that begin at once: forked from one that has loaded it already.
 
 To load it takes two seconds of the processor, and what it loads with its first task one or two more; a run starts two
-such processes or more. What they do, and how they end, is as ever; short tests of tasks start Python themselves.
+such processes or more. What they do, and how they end, is as ever; a test of the plainest task starts Python itself.
 """
 
 import gc
@@ -27,10 +27,11 @@ CALL = "import sys; sys.path[:] = sys.argv[1:]; from warm_inspect import {0}; {0
 BOOT = CALL.format("ask")
 """In place of that of `adaptive_eval.inspect.process`."""
 WITH_A_TASK = (
-    *("_control.scoring", "agent._acp.server", "agent._acp.transport_live"),
-    "model._providers.openai_compatible",
+    *("inspect_ai._control.scoring", "inspect_ai.agent._acp.server", "inspect_ai.agent._acp.transport_live"),
+    *("inspect_ai.model._providers.openai_compatible", "inspect_ai._display.rich.display"),
+    *("anyio._backends._asyncio", "IPython", "jsonschema", "numpy", "rich.markdown"),
 )
-"""Modules of Inspect that the first task loads; another version may have others."""
+"""Modules that the first task loads; another version may have others."""
 
 
 @contextmanager
@@ -77,7 +78,7 @@ def serve() -> None:
 
     for name in WITH_A_TASK:
         with suppress(ImportError):
-            import_module(f"inspect_ai.{name}")
+            import_module(name)
     get_model_info("openai/gpt-4o")  # reads what is known of all models
     gc.freeze()
     listener = socket.socket(fileno=os.dup(0))
