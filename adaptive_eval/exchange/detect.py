@@ -8,7 +8,7 @@ from typing import NamedTuple
 import orjson
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange import lighteval, lm_eval, recording
+from adaptive_eval.exchange import harnesses, recording
 from adaptive_eval.exchange.inspect import reader as inspect_log
 from adaptive_eval.exchange.samples import Record, mapping
 from adaptive_eval.exchange.tables import reader as long_form
@@ -43,7 +43,7 @@ class TableFormat(NamedTuple):
     read: Callable[[LogFile, Rows], Records]
 
 
-TABLES = (TableFormat("details of lighteval", lighteval.is_details, lambda file, _: lighteval.read_details(file)),)
+TABLES = (TableFormat("details of lighteval", harnesses.is_details, lambda file, _: harnesses.read_details(file)),)
 """The first format that recognises a table reads it; any other table must have our own columns, one row a trial."""
 LOGS = ", ".join(
     ("Inspect logs (.eval, .json)", "samples of lm-eval", *(table.name for table in TABLES), ".npz arrays")
@@ -124,8 +124,8 @@ def _read_json(file: LogFile) -> Records:
     row = _first_line(file)
     if row is None:
         row = mapping(parse_log_json(file, read_whole(file)))
-    if lm_eval.is_samples(row):
-        return lm_eval.read_samples(file)
+    if harnesses.is_samples(row):
+        return harnesses.read_samples(file)
     if "eval" in row:
         return inspect_log.read_json(file, row)
     if "results" in row or "config_general" in row:

@@ -36,7 +36,7 @@ def test_lm_eval_repeats_are_graded_one_by_one_and_filters_told_once(tmp_path: P
     log = lm_eval_log(tmp_path / "logs", rows)
     refused = imported(log, "--to", tmp_path / "run")
     assert refused.exit_code == 2
-    assert "line 1, repeat 1: the log has no grade of this trial; give --grader" in refused.stderr
+    assert "line 1, sample 1: the log has no grade of this trial; give --grader" in refused.stderr
     done = imported(log, "--to", tmp_path / "run", "--grader", "math")
     assert done.exit_code == 0, done.stderr
     assert "missing   2 of org/m: 2 the server gave no content" in done.stdout
@@ -66,7 +66,7 @@ def test_lm_eval_runs_of_one_model_are_further_trials_only_when_that_is_said(tmp
     logs = [lm_eval_log(tmp_path / str(seed), [lm_eval_row(0, [said])]) for seed, said in enumerate(["4", "5"])]
     refused = imported(*logs, "--to", tmp_path / "run", "--grader", "exact")
     assert refused.exit_code == 2
-    assert f"{logs[1]}: line 1, repeat 1: trial 0 of question '0' by org/m is in {logs[0]}" in refused.stderr
+    assert f"{logs[1]}: line 1, sample 1: trial 0 of question '0' by org/m is in {logs[0]}" in refused.stderr
     assert imported(*logs, "--to", tmp_path / "run", "--grader", "exact", "--further").exit_code == 0
     assert list(outcomes(tmp_path / "run").values()) == [1, 0]
 

@@ -1,0 +1,217 @@
+"""Reads samples of lm-evaluation-harness and details of lighteval.
+
+lm-eval writes `samples_TASK_TIME.jsonl`, one row for each document and filter; rows of other filters have the same
+answers. The model's name is in `results_TIME.json` beside the file, or is the name of its folder.
+
+lighteval writes `details/MODEL/TIME/details_TASK_TIME.parquet`, one row for each question. The column of tokens is not
+read: 64 answers of 32k tokens take a hundred MB.
+
+Both have all samples in a row and only one aggregate score, so each sample is graded again.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adaptive_eval.exchange.samples import (
+    SEVERAL,
+    LoggedQuestion,
+    LoggedSettings,
+    Record,
+    known_sampling,
+    logged_answer,
+    mapping,
+    sequence,
+    single_prompt,
+    whole_number,
+)
+from adaptive_eval.exchange.tables.reader import Row, json_rows, parquet_rows
+from adaptive_eval.questions.load import as_text
+from adaptive_eval.record.log_files import MOST_BYTES, LogFile
+
+NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
+"""The text that lm-eval writes if a server gave no content."""
+
+
+def _records(place: str, texts: Sequence[str], thoughts: Sequence[object] = (), **common: Any) -> Iterator[Record]:
+    """A trial for each of the samples in a row."""
+    for trial, text in enumerate(texts):
+        reasoning = as_text(thoughts[trial]) or None if trial < len(thoughts) else None
+        yield Record(
+            place=f"{place}, sample {trial + 1}",
+            trial=trial,
+            answer=logged_answer(text, finish_reason="unknown", reasoning=reasoning),
+            has_text=True,
+            missing="the server gave no content" if text.strip() == NO_ANSWER else None,
+            **common,
+        )
+
+
+def _texts(file: LogFile, place: str, value: object, rule: str) -> list[str]:
+    """The texts of a row's samples; raises `LogError` if there are none."""
+    texts = list(sequence(value))
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise file.refuse(f"has no sampled answers ({rule})", place)
+    return texts
+
+
+# -- lm-eval -------------------------------------------------------------------------------------------------------
+
+SAMPLES_NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d\-.:]+))?\.jsonl")
+SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_gen_toks": "max_tokens"}
+
+
+def is_samples(row: Row) -> bool:
+    """Whether a row has the columns of a sample."""
+    return {"doc_id", "resps", "target"} <= row.keys()
+
+
+def read_samples(file: LogFile) -> Iterator[Record]:
+    """Read the trials of a file of samples."""
+    match = SAMPLES_NAME.fullmatch(file.path.name)
+    task = match["task"] if match else file.path.stem
+    told = _results(file.path, match["time"] if match else None)
+    model = file.model or as_text(told.get("model_name")) or _model_from_folder(file)
+    api = "completions" if as_text(mapping(told.get("config")).get("model")) == "local-completions" else "chat"
+    seen: dict[str, tuple[str, object, set[str]]] = {}
+    for place, row in json_rows(file):
+        if not is_samples(row):
+            raise file.refuse("is not a sample of lm-eval: it must have doc_id, resps and target", place)
+        key, by, asked_for = as_text(row["doc_id"]), as_text(row.get("filter")), sequence(row["resps"])
+        rule = "resps must be one list of texts; only generate_until tasks have trials"
+        answers = _texts(file, place, asked_for[0] if len(asked_for) == 1 else None, rule)
+        if key in seen:
+            _require_other_filter(file, place, by, answers, seen[key])
+            seen[key][2].add(by)
+            continue
+        seen[key] = (place, hash(tuple(answers)), {by})
+        if isinstance(row["target"], list) and len(row["target"]) > 1:
+            raise file.refuse(SEVERAL, place)
+        asked, settings = _question_and_settings(row, model, api)
+        yield from _records(place, answers, model=model, question=key, task=task, asked=asked, settings=settings)
+
+
+def _require_other_filter(
+    file: LogFile, place: str, by: str, answers: list[str], before: tuple[str, object, set[str]]
+) -> None:
+    """Raise `LogError` unless a document occurs again only for another filter of the same answers."""
+    first, known, filters = before
+    if by in filters:
+        raise file.refuse(f"has the document of {first} again; remove one of the two", place)
+    if hash(tuple(answers)) != known:
+        raise file.refuse(f"has other answers than {first}, another filter of the same document", place)
+
+
+def _question_and_settings(row: Row, model: str, api: Any) -> tuple[LoggedQuestion, LoggedSettings]:
+    """The question and the model's settings, as far as the request has them."""
+    arguments = mapping(next(iter(mapping(row.get("arguments")).values()), None))
+    request = arguments.get("arg_0")
+    text = as_text(request[0]) if isinstance(request, list) and request else as_text(request)
+    turns = [(turn.get("role"), as_text(turn.get("content"))) for turn in _turns(text)]
+    last = turns[-1][1] if turns and turns[-1][0] == "user" else text
+    prompt, system = single_prompt(turns) or (last, None)
+    choices = tuple(map(as_text, sequence(mapping(row.get("doc")).get("choices"))))
+    settings = LoggedSettings(
+        served=model,
+        sampling=_sampling(mapping(arguments.get("arg_1"))),
+        system=system,
+        api="chat" if turns else api if not text else "completions",
+    )
+    return LoggedQuestion(prompt, as_text(row["target"]), choices), settings
+
+
+def _turns(text: str) -> list[Mapping[str, Any]]:
+    """The messages of a request in JSON; empty for plain text."""
+    if not text.lstrip().startswith("[{"):
+        return []
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return list(map(mapping, value)) if isinstance(value, list) else []
+
+
+def _sampling(given: Mapping[str, Any]) -> Mapping[str, object]:
+    """Convert sampling settings; with do_sample false the temperature is 0."""
+    known = {ours: given[theirs] for theirs, ours in SAMPLING.items() if given.get(theirs) is not None}
+    if stop := [as_text(one) for one in sequence(given.get("until")) if as_text(one)]:
+        known["stop"] = stop
+    if given.get("do_sample") is False:
+        known["temperature"] = 0.0
+    return known_sampling(known)
+
+
+def _results(path: Path, time: str | None) -> Mapping[str, Any]:
+    """Read the file of results beside the samples; empty if there is none."""
+    beside = path.with_name(f"results_{time}.json")
+    try:
+        return mapping(json.loads(beside.read_bytes())) if beside.stat().st_size <= MOST_BYTES else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _model_from_folder(file: LogFile) -> str:
+    """The model's name from its folder, in which `/` is written as `__`."""
+    name = file.path.absolute().parent.name.replace("__", "/")
+    if "/" not in name:
+        raise file.refuse(f"does not say its model, and results_TIME.json is not beside it; write NAME={file.path}")
+    return name
+
+
+# -- lighteval -----------------------------------------------------------------------------------------------------
+
+DETAILS_NAME = re.compile(r"details_(?P<task>.+)_\d{4}-\d\d-\d\dT[\d\-.:]+\.parquet")
+DOC = ("query", "choices", "gold_index", "id")
+RESPONSE = ("text", "reasonings", "input")
+NEEDED = [
+    f"{mark}{column}{mark}.{part}"
+    for mark in ("", "__")
+    for column, parts in (("doc", DOC), ("model_response", RESPONSE))
+    for part in parts
+]
+"""Columns that are read, under either name."""
+
+
+def is_details(columns: frozenset[str]) -> bool:
+    """Whether a table has the columns of details; earlier versions of lighteval had underscores around them."""
+    return {"doc", "model_response"} <= columns or {"__doc__", "__model_response__"} <= columns
+
+
+def read_details(file: LogFile) -> Iterator[Record]:
+    """Read the trials of a file of details."""
+    match = DETAILS_NAME.fullmatch(file.path.name)
+    task = match["task"] if match else file.path.stem
+    model = file.model or _model_from_folders(file)
+    for number, (place, row) in enumerate(parquet_rows(file, NEEDED)):
+        doc, response = (mapping(row.get(name) or row.get(f"__{name}__")) for name in ("doc", "model_response"))
+        texts = _texts(file, place, response.get("text"), "model_response.text must be a list of texts")
+        if len(sequence(doc.get("gold_index"))) > 1:
+            raise file.refuse(SEVERAL, place)
+        asked, system = _lighteval_question(doc, response)
+        settings, key = LoggedSettings(served=model, system=system), as_text(doc.get("id")) or str(number)
+        thoughts = sequence(response.get("reasonings"))
+        yield from _records(
+            place, texts, thoughts, model=model, question=key, task=task, asked=asked, settings=settings
+        )
+
+
+def _lighteval_question(doc: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[LoggedQuestion, str | None]:
+    """The question with its key, which is one of the choices or the only one, and the system message."""
+    choices = tuple(map(as_text, sequence(doc.get("choices"))))
+    gold = doc.get("gold_index")
+    at = [whole_number(one) for one in (gold if isinstance(gold, list) else [gold])]
+    keys = [choices[one] for one in at if one is not None and 0 <= one < len(choices)]
+    turns = [(turn.get("role"), as_text(turn.get("content"))) for turn in map(mapping, sequence(response.get("input")))]
+    prompt, system = single_prompt(turns) or (as_text(doc.get("query")), None)
+    return LoggedQuestion(prompt, "\n".join(keys), choices if len(choices) > 1 else ()), system
+
+
+def _model_from_folders(file: LogFile) -> str:
+    """The model's name from its folders, details/MODEL/TIME."""
+    folders = file.path.absolute().parent.parts
+    if "details" not in folders:
+        raise file.refuse(f"does not say its model, nor do its folders (details/MODEL/TIME); write NAME={file.path}")
+    last = len(folders) - 1 - folders[::-1].index("details")
+    return "/".join(folders[last + 1 : -1]) or "/".join(folders[last + 1 :]) or "model"
