@@ -177,7 +177,7 @@ class PostgresLedger(PostgresReading):
         until, pause = time.monotonic() + self._patience, FIRST_PAUSE
         while True:
             try:
-                if self.connection.closed and self._is_done_after_return():
+                if self.connection.closed and not self._is_new and self._is_done_after_return():
                     return
                 with explained(self.where):
                     self._execute(statements)
