@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.drawn import drawn_pairs
-from adaptive_eval.core.types import PairVerdict, Reason
+from adaptive_eval.core.types import Reason
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
@@ -47,7 +47,6 @@ from adaptive_eval.record.words import (
 from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, RunReader, Spending, StoredLook, is_held
 from adaptive_eval.store.events.batches import pending_batches
 from adaptive_eval.store.looks import read_look
-from adaptive_eval.store.roster import Names
 from adaptive_eval.store.thresholds import kept_thresholds
 from scorio.sinf.compare import compare
 
@@ -388,7 +387,17 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compa
             tiers=look.tiers,
             scores=tuple(map(finite_or_none, look.scores)),
             sigmas=tuple(map(finite_or_none, look.sigmas)),
-            pairs=tuple(_pair_view(verdict, models, compared) for verdict in look.comparisons),
+            pairs=tuple(
+                PairView(
+                    better=models[one.better],
+                    worse=None if one.worse is None else models[one.worse],
+                    verdict=str(one.verdict),
+                    z=finite_or_none(one.z) if compared else None,
+                    boundary=finite_or_none(one.boundary) if compared else None,
+                    information=finite_or_none(one.information),
+                )
+                for one in look.comparisons
+            ),
         )
 
 
@@ -398,14 +407,3 @@ def event_view(event: Event) -> EventView:
     public = {key: one for key, one in flat.items() if key not in PRIVATE_FIELDS}
     told = {key: state_word(one) if isinstance(one, Reason) else one for key, one in public.items()}
     return EventView(event.at, event.kind, told, event_sentence(event))
-
-
-def _pair_view(pair: PairVerdict, models: Names, compared: bool) -> PairView:
-    return PairView(
-        better=models[pair.better],
-        worse=None if pair.worse is None else models[pair.worse],
-        verdict=str(pair.verdict),
-        z=finite_or_none(pair.z) if compared else None,
-        boundary=finite_or_none(pair.boundary) if compared else None,
-        information=finite_or_none(pair.information),
-    )

@@ -244,16 +244,9 @@ def open_display(kind: DisplayKind | None, weights: Sequence[float]) -> Display:
     """Open a display of this kind; by default the live view on a terminal, else plain lines."""
     if kind is None:
         kind = "rich" if sys.stdout.isatty() else "plain"
-    return cast(Display, DispensableDisplay(_make_display(kind, weights)))
-
-
-def _make_display(kind: DisplayKind, weights: Sequence[float]) -> Display:
-    match kind:
-        case "rich":
-            return LiveDisplay(Scale.of(weights))
-        case "plain":
-            return PlainDisplay()
-        case "json":
-            return JsonDisplay()
-        case "none":
-            return QuietDisplay()
+    display: Display = PlainDisplay()
+    if kind == "rich":
+        display = LiveDisplay(Scale.of(weights))
+    elif kind != "plain":
+        display = JsonDisplay() if kind == "json" else QuietDisplay()
+    return cast(Display, DispensableDisplay(display))
