@@ -23,7 +23,7 @@ GOAL = 1.0
 WRAPPED = """
 import runpy, sys, time
 from pathlib import Path
-from adaptive_eval.record.status import Scheduler
+from adaptive_eval.scheduler.scheduler import Scheduler
 
 told, loop = Path(sys.argv.pop()), sys.argv.pop()
 whole = Scheduler.run
