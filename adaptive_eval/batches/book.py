@@ -24,8 +24,6 @@ class BatchBook:
     def __init__(self, calls: BatchCalls, traffic: Traffic) -> None:
         self._calls, self._traffic = calls, traffic
         self._batches: dict[str, CarriedBatch] = {}
-        self._batch_of: dict[str, CarriedBatch] = {}
-        """The batch of each request, by the request's id."""
         self._last_seconds: float | None = None
         """How long the service took for the batch that was collected last."""
 
@@ -53,11 +51,10 @@ class BatchBook:
     def add(self, batch: CarriedBatch) -> None:
         """Take up a batch that is handed in now, or was by an earlier start."""
         self._batches[batch.record.key] = batch
-        self._batch_of |= dict.fromkeys(batch.ids, batch)
 
     def find(self, asked: AwaitedAnswer) -> bool:
         """Have a request wait for its result if it is in a batch, or take the one that is there; whether it is."""
-        batch = self._batch_of.get(asked.id)
+        batch = next((one for one in self if asked.id in one.ids or asked.id in one.early), None)
         if batch is None:
             return False
         if (result := batch.early.pop(asked.id, None)) is not None:
@@ -73,10 +70,9 @@ class BatchBook:
         """End the batches whose last answers these are: they are with the store."""
         for seed in seeds:
             for known in variants(trial_id(prompt, seed)):
-                batch = self._batch_of.get(known)
-                if batch is not None and known in batch.owed:
+                batch = next((one for one in self if known in one.owed), None)
+                if batch is not None:
                     batch.owed.discard(known)
-                    del self._batch_of[known]
                     self._end_if_stored(batch)
                     break
 
@@ -122,8 +118,6 @@ class BatchBook:
 
     def forget(self, batch: CarriedBatch) -> None:
         """Forget a batch that was never sent."""
-        for name in batch.ids:
-            self._batch_of.pop(name, None)
         self._batches.pop(batch.record.key, None)
 
     async def abandon(self, batch: CarriedBatch) -> None:
@@ -144,8 +138,6 @@ class BatchBook:
         answered = isinstance(outcome, Answer)
         if answered:
             batch.owed.add(asked.id)
-        else:
-            self._batch_of.pop(asked.id, None)
         if isinstance(outcome, EndpointError):
             asked.fail(outcome)
         elif not asked.outcome.done():
@@ -180,7 +172,6 @@ class BatchBook:
     def _tell_missing(self, batch: CarriedBatch, missing: NoBatchAnswer) -> None:
         """Tell every request without a result why there is none."""
         for name in batch.ids:
-            self._batch_of.pop(name, None)
             asked = batch.waiting.pop(name, None)
             if asked is not None and not asked.outcome.done():
                 asked.outcome.set_result(missing)
