@@ -64,6 +64,18 @@ async def test_what_is_asked_together_is_one_batch(kind: str) -> None:
     await endpoint.close()
 
 
+async def test_what_is_asked_again_before_its_answer_is_stored_is_in_a_batch_of_its_own() -> None:
+    """Two questions may have the same prompt and seed."""
+    desk = Desk("openai", ServiceInMemory(seconds=1.0))
+    endpoint = desk.open()
+    answers = [(await endpoint.sample(question(1), range(7, 8)))[0] for _ in range(2)]
+    assert [answer.text for answer in answers] == [truth(1, 7)] * 2 and creations(desk.service) == 2
+    for left in (1, 0):
+        endpoint.book.mark_stored(question(1), range(7, 8))
+        assert len(desk.journal.pending) == left
+    await endpoint.close()
+
+
 async def test_the_intent_is_written_down_before_anything_is_sent() -> None:
     desk = Desk("openai", ServiceInMemory(seconds=1.0))
     endpoint = desk.open()
