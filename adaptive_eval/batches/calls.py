@@ -112,16 +112,11 @@ GONE = frozenset({404, 410})
 class BatchCalls:
     """Calls of one model's batches to their service, each recorded in the journal."""
 
-    def __init__(
-        self,
-        name: str,
-        service: BatchService,
-        attempts: int,
-        now: Callable[[], float],
-    ) -> None:
-        self.name, self.service, self.attempts = name, service, attempts
-        self.now = now
-        self.journal: Journal | None = None
+    journal: Journal
+    """Set before anything is asked."""
+
+    def __init__(self, name: str, service: BatchService, attempts: int, now: Callable[[], float]) -> None:
+        self.name, self.service, self.attempts, self.now = name, service, attempts, now
         self.known: set[str] = set()
         """Ids of batches whose owner is known."""
         self.sent = 0
@@ -129,8 +124,6 @@ class BatchCalls:
 
     def note(self, event: Event) -> None:
         """Record an event."""
-        if self.journal is None:
-            raise RuntimeError("a batch needs a journal before anything is asked")
         self.journal.note(event)
 
     async def wait_for_end(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
@@ -177,7 +170,6 @@ class BatchCalls:
 
     async def _create(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
         """Create the batch; if the reply is lost, look for the batch before creating it again."""
-        assert self.journal is not None
         record = batch.record
         self.note(BatchPlanned(self.name, record.key, record.requests, record.planned))
         await self.journal.safe()
