@@ -111,10 +111,10 @@ class TrialSlots:
 class Batch:
     """The trials of one model in one round."""
 
-    def __init__(self, model: int, round_index: int, first: IntArray, extra: IntArray, due: float = 0.0) -> None:
+    def __init__(self, model: int, round_index: int, first: IntArray, extra: IntArray) -> None:
         self.model = model
         self.round_index = round_index
-        self.due = due
+        self.due = 0.0
         """When the batch is due on the logical clock; batches are committed in this order, whichever arrives first."""
         self.slots = TrialSlots(first, extra)
         self.size = self.slots.size

@@ -188,11 +188,23 @@ class SiteHost(ServerHost):
             origin = await self._cluster.place(plan.name, plan.resources, awaited)
         finally:
             self.is_kept = False
-        self._handle, self._node = origin.handle, origin.facts.node
+        facts = origin.facts
+        self._handle, self._node = origin.handle, facts.node
         self._group.count_placed()
         marks = {service.setup.mark: number for number, service in plan.services.items()}
-        self.found_model = marks.get(origin.facts.serves)
-        tell(self._placed_event(origin, time.monotonic() - began))
+        self.found_model = marks.get(facts.serves)
+        placed = SitePlaced(
+            model=self._model_name,
+            on=plan.site,
+            node=facts.node,
+            resources=plan.resources,
+            seconds=time.monotonic() - began,
+            found=origin.found,
+            pid=facts.pid,
+            node_id=facts.node_id or None,
+            devices=facts.devices or None,
+        )
+        tell(placed)
 
     async def load(self, model: int, tell: OnEvent) -> None:
         """Serve a model instead of the previous one; raises `LaunchFailed` or `PlaceLost`."""
@@ -302,20 +314,6 @@ class SiteHost(ServerHost):
         times = self._losses[model]
         lost = f"its {self._plan.site} was lost {times} times without an answer: {reason}"
         return LaunchFailed(lost) if times > RESTARTS else None
-
-    def _placed_event(self, origin: SiteOrigin, seconds: float) -> SitePlaced:
-        facts = origin.facts
-        return SitePlaced(
-            model=self._model_name,
-            on=self._plan.site,
-            node=facts.node,
-            resources=self._plan.resources,
-            seconds=seconds,
-            found=origin.found,
-            pid=facts.pid,
-            node_id=facts.node_id or None,
-            devices=facts.devices or None,
-        )
 
     @property
     def _model_name(self) -> str:
