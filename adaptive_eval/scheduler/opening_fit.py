@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.rounds import enough_answers
+from adaptive_eval.core.types import Ask
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.frozen import fact_numbers, fit_frozen
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
@@ -65,9 +66,10 @@ class OpeningFit:
         self.count(held.outcome)
         return held
 
-    def has(self, place: Place) -> bool:
-        """Whether the trial waits for its category."""
-        return place in self._held
+    def holds(self, ask: Ask) -> bool:
+        """Whether the trial is stored and waits for its category."""
+        held, roster = self._held, self._roster
+        return bool(held) and (roster.models[ask.model], roster.questions[ask.question], ask.trial) in held
 
     def count(self, outcome: StoredOutcome) -> None:
         """Count a stored trial, with or without a grade."""

@@ -13,7 +13,7 @@ from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.scheduler.mending import Mending
 from adaptive_eval.scheduler.requests import lose_entered
 from adaptive_eval.scheduler.state import stored_records
-from adaptive_eval.store import CommitBatch, LooksRetaken, ModelSetAside, Roster, StoredLook, TrialsRegraded
+from adaptive_eval.store import LooksRetaken, ModelSetAside, Roster, StoredLook, TrialsRegraded
 from adaptive_eval.store.looks import trials_at
 from adaptive_eval.supply.happenings import Ticked
 
@@ -113,7 +113,7 @@ class Scheduler:
                     await self.supply.close()
                 finally:
                     self.meter.times.close()
-                    committer.add(CommitBatch())  # the elapsed time, and the held time of servers
+                    committer.add()  # the elapsed time, and the held time of servers
                     await self._commit_the_rest()
         if self.ending.error is not None:  # a commit failed when the end had come
             raise self.ending.error

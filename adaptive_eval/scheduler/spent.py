@@ -22,9 +22,10 @@ class SpentByModel:
         """Count the usage of an answer."""
         self.usages[model].spend(outcome)
         cost, largest = outcome.cost, self._largest[model]
-        self._largest[model] = Cost(
-            max(largest.tokens, cost.tokens), max(largest.usd, cost.usd), max(largest.gpu_seconds, cost.gpu_seconds)
-        )
+        if cost.tokens > largest.tokens or cost.usd > largest.usd or cost.gpu_seconds > largest.gpu_seconds:
+            self._largest[model] = Cost(
+                max(largest.tokens, cost.tokens), max(largest.usd, cost.usd), max(largest.gpu_seconds, cost.gpu_seconds)
+            )
 
     def lost_cost(self, model: int, worst: Cost | None) -> Cost:
         """The cost of a lost answer: the `worst` one, or what is reserved if that is unbounded; without it the mean of

@@ -161,7 +161,7 @@ class RunState:
         if is_new and (cost := cost_from_signals(record.signals)) is not None:
             self.spent.count_grading(model, GradingUse(1, cost))
         if not record.awaits_thresholds:
-            self._apply_outcome(record.outcome())
+            self._apply_graded(model, question, record.outcome())
             self._report_ungraded(model, record)
             return
         self._spend(model, record.outcome())
@@ -198,9 +198,13 @@ class RunState:
             self.controller.spend_outside_plan(0, outcome.cost)
             return
         model, question = self.roster.cell(outcome.model, outcome.question)
-        self._spend(model, outcome)
         if outcome.awaits_thresholds:
-            return
+            self._spend(model, outcome)
+        else:
+            self._apply_graded(model, question, outcome)
+
+    def _apply_graded(self, model: int, question: int, outcome: StoredOutcome) -> None:
+        self._spend(model, outcome)
         if not self.fit.is_over:
             self.fit.count(outcome)
         self._judge(model, question, outcome)
@@ -262,14 +266,11 @@ class RunState:
     def want(self, asks: Iterable[Ask]) -> Iterator[Ask]:
         """Yield those of the core's trials that have to be asked; stored answers to others await thresholds."""
         for ask in asks:
-            if self.fit.has(self._place(ask)):
+            if self.fit.holds(ask):
                 self.trials.move(ask.model, ask.question, (ask.trial,), Step.AWAITS_THRESHOLDS)
             else:
                 self.trials.move(ask.model, ask.question, (ask.trial,), Step.WANTED)
                 yield ask
-
-    def _place(self, ask: Ask) -> Place:
-        return self.roster.models[ask.model], self.roster.questions[ask.question], ask.trial
 
     def is_owed(self, model: int) -> bool:
         """Whether a trial was asked of this model that the core was not told of, and that awaits no thresholds."""

@@ -74,7 +74,8 @@ class Request(NamedTuple):
 
 def trials_per_request(lane: Lane, question: int, first: int) -> int:
     """How many trials from `first` on fit into one request: its seeds may not run over the end of their range."""
-    return min(lane.samples_per_request, SEED_SPAN - lane.seed(question, first))
+    wanted = lane.samples_per_request
+    return wanted if wanted == 1 else min(wanted, SEED_SPAN - lane.seed(question, first))
 
 
 class Demand(Protocol):
