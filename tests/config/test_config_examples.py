@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -148,14 +149,15 @@ def test_the_starter_shows_every_rule_and_policy_and_each_can_be_chosen(key: str
             assert str(checked.config.chosen[key]) == entry.name
 
 
-class TestSchema:
-    SCHEMA = json_schema()
+known_schema = cache(json_schema)
 
+
+class TestSchema:
     def properties(self, section: dict[str, Any]) -> dict[str, Any]:
         """What a section of the schema may say, short forms left out."""
         for choice in (section, *section.get("anyOf", ()), *section.get("oneOf", ())):
             if "$ref" in choice:
-                return self.properties(self.SCHEMA["$defs"][choice["$ref"].rpartition("/")[2]])
+                return self.properties(known_schema()["$defs"][choice["$ref"].rpartition("/")[2]])
             if "oneOf" in choice and choice is not section:
                 merged: dict[str, Any] = {}
                 for kind in choice["oneOf"]:
@@ -166,7 +168,7 @@ class TestSchema:
         return {}
 
     def test_every_key_and_section_says_what_it_is_for(self) -> None:
-        sections = {"": self.SCHEMA, **self.SCHEMA["$defs"]}
+        sections = {"": known_schema(), **known_schema()["$defs"]}
         silent = [
             f"{section}.{key}"
             for section, body in sections.items()
@@ -191,30 +193,30 @@ class TestSchema:
 
     @pytest.mark.parametrize("text", [*(path.read_text() for path in EXAMPLES), starter()])
     def test_it_knows_every_key_of_the_examples(self, text: str) -> None:
-        assert list(self.unknown(read_document(text, {}).tree, self.SCHEMA)) == []
+        assert list(self.unknown(read_document(text, {}).tree, known_schema())) == []
 
     def test_it_does_not_know_others(self) -> None:
         tree = {"trials": {"mx": 1}, "models": [{"sampling": {"temp": 1}}], "x": 1}
-        assert list(self.unknown(tree, self.SCHEMA)) == [".trials.mx", ".models[].sampling.temp", ".x"]
+        assert list(self.unknown(tree, known_schema())) == [".trials.mx", ".models[].sampling.temp", ".x"]
 
     def test_short_forms_are_allowed(self) -> None:
-        sections = self.SCHEMA["properties"]
+        sections = known_schema()["properties"]
         alone = sorted(set(GRADERS) - {"regex", "python"})
         assert sections["grader"]["anyOf"][0] == {"enum": alone}
         assert sections["objective"]["anyOf"][0]["enum"][:2] == ["ranking", "best"]
         assert sections["concurrency"]["anyOf"][0]["type"] == "integer"
 
     def test_what_is_filled_in_is_not_required(self) -> None:
-        assert self.SCHEMA["required"] == ["models"]
-        assert self.SCHEMA["$defs"]["ModelConfig"]["required"] == ["name"]
+        assert known_schema()["required"] == ["models"]
+        assert known_schema()["$defs"]["ModelConfig"]["required"] == ["name"]
 
     def test_every_section_is_described(self) -> None:
-        for name, section in self.SCHEMA["$defs"].items():
+        for name, section in known_schema()["$defs"].items():
             assert section.get("description"), name
 
     @pytest.mark.parametrize("name", ["ModelConfig", "Limits"])
     def test_every_key_of_servers_is_described(self, name: str) -> None:
-        keys = self.SCHEMA["$defs"][name]["properties"]
+        keys = known_schema()["$defs"][name]["properties"]
         silent = {key for key, what in keys.items() if "description" not in what and not self.properties(what)}
         assert not silent
 

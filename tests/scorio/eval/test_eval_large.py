@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from eval_calls import binary
-from scipy.signal import fftconvolve
 
 import scorio.eval as scorio_eval
 from scorio.counts import Counts
@@ -75,6 +74,8 @@ def test_one_draw_is_bayes_however_many_trials(successes: int) -> None:
 
 def test_the_area_under_fifty_thousand_points() -> None:
     """AUC@K from E[(1-p)^i] = (b)_i / (a+b)_i, and its square from the trapezoid's weights convolved."""
+    from scipy.signal import fftconvolve  # here, since it loads slowly, and every worker reads this file
+
     trapezoid = np.full(K + 1, 1.0 / (K - 1))
     trapezoid[[1, K]] /= 2.0
     trapezoid[0] = 0.0
