@@ -7,8 +7,10 @@ from golden_cases import CASES
 from golden_record import EXPECTED, differences, parts_of, read
 from record import played
 
-LONG = {"pool", "batches", "imported", "cap_usd", "r0_related"} | {
-    f"judge_{kind}" for kind in ("votes", "criteria", "against_a_model")
+LONG = {
+    *("pool", "batches", "imported", "cap_usd", "r0_related"),
+    *("holm", "top_k", "ties", "pairs", "threshold", "lookahead", "several_answers_a_request", "verifier", "recorded"),
+    *("judge_votes", "judge_criteria", "judge_against_a_model"),
 }
 """Of these the parts have short tests, or another of their kind is among the short ones."""
 
