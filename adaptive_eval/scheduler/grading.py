@@ -72,7 +72,8 @@ def make_record(
 ) -> TrialRecord:
     """Record of an answer with its grade, or the reason why it has none."""
     cost = lane.price.cost(answer)
-    answer, grade = redact_answer(answer, grade, lane.secrets)
+    if lane.secrets:
+        answer, grade = redact_answer(answer, grade, lane.secrets)
     trial_at = (lane.name, question.id, trial, round_, answer)
     if isinstance(grade, GraderError):
         return TrialRecord(*trial_at, category=None, grader_error=str(grade), cost=cost)

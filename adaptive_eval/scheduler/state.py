@@ -150,23 +150,24 @@ class RunState:
         if record.model not in self.roster.models:
             return
         model, question = self.roster.cell(record.model, record.question)
-        self.alarms.see(model, record)
+        if record.trial == 0:
+            self.alarms.see(model, record)
         if record.awaits_verdict:
             self.awaiting[trial_place(record)] = record
             self.spent.spend(model, record.outcome())
             self._require_within_reserve(model, self.lanes[model].price.cost(record.answer))
             self.trials.move(model, question, (record.trial,), Step.AWAITS_VERDICT)
             return
-        is_new = self.trials.step(model, question, record.trial) is not None
-        if is_new and (cost := cost_from_signals(record.signals)) is not None:
+        is_asked = self._is_asked(model, question, record.trial)
+        if is_asked and (cost := cost_from_signals(record.signals)) is not None:
             self.spent.count_grading(model, GradingUse(1, cost))
         if not record.awaits_thresholds:
-            self._apply_graded(model, question, record.outcome())
+            self._apply_graded(model, question, record.outcome(), is_asked)
             self._report_ungraded(model, record)
             return
         self._spend(model, record.outcome())
         held = self.fit.hold(record)
-        if is_new:
+        if is_asked:
             self.trials.move(model, question, (record.trial,), Step.AWAITS_THRESHOLDS)
         elif self.fit.is_over:  # the core is told at once, as by later starts, which find its category on disk
             self._apply_verdict(held.verdict(self.fit.rubric))
@@ -186,7 +187,7 @@ class RunState:
                 self.fit.unplanned.remove(trial_place(verdict))
                 self.controller.spend_outside_plan(-1, outcome.cost.times(-1))
             model, question = self.roster.cell(outcome.model, outcome.question)
-            self._judge(model, question, outcome)
+            self._judge(model, question, outcome, self._is_asked(model, question, outcome.trial))
             self._report_ungraded(model, verdict)
 
     def _apply_outcome(self, outcome: StoredOutcome) -> None:
@@ -201,30 +202,33 @@ class RunState:
         if outcome.awaits_thresholds:
             self._spend(model, outcome)
         else:
-            self._apply_graded(model, question, outcome)
+            self._apply_graded(model, question, outcome, self._is_asked(model, question, outcome.trial))
 
-    def _apply_graded(self, model: int, question: int, outcome: StoredOutcome) -> None:
+    def _is_asked(self, model: int, question: int, trial: int) -> bool:
+        return self.trials.step(model, question, trial) is not None
+
+    def _apply_graded(self, model: int, question: int, outcome: StoredOutcome, is_asked: bool) -> None:
         self._spend(model, outcome)
         if not self.fit.is_over:
             self.fit.count(outcome)
-        self._judge(model, question, outcome)
+        self._judge(model, question, outcome, is_asked)
 
     def _spend(self, model: int, outcome: StoredOutcome) -> None:
         self.spent.spend(model, outcome)
-        if self.reserve is None:  # else there is a verdict in it
+        if self.capped and self.reserve is None:  # else there is a verdict in it
             self._require_within_reserve(model, outcome.cost)
 
-    def _judge(self, model: int, question: int, outcome: StoredOutcome) -> None:
-        """Queue an answer for the core, now that it has its category."""
+    def _judge(self, model: int, question: int, outcome: StoredOutcome, is_asked: bool) -> None:
+        """Queue an answer for the core, now that it has its category; `is_asked`: in this start."""
         self.alarms.add(model, question, outcome)
         self.spent.usages[model].judge(outcome)
         told = outcome.to_outcome(model, question)
-        if self.trials.step(model, question, outcome.trial) is None:
-            self.controller.keep((told,))
-            self._news.kept = True
-        else:
+        if is_asked:
             self.trials.move(model, question, (outcome.trial,), Step.GRADED)
             self._news.outcomes.append(told)
+        else:
+            self.controller.keep((told,))
+            self._news.kept = True
 
     def _report_ungraded(self, model: int, one: TrialRecord | Regrade) -> None:
         if one.grader_error is not None:
@@ -274,8 +278,7 @@ class RunState:
 
     def is_owed(self, model: int) -> bool:
         """Whether a trial was asked of this model that the core was not told of, and that awaits no thresholds."""
-        under_way = (Step.WANTED, Step.BOOKED, Step.IN_FLIGHT, Step.ANSWERED, Step.AWAITS_VERDICT)
-        return not self.departures.is_gone(model) and self.trials.number(model, *under_way) > 0
+        return not self.departures.is_gone(model) and self.trials.is_owed(model)
 
 
 class News:

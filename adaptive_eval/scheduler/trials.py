@@ -6,7 +6,6 @@ Steps may be skipped; only a request that is returned to the queue goes back. Gr
 `STEPS` lists the legal transitions; any other is a bug in this program.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -45,6 +44,7 @@ STEPS: dict[Step | None, frozenset[Step]] = {
 }
 """Which steps may follow which; from None, for a trial that is not in the table."""
 LAST = frozenset({Step.GRADED, Step.LOST})
+_IN_FLIGHT, _ANSWERED, _THRESHOLDS = Step.IN_FLIGHT, Step.ANSWERED, Step.AWAITS_THRESHOLDS  # slow to look up
 
 
 class TrialTable:
@@ -53,7 +53,7 @@ class TrialTable:
     def __init__(self, models: int) -> None:
         self._steps: list[dict[tuple[int, int], Step]] = [{} for _ in range(models)]
         """By model: the step of each question and trial."""
-        self._numbers: list[Counter[Step]] = [Counter() for _ in range(models)]
+        self._awaiting_thresholds = [0] * models
         self._unanswered: set[int] = set()
         """Models with a request that was in flight and got no answer, even if it was asked again."""
 
@@ -61,9 +61,9 @@ class TrialTable:
         """The step of a trial; None if nobody has asked for it, or it is done."""
         return self._steps[model].get((question, trial))
 
-    def number(self, model: int, *steps: Step) -> int:
-        """How many trials of a model are at any of these steps."""
-        return sum(self._numbers[model][step] for step in steps)
+    def is_owed(self, model: int) -> bool:
+        """Whether a trial of the model is yet to come, or awaits its verdict."""
+        return len(self._steps[model]) > self._awaiting_thresholds[model]
 
     def has_all(self, model: int) -> bool:
         """Whether every request sent to a model in this start was answered, and its answers are done."""
@@ -71,20 +71,20 @@ class TrialTable:
 
     def move(self, model: int, question: int, trials: Iterable[int], to: Step) -> None:
         """Move trials of a question to a step; raises `RuntimeError` if the transition is illegal."""
-        steps, numbers = self._steps[model], self._numbers[model]
+        steps = self._steps[model]
         for trial in trials:
-            before = steps.get((question, trial))
+            place = question, trial
+            before = steps.get(place)
             if to not in STEPS[before]:
                 raise RuntimeError(f"trial {trial} of question {question} by model {model} is {before}, and now {to}")
-            if before is Step.IN_FLIGHT and to is not Step.ANSWERED:
+            if before is _IN_FLIGHT and to is not _ANSWERED:
                 self._unanswered.add(model)
-            if before is not None:
-                numbers[before] -= 1
+            if before is _THRESHOLDS or to is _THRESHOLDS:
+                self._awaiting_thresholds[model] += 1 if to is _THRESHOLDS else -1
             if to in LAST:
-                del steps[question, trial]
+                del steps[place]
             else:
-                steps[question, trial] = to
-                numbers[to] += 1
+                steps[place] = to
 
     def move_request(self, request: Request, to: Step) -> None:
         """Move the trials of a request to a step."""
