@@ -34,7 +34,7 @@ GATHER_SECONDS = 0.02
 
 
 @dataclass(slots=True)
-class Draft:
+class CommitDraft:
     """Records of the next commit."""
 
     trials: list[TrialRecord] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Committer:
         self.gathers = False
         """More records are expected soon, so a commit waits a moment for them."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
-        self._draft = Draft()
+        self._draft = CommitDraft()
         self._waiting: list[asyncio.Future[None]] = []
         """Futures to resolve when the current draft is on disk."""
         self._taken_at = 0.0
@@ -129,7 +129,7 @@ class Committer:
     def _take(self) -> tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]]:
         """Start to write the draft in the thread."""
         self._taken_at = self._elapsed()
-        draft, self._draft = self._draft, Draft()
+        draft, self._draft = self._draft, CommitDraft()
         batch = CommitBatch(
             draft.trials,
             draft.looks,
