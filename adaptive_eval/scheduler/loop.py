@@ -261,8 +261,7 @@ class Loop:
         committer, busy = self.journal.committer, self.requests.tasks + self.grader.tasks > 0
         committer.gathers = busy
         quiet = not busy and committer.idle and not self._happenings
-        waits = self.supply.is_moving or not self.requests.waiting.empty
-        self.ending.end_if_over(quiet=quiet, waits=waits)
+        self.ending.end_if_over(quiet, lambda: self.supply.is_moving or self._demand.is_any_waiting)
 
     def tell_time(self) -> None:
         gpu_seconds = self.meter.gpu_seconds(self.state.spent, self.requests.in_flight)

@@ -219,6 +219,11 @@ class ModelDemand:
     def __init__(self, state: RunState, requests: Requests, idle: IdleServers) -> None:
         self._state, self._requests, self._idle = state, requests, idle
 
+    @property
+    def is_any_waiting(self) -> bool:
+        """Whether a trial waits, maybe one that the core was not asked for because its model cannot be asked yet."""
+        return not self._requests.waiting.empty or any(map(self.is_wanted, range(len(self._state.lanes))))
+
     def is_wanted(self, model: int) -> bool:
         gone, needed = self._state.departures.is_gone(model), self._server_capacity(model)
         return not gone and self._requests.waiting.first(model, needed) is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from enum import StrEnum
 
 from adaptive_eval.errors import StoreError
@@ -58,10 +59,10 @@ class RunEnd:
             self.error = error
             self._done.set()
 
-    def end_if_over(self, *, quiet: bool, waits: bool) -> None:
+    def end_if_over(self, quiet: bool, waits: Callable[[], bool]) -> None:
         """End the run if there is nothing left to wait for.
 
-        `quiet`: nothing is under way; `waits`: a server is being started or stopped, or trials wait for a slot.
+        `quiet`: nothing is under way; `waits`: whether a server is being started or stopped, or a trial waits.
         """
         departures, finished = self._state.departures, self._state.controller.finished is not None
         if self.done:
@@ -72,7 +73,7 @@ class RunEnd:
             self.abort(departures.refusals())
         elif at_once or (quiet and (finished or self.halt is not None)):
             self._done.set()
-        elif quiet and not waits:
+        elif quiet and not waits():
             self.abort(RuntimeError("the decision core is neither finished nor asks for trials"))
 
     def seconds(self) -> float | None:
