@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from io import BytesIO
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +51,8 @@ QUANTITIES: Mapping[str, tuple[str, ...]] = {
     "usd": ("usd",),
 }
 """Fields of a model that an axis may show whose label begins with this word, or with `cost` and has it."""
+FILLERS = frozenset(("number", "total", "mean", "average", "all", "stored", "of", "the"))
+"""Words before that of a quantity."""
 CODE = re.compile(r"[A-Za-z]_[A-Za-z]|[a-z][A-Z]|^[^A-Za-z]*$")
 """Words of a program, and what holds no word at all."""
 
@@ -171,7 +174,16 @@ def _with_rows(view: RunView, change: Callable[[ModelRow], ModelRow]) -> RunView
 def _without_scores(view: RunView, number: int) -> RunView:
     """The view in which the last so many models have no score."""
     names = {row.name for row in _results(view).models[-number:]}
-    return _with_rows(view, lambda row: replace(row, **UNKNOWN) if row.name in names else row)
+
+    def look(one: LookView) -> LookView:
+        scores, sigmas = (
+            tuple(None if name in names else value for name, value in zip(one.models, values, strict=True))
+            for values in (one.scores, one.sigmas)
+        )
+        return replace(one, scores=scores, sigmas=sigmas)
+
+    found = _with_rows(view, lambda row: replace(row, **UNKNOWN) if row.name in names else row)
+    return replace(found, looks=tuple(map(look, view.looks)))
 
 
 def renamed(view: RunView, names: Mapping[str, str]) -> RunView:
@@ -354,6 +366,7 @@ def _check_quantities(figures: _Figures, view: RunView, first: "Figure") -> None
     for number, axes in enumerate(first.axes):
         for along, names_along in (("x", "y"), ("y", "x")):
             words = re.findall(r"\w+", getattr(axes, f"{along}axis").get_label_text().lower())
+            words = [*dropwhile(FILLERS.__contains__, words)]
             naming = words if words[:1] == ["cost"] else words[:1]
             word = next((one for one in naming if one in QUANTITIES), None)
             if word and len(places_of(axes, names_along, view.models)) == len(view.models):

@@ -44,8 +44,22 @@ AMISS: tuple[Any, ...] = (
 """Values that may stand where something else should."""
 STRANGE_COLUMNS = ((), ("a", "b"), ("model", "question", "category"), ("model", "question", "text", "correct"))
 """Columns of no tool's table; the last two are those of our own."""
-ALMOST_ALIKE = ("org/One", "org/one", "other/one", "one", " one", "one ", "o" * 300 + "1", "o" * 300 + "2")
+ALMOST_ALIKE = (
+    "org/One",
+    "org/one",
+    "other/one",
+    "one",
+    " one",
+    "one ",
+    "a:one",
+    "one@a",
+    "one  1",
+    "one 1",
+    "o" * 300 + "1",
+    "o" * 300 + "2",
+)
 """Names of several models or questions, which are one where case, spaces, a folder or what comes late is left out."""
+PLAIN = "words of a model"
 NO_NAMES = ("None", "null")
 """Names that a reader makes of nothing."""
 LEFT_OUT = object()
@@ -97,6 +111,7 @@ def check_importer(table: TableFormat, logged: Sequence[tuple[Row, Mapping[str, 
             for path, values in groupby(_amiss(row), key=itemgetter(0)):
                 found = [(value, _check_amiss(reading, row, path, value, changed)) for _, value, changed in values]
                 _check_place(table.name, ".".join(map(str, path)), _record_values(record), found)
+            _check_text_kept(reading, row, record)
     check_elsewhere(_facts_of_all, (table, [row for row, _ in logged]), table.name)
 
 
@@ -208,6 +223,23 @@ def _check_names_apart(reading: _Reading, row: Row, record: Record) -> None:
                 )
                 copies = record.identity is not None and found[0].identity == record.identity
                 fail_unless(not copies, f"{reading.table.name}: trials of two {key}s have one identity, as if copies")
+
+
+def _check_text_kept(reading: _Reading, row: Row, record: Record) -> None:
+    """What a model wrote is stored as it is, with all its spaces: repeats and grades go by it."""
+    for path, said in _texts(row):
+        if record.answer is None or not record.has_text or said != record.answer.text:
+            continue
+        for text in (PLAIN, f" {said}\n", f"\t{said} "):
+            found = reading.read([_with_text(row, path, text)])
+            if isinstance(found, LogError) or len(found) != 1 or found[0].answer is None or found[0].missing:
+                continue
+            if text == PLAIN and found[0].answer.text != text:
+                break  # the key, or something else that is the same here
+            fail_unless(
+                found[0].answer.text == text,
+                f"{reading.table.name}: {text!r:.60} was written, and {found[0].answer.text!r:.60} would be stored",
+            )
 
 
 def _end(name: str) -> str:

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
-from adaptive_eval.store import ModelSetAside, Store
+from adaptive_eval.store import ModelSetAside, RunReader, Store
 from adaptive_eval.store.records import TrialKey
 
 MODELS = ("cyd", "ada", "dan", "bob")
@@ -106,4 +107,15 @@ def run_with_gaps() -> Iterator[Path]:
             store.forget_trials("cyd", gone, ModelSetAside("cyd", "its server went away"))
         finally:
             store.close()
+        _leave_out(directory, "bob")
         yield directory
+
+
+def _leave_out(directory: Path, name: str) -> None:
+    """Store a configuration without this model, as a resume does."""
+    with closing(RunReader.open(directory)) as reader:
+        header = reader.header()
+    told = header.configuration
+    kept = [one for one in told["models"] if one["name"] != name]
+    models = {one: body for one, body in header.models.items() if one != name}
+    Store.open(directory, replace(header, models=models, configuration={**told, "models": kept})).store.close()
