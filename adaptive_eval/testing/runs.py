@@ -127,20 +127,27 @@ THERE = "ADAPTIVE_EVAL_ELSEWHERE"
 """The variable that is set in the other process: a module that calls a suite when it is loaded begins no third one."""
 
 
-def check_elsewhere(probe: Callable[..., str], arguments: tuple[Any, ...], name: str) -> None:
-    """Raise AssertionError where the function says something else in a process with other hashes.
+def told_elsewhere(probe: Callable[..., str], arguments: tuple[Any, ...]) -> str | None:
+    """What the function says in a process with other hashes.
 
-    What cannot be sent there, such as a function within a function, is not tried.
+    None for what cannot be sent there, such as a function within a function.
     """
     if THERE in os.environ:
-        return
+        return None
     try:
         sent = pickle.dumps((probe, arguments))
     except (pickle.PicklingError, AttributeError, TypeError):
-        return
+        return None
     if b"__main__" in sent:  # a script of the author's would run once more
+        return None
+    return _probe_elsewhere(sent, next(seed for seed in SEEDS if seed != os.environ.get("PYTHONHASHSEED")))
+
+
+def check_elsewhere(probe: Callable[..., str], arguments: tuple[Any, ...], name: str) -> None:
+    """Raise AssertionError where the function says something else in a process with other hashes."""
+    there = told_elsewhere(probe, arguments)
+    if there is None:
         return
-    there = _probe_elsewhere(sent, next(seed for seed in SEEDS if seed != os.environ.get("PYTHONHASHSEED")))
     here = probe(*arguments)
     at = next((at for at, (one, other) in enumerate(zip(here, there, strict=False)) if one != other), len(here))
     fail_unless(

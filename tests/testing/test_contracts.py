@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -488,6 +488,21 @@ class Keeping:
         return pong(text, replace(question, answer=self.kept.setdefault("key", question.answer)))
 
 
+@cache
+def _read(text: str) -> list[str]:
+    return []
+
+
+def keeping_for_all(text: str, question: Question) -> bool:
+    """Keeps the first key for all questions."""
+    _read("the key").append(question.answer)
+    return text == _read("the key")[0]
+
+
+def calls_all_right(text: str, question: Question) -> bool:
+    return True
+
+
 def nothing_is_nothing(text: str, question: Question) -> bool:
     """What cannot be read as a number is None, in an answer as in a key."""
     said, key = (float(one) if one in ("4", "5") else None for one in (text, question.answer))
@@ -570,6 +585,24 @@ BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
 def test_a_grader_that_takes_a_part_of_a_signed_key_is_found() -> None:
     with pytest.raises(AssertionError, match="finds the key '-4' in a longer word, and calls 'It is -4777' right"):
         check_grader(lambda text, question: question.answer in text, Question("q", "?", "-4"), ["It is -4"], ["5"])
+
+
+def test_a_grader_that_takes_a_part_of_a_key_with_a_sign_behind_is_found() -> None:
+    with pytest.raises(AssertionError, match="finds the key '4%' in a longer word, and calls 'It is 7774%' right"):
+        check_grader(lambda text, question: question.answer in text, Question("q", "?", "4%"), ["It is 4%"], ["5%"])
+
+
+@pytest.mark.parametrize("function", [lambda text, question: True, lambda text, question: False, calls_all_right])
+def test_a_grader_that_keeps_nothing_is_not_said_to(function: Callable[..., object]) -> None:
+    with pytest.raises(AssertionError, match=r"but says (True|False)$"):
+        check_grader(function, KEY, ["4"], ["5"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("another_process")
+def test_what_a_function_keeps_in_its_module_is_found() -> None:
+    with pytest.raises(AssertionError, match="are marks or keys kept"):
+        check_grader(keeping_for_all, KEY, ["4"], ["5"])
 
 
 @pytest.mark.parametrize(("function", "said"), BROKEN_FUNCTIONS, ids=range(len(BROKEN_FUNCTIONS)))
