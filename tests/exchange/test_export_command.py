@@ -1,9 +1,11 @@
 """`adaptive-eval export`: whole files or none, on live runs too."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gated import GatedServer
@@ -16,8 +18,11 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest, export
+from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.store import RunReader, TrialRecord
+from adaptive_eval.store import RunReader
+
+WITH_TEXTS = [name for name, form in EXPORTS.items() if form.texts is not None]
 
 
 @pytest.mark.parametrize("form", EXPORTS)
@@ -40,14 +45,24 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, form: str, m
     path = export(ExportRequest(directory, form)).path
     before = {file: file.read_bytes() for file in (path.iterdir() if path.is_dir() else [path])}
 
-    def cut_off(self: RunReader, *arguments: object) -> Iterator[TrialRecord]:
-        yield make_trial("bob", "q1", 0, 1)
-        raise OSError(28, "No space left on device")
+    def cut_off(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        def first(*arguments: Any) -> Iterator[Any]:
+            yield from islice(method(*arguments), 1)
+            raise OSError(28, "No space left on device")
 
-    for method in ("trials", "model_trials"):
-        monkeypatch.setattr(RunReader, method, cut_off)
-    if form == "npz":
-        monkeypatch.setattr("numpy.savez_compressed", cut_off_now)
+        return first
+
+    whole = EXPORTS[form].write
+
+    def write(source: ExportSource, draft: Path, texts: bool, on_progress: OnProgress) -> None:
+        if form == "npz":  # it has read all before it opens its file
+            monkeypatch.setattr("numpy.savez_compressed", cut_off_now)
+        else:
+            for method in ("trials", "model_trials", "outcomes", "trial_facts", "cell"):
+                monkeypatch.setattr(RunReader, method, cut_off(getattr(RunReader, method)))
+        whole(source, draft, texts, on_progress)
+
+    monkeypatch.setitem(EXPORTS, form, EXPORTS[form]._replace(write=write))
     with pytest.raises(StoreError, match=r"cannot be written: No space left on device; give another --output"):
         export(ExportRequest(directory, form, force=True))
     assert {file: file.read_bytes() for file in (path.iterdir() if path.is_dir() else [path])} == before
@@ -71,8 +86,8 @@ def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--format", "xlsx"], "--format must be one of npz, csv, jsonl, inspect, but got 'xlsx'"),
-        (["--format", "npz", "--text"], "--text and --no-text are for csv, jsonl, but the format is npz"),
+        (["--format", "xlsx"], f"--format must be one of {', '.join(EXPORTS)}, but got 'xlsx'"),
+        (["--format", "npz", "--text"], f"--text and --no-text are for {', '.join(WITH_TEXTS)}, but the format is npz"),
         (["--format", "csv", "--output", "."], "is a folder, but this format is one file"),
         (["--format", "csv", "--output", "-"], "not the standard output; name one after --output"),
         (["--format", "inspect", "--output", "made.yaml"], "is a file, but this format is a folder of files"),
