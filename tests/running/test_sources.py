@@ -1,0 +1,19 @@
+"""A key by which models are answered stands in every list that asks what a key of a model means."""
+
+from adaptive_eval.config.listed_models import OTHER_WAYS, WAYS
+from adaptive_eval.config.prepare import MODEL_WORKINGS
+from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.running.sources import SOURCES
+
+CHANGES_ANSWERS = {"inspect"}
+"""A resume with another value is refused: the stored trials would mean something else."""
+
+
+def test_every_source_is_a_key_of_a_model_that_is_refused_beside_other_ways_to_serve_it() -> None:
+    assert SOURCES.keys() <= ModelConfig.model_fields.keys()
+    assert SOURCES.keys() <= {*WAYS, *OTHER_WAYS}, "name it in `WAYS`, `OTHER_WAYS` or both (`listed_models.py`)"
+
+
+def test_every_source_changes_answers_or_only_how_they_come() -> None:
+    told = "name it in `MODEL_WORKINGS` (`prepare.py`), or here if it changes answers"
+    assert SOURCES.keys() - MODEL_WORKINGS == CHANGES_ANSWERS, told
