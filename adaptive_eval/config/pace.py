@@ -41,9 +41,10 @@ def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> tuple[
         return "answers", "trials.draw asks the questions block by block"
     own = [model.name for model in models if is_own_server(model)]
     if not own:
-        by_inspect = any(model.inspect is not None for model in models)
-        known_by = "is one that Inspect asks at a provider" if by_inspect else "has a price, a key or headers"
-        return "answers", f"every model {known_by}: its answers are what you pay for"
+        what = "has a price, a key or headers" if all(map(_is_known_customer, models)) else "is on a server of others"
+        if any(model.inspect is not None for model in models):
+            what = "is one that Inspect asks at a provider"
+        return "answers", f"every model {what}: its answers are what you pay for"
     some = f"{own[0]} is" if len(own) == 1 else f"{own[0]} and {len(own) - 1} more are"
     whose, beside = ("all models are", "") if len(own) == len(models) else (some, "; the others are asked ahead, too")
     paid = "on servers of your own (no price, no key), where time is what you pay for"
@@ -58,8 +59,12 @@ def is_own_server(model: ModelConfig) -> bool:
     if model.inspect is not None:  # Inspect has its own keys and addresses
         served_here = model.inspect.partition("/")[0] in INSPECT_ON_OWN_SERVERS
         return bool(model.gpus) or (model.price is None and served_here)
+    return model.launch is not None or bool(model.gpus) or not _is_known_customer(model)
+
+
+def _is_known_customer(model: ModelConfig) -> bool:
     known_by = model.key_variable or model.auth or model.headers or model.sampling.extra_headers
-    return model.launch is not None or bool(model.gpus) or (model.price is None and not known_by)
+    return model.price is not None or bool(known_by)
 
 
 def opening_trials(trials: TrialsConfig, *, batched: bool = False) -> int:

@@ -63,7 +63,10 @@ def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names
 
 
 def test_a_model_with_a_batch_is_on_no_server_of_yours_and_growing_rounds_are_rounds_of_all_models() -> None:
-    assert chosen(two("batch: openai"))[0] == "answers"
+    of_others = ("answers", "every model is on a server of others: its answers are what you pay for")
+    assert chosen(two("batch: openai")) == of_others
+    keyed = "every model has a price, a key or headers: its answers are what you pay for"
+    assert chosen(two("batch: openai, api_key_env: KEY")) == chosen(two(PRICE)) == ("answers", keyed)
 
 
 @pytest.mark.parametrize(
