@@ -135,7 +135,7 @@ class Supply:
         """Start and stop the servers that are due: called after each commit, and twice a second."""
 
     def mark_stored(self, request: Request) -> None:
-        """Let go of a request whose answers are with the store."""
+        """Let go of a request whose answers are in the next commit; `Journal.safe` waits for it."""
 
     def leave(self) -> None:
         """The run is stopping: wait no more for what can be left to the next start."""
