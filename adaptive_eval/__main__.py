@@ -9,7 +9,7 @@ import warnings
 from types import FrameType
 from typing import NoReturn
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.running.garbage import disable_collections
 
 LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)

@@ -35,7 +35,7 @@ from engine_runs import SAMPLING, Workplace  # noqa: E402
 from engine_servers import VLLM_ENVIRONMENT, VLLM_PYTHON, Server, running, vllm  # noqa: E402
 from family import base, checkpoints  # noqa: E402
 
-from adaptive_eval.seeds import hashed_base  # noqa: E402
+from adaptive_eval.base.seeds import hashed_base  # noqa: E402
 from adaptive_eval.store.database import DATABASE_FILE  # noqa: E402
 
 TEMPERATURES = {"plain": 1.0, "cool": 0.9}

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tables import Check, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer

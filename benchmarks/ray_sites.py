@@ -29,7 +29,7 @@ from process_cpu import FamilyCpu
 from tables import Check, arguments, check_table, machine, markdown, publish
 from throughput import COMMAND, MODELS, QUESTIONS, WORKER, configuration
 
-from adaptive_eval.errors import AdaptiveEvalError
+from adaptive_eval.base.errors import AdaptiveEvalError
 from adaptive_eval.store import RunReader, ServerLaunched, events_of_kind
 from adaptive_eval.store.whereabouts import holds_ledger
 

@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 from tables import Check, arguments, check_table, machine, markdown, publish
 
 import adaptive_eval
+from adaptive_eval.base.seeds import hashed_base, trial_seed
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Controller
 from adaptive_eval.graders.frozen import fit_frozen
 from adaptive_eval.graders.rubric import RubricConfig
-from adaptive_eval.seeds import hashed_base, trial_seed
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.simulate.worlds import Latency, World

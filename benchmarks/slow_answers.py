@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from tables import Check, arguments, conclude, markdown
 
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tables import Check, arguments, conclude, markdown
 
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import Answer, EndpointConfig
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.verifier import LABELS, Verifier
 from adaptive_eval.graders.verifying import VerifierPool

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from live_runs import small_world
 
+from adaptive_eval.base.http_server import HttpRequest
 from adaptive_eval.batches.endpoint import BatchedEndpoint
 from adaptive_eval.batches.service import BatchService
 from adaptive_eval.batches.wire import MaybeCreated
@@ -23,7 +24,6 @@ from adaptive_eval.endpoints.types import (
     Prompt,
     Sampling,
 )
-from adaptive_eval.http_server import HttpRequest
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults

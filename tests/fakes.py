@@ -8,12 +8,13 @@ from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
+from adaptive_eval.base.errors import EndpointError, GraderError
+from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost, Look
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
-from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.build import build_results
@@ -22,7 +23,6 @@ from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.state import RunState
-from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import CommitBatch, Event, Roster, RunHeader, RunReader, RunStarted, Store
 from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.supply.hosts import ServerHost

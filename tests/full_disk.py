@@ -12,7 +12,7 @@ import pytest
 from live_runs import ENDED, MODELS, Found, Site
 from patient_time import HANGS
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.record.verified import verify_run
 from adaptive_eval.store import AnswersKept, RunReader, events_of_kind
 from adaptive_eval.store.database import DATABASE_FILE

@@ -6,7 +6,7 @@ answer more can be over.
 
 import math
 
-from adaptive_eval.http_server import HttpRequest
+from adaptive_eval.base.http_server import HttpRequest
 from adaptive_eval.simulate.replies import ApiReply
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import World

@@ -18,8 +18,8 @@ from patient_time import HANGS
 from typer.testing import CliRunner, Result
 from warm_start import WarmProcess
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.worlds import Latency, World, binary, with_mean
 from adaptive_eval.store import RunReader, TrialRecord

@@ -8,7 +8,7 @@ from typing import TypeVar
 from patient_time import until
 
 from adaptive_eval import __version__
-from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
 from adaptive_eval.sites.messages import (
     SiteBegun,

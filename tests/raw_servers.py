@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, suppress
 
 import orjson
 
+from adaptive_eval.base.http_server import close_listener
 from adaptive_eval.endpoints.types import Message, Prompt
-from adaptive_eval.http_server import close_listener
 
 Script = Callable[["Exchange"], Awaitable[None]]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

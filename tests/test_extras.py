@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_layers import ROOT
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 
 QUICKSTART = ("run", "configs/quickstart.yaml", "--set", "trials.max=4")
 EXTRAS: Mapping[str, tuple[str, ...]] = {

@@ -19,12 +19,7 @@ PURE = ["scorio", "adaptive_eval/core"]
 # Lowest first, one room a line: a module may import from its own room and from those before it.
 LAYERS: list[str] = [
     "scorio",
-    "adaptive_eval.errors",
-    "adaptive_eval.files",
-    "adaptive_eval.imports",
-    "adaptive_eval.http_server",
-    "adaptive_eval.sections",
-    "adaptive_eval.seeds",
+    "adaptive_eval.base",
     "adaptive_eval.core",
     "adaptive_eval.simulate",
     "adaptive_eval.endpoints",
@@ -34,7 +29,6 @@ LAYERS: list[str] = [
     "adaptive_eval.lm_eval",
     "adaptive_eval.store",
     "adaptive_eval.supply",
-    "adaptive_eval.launch",
     "adaptive_eval.scheduler",
     "adaptive_eval.config",
     "adaptive_eval.record",

@@ -4,8 +4,8 @@ import re
 
 from document_blocks import ROOT
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import COMMANDS, load_command
-from adaptive_eval.errors import ExitCode
 
 COMMANDS_PAGE = (ROOT / "docs" / "guide" / "commands.md").read_text()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from adaptive_eval.http_server import HttpRequest
+from adaptive_eval.base.http_server import HttpRequest
 from adaptive_eval.simulate.answering import hashed_integers
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.replies import ApiReply, whole_reply

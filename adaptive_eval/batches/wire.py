@@ -15,6 +15,7 @@ import httpx2
 import orjson
 from pydantic import SecretStr
 
+from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints.client import convert_failures, request_headers, unauthorized_hint
 from adaptive_eval.endpoints.failures import (
     READ,
@@ -31,7 +32,6 @@ from adaptive_eval.endpoints.retry_after import RetryAfterPolicy
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import MOST_BYTES, httpx_timeouts
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Notice, Sampling
-from adaptive_eval.errors import Unavailable
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from adaptive_eval import __version__
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.running.garbage import enable_collections
 
 PACKAGE = "adaptive_eval"

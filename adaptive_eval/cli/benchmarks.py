@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.config.named_benchmarks import PACKAGES, named_benchmarks
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.benchmark import NamedBenchmark, near_names
 from adaptive_eval.record.lines import safe_line, several
 

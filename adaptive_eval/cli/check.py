@@ -7,13 +7,13 @@ from pathlib import Path
 
 import typer
 
+from adaptive_eval.base.errors import ExitCode, GraderError
 from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, report_errors, typed_command
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Answer, Health
-from adaptive_eval.errors import ExitCode, GraderError
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions import repeated_questions

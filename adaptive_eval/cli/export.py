@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import report_errors
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest
 from adaptive_eval.exchange.export import export as export_run
 from adaptive_eval.record.lines import several

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.config.load import load_config
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
 from adaptive_eval.exchange.detect import LOGS
 from adaptive_eval.exchange.importing import GraderComparison, ImportResult, import_logs

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import report_errors, typed_command
 from adaptive_eval.config.starter import starter
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.benchmark import NamedBenchmark
 
 File = Annotated[Path, typer.Argument(help="Where to write it.")]

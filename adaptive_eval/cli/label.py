@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import report_errors
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.labels.effect import labelled_run
 from adaptive_eval.labels.file import (
     add_labels,

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli.shared import report_errors
-from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.lines import first_few
 from adaptive_eval.show.displays import DisplayKind, JsonDisplay, open_display

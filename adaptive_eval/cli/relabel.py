@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import TextFile, TextKind, report_errors, write_document
 from adaptive_eval.config.load import load_rubric
 from adaptive_eval.config.prepare import stored_setup
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.record.relabel import Relabelling
 from adaptive_eval.record.relabel import relabel as relabel_run

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.errors import ConfigError, ExitCode, StoreError
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Overrides, report_errors
 from adaptive_eval.core import Look
-from adaptive_eval.errors import ConfigError, ExitCode, StoreError
 from adaptive_eval.record.ending import EXIT_CODES, why_finished
 from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.results_file import RESULTS_FILE, write_results

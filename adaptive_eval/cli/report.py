@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import report_errors, write_text
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.labelled import LABELS_FILE, LabelledRun
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.restore import StoredRun

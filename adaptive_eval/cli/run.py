@@ -11,12 +11,12 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, report_errors, typed_command
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import CONFIGURATIONS, config_from_mapping, load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.words import cost_to_go_on
 from adaptive_eval.running.event_loop import run_to_end

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.errors import AdaptiveEvalError, ExitCode, error_exit_code
+from adaptive_eval.base.errors import AdaptiveEvalError, ExitCode, error_exit_code
 
 Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", metavar="CONFIG")]
 Overrides = Annotated[
@@ -48,7 +48,7 @@ def report_errors(*runs: Path) -> Iterator[None]:
 
 def write_text(path: Path, text: str) -> None:
     """Write the file of --output, and print its path."""
-    from adaptive_eval.files import write_whole
+    from adaptive_eval.base.files import write_whole
 
     write_whole(path, text.encode("utf-8", "replace"), "Mend that, or give another --output")
     typer.echo(str(path))

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.cli.shared import report_errors
-from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
 from adaptive_eval.show.track.points import Tracker, exclusive_follower, follow, redact_password

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli.shared import report_errors
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.verified import verify_run
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from adaptive_eval.base.sections import Section, Share, refuse
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Section, Share, refuse
 from scorio.moments import FloatArray
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"

@@ -10,6 +10,7 @@ from inspect import Parameter, signature
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+from adaptive_eval.base.sections import Section
 from adaptive_eval.config import benchmark_checks, grading_checks, listed_models, trial_checks
 from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
@@ -20,7 +21,6 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
-from adaptive_eval.sections import Section
 
 Names = tuple[str, ...]
 

@@ -20,13 +20,13 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
+from adaptive_eval.base.imports import SPECIFICATION
+from adaptive_eval.base.sections import Count, PlugIn, Seconds, Section, Share, StopOnAlarm, refuse
 from adaptive_eval.core.entries import Entry, OptionType
 from adaptive_eval.core.optimal import OPTIMAL
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RETIRED, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
 from adaptive_eval.graders.rubric import RubricConfig
-from adaptive_eval.imports import SPECIFICATION
-from adaptive_eval.sections import Count, PlugIn, Seconds, Section, Share, StopOnAlarm, refuse
 
 Entries = Mapping[str, Entry[Any]]
 

@@ -8,11 +8,11 @@ from inspect import cleandoc, getsource
 from itertools import pairwise
 from typing import Any
 
+from adaptive_eval.base.sections import Section
 from adaptive_eval.config.normalise import INHERITED, SHORT_FORMS
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.registry import STORED_ONLY
 from adaptive_eval.questions.benchmark import LmEvalConfig
-from adaptive_eval.sections import Section
 
 FILLED_IN = {"RunConfig": {"name", "questions", "grader"}, "ModelConfig": {"model", "base_url"}}
 """Required keys that a file may omit, since loading fills them in."""

@@ -13,6 +13,8 @@ from warnings import warn
 
 from pydantic import TypeAdapter, ValidationError
 
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.sections import LEDGER_MEND
 from adaptive_eval.config.checks import cross_check
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.document import VARIABLE, Document, read_document, read_environment
@@ -30,9 +32,7 @@ from adaptive_eval.endpoints.secrets import (
     path_looks_secret,
     secret_given,
 )
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import RubricConfig
-from adaptive_eval.sections import LEDGER_MEND
 
 BLANK = "***"
 LEDGER_KEY = ("store", "ledger")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.questions.benchmark import NamedBenchmark, near_names
 
 CONFIGURATIONS = (".", "configs")

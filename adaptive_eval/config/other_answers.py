@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.comparing import AnswersOfModel
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.transcript import shortened

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.sections import Price
 from adaptive_eval.config.benchmarks import weigh_questions
 from adaptive_eval.config.decisions import BudgetConfig, Decisions, TrialsConfig
 from adaptive_eval.config.pace import make_pace
@@ -26,13 +28,11 @@ from adaptive_eval.core.settings import Bench, Budget, Margin, PastHorizon, Tria
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batching import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.types import SampleAnswer
-from adaptive_eval.launch.types import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Price
+from adaptive_eval.supply.launch.types import GRACE_SECONDS
 from scorio.moments import CountArray
 
 ENDING_SECONDS = GRACE_SECONDS + 1.0

@@ -6,10 +6,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.imports import load_attribute
+from adaptive_eval.base.sections import PlugIn
 from adaptive_eval.core.registry import make, parameters_of
-from adaptive_eval.errors import ConfigError
-from adaptive_eval.imports import load_attribute
-from adaptive_eval.sections import PlugIn
 
 
 def load_plug_in(kind: type, key: str, named: str | PlugIn, folder: Path, known: Mapping[str, object]) -> Any:

@@ -17,6 +17,9 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.imports import DIGITS, SAID, fingerprints, first_words
+from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.old_names import OLD_PLUG_INS, upgrade_sections
 from adaptive_eval.config.other_answers import load_run_questions
@@ -25,18 +28,15 @@ from adaptive_eval.config.planning import longest_prompts, lost_cost, make_plan,
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
-from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
-from adaptive_eval.imports import DIGITS, SAID, fingerprints, first_words
-from adaptive_eval.launch.command import missing_program, server_command, server_environment
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.questions.types import Question
-from adaptive_eval.seeds import SHARED, hashed_base
 from adaptive_eval.store import Json, Roster, RunHeader
+from adaptive_eval.supply.launch.command import missing_program, server_command, server_environment
 from adaptive_eval.supply.types import Lane, TrialPrice
 
 

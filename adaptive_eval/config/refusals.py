@@ -10,12 +10,12 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from adaptive_eval.base.imports import SPECIFICATION
 from adaptive_eval.config.document import Document, yaml_value
 from adaptive_eval.config.problems import KeyPath, Problem, written_path
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import HEADERS
 from adaptive_eval.graders.registry import STORED_ONLY
-from adaptive_eval.imports import SPECIFICATION
 
 
 def sections_at(path: tuple[str | int, ...], kind: object) -> list[type[BaseModel]]:

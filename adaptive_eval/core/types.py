@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from adaptive_eval.errors import first_line
+from adaptive_eval.base.errors import first_line
 
 
 class Ask(NamedTuple):

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from adaptive_eval.sections import Count, Seconds, Section, refuse
+from adaptive_eval.base.sections import Count, Seconds, Section, refuse
 
 BATCHED = " (batch)"
 """Suffix of the `replica` of an answer from a batch service."""

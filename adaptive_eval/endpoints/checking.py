@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
+from adaptive_eval.base.errors import EndpointError, Rejected
 from adaptive_eval.endpoints.answers import ResponseOrigin
 from adaptive_eval.endpoints.client import PROBE_SECONDS, Caller
 from adaptive_eval.endpoints.failures import REFUSED_PAUSE, Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.sender import ReplyReader
 from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, ReplicaHealth
-from adaptive_eval.errors import EndpointError, Rejected
 
 NOT_SENT = frozenset({FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES})
 """Failures before anything reached the server."""

@@ -13,6 +13,7 @@ import httpx2
 import orjson
 from pydantic import SecretStr
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.failures import (
     READ,
     Failure,
@@ -32,7 +33,6 @@ from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
 from adaptive_eval.endpoints.transport import Incoming, httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
-from adaptive_eval.errors import ConfigError
 
 PROBE_SECONDS = 10.0
 BESIDE_SECONDS = 5.0

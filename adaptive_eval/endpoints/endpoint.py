@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from adaptive_eval.base.errors import ConfigError, EndpointError, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.answers import ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.checking import ServerCheck, tiny_prompt
@@ -35,7 +36,6 @@ from adaptive_eval.endpoints.types import (
     Sampling,
 )
 from adaptive_eval.endpoints.wire import BodyBuilder, unstreamed
-from adaptive_eval.errors import ConfigError, EndpointError, Rejected, RetryNotAllowed, Unavailable
 
 STRAY = "one of its requests was refused ({}), and answered when it was asked again"
 

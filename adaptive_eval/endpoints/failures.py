@@ -38,10 +38,10 @@ from urllib.parse import urlsplit
 import orjson
 import tenacity
 
+from adaptive_eval.base.errors import Rejected, Retryable
 from adaptive_eval.endpoints.redaction import redact_forms
 from adaptive_eval.endpoints.retry_after import RetryAfter, read_retry_after
 from adaptive_eval.endpoints.types import Limits, Signal
-from adaptive_eval.errors import Rejected, Retryable
 
 NO_REASON = "none"
 """Stands for a missing finish reason in the configuration."""

@@ -26,10 +26,10 @@ from contextlib import suppress
 from math import inf
 from typing import NamedTuple
 
+from adaptive_eval.base.errors import EndpointError, Unavailable
 from adaptive_eval.endpoints.failures import Failure, Refusal
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.types import ReplicaStats
-from adaptive_eval.errors import EndpointError, Unavailable
 
 RECENT = 32
 TOGETHER = 8

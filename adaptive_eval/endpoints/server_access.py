@@ -16,6 +16,8 @@ from urllib.request import getproxies
 
 import httpx2
 
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.imports import load_attribute
 from adaptive_eval.endpoints.transport import (
     MOST_BYTES,
     ClientPoster,
@@ -28,8 +30,6 @@ from adaptive_eval.endpoints.transport import (
     url_origin,
 )
 from adaptive_eval.endpoints.types import EndpointConfig
-from adaptive_eval.errors import ConfigError
-from adaptive_eval.imports import load_attribute
 
 _NEARBY = ("all://localhost", "all://127.0.0.0/8", "all://[::1]")
 """Addresses of this machine, for which no proxy is used, as in Go and in browsers."""

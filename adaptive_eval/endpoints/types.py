@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
-from adaptive_eval.imports import SPECIFICATION
-from adaptive_eval.sections import Section
+from adaptive_eval.base.imports import SPECIFICATION
+from adaptive_eval.base.sections import Section
 
 MAX_CONCURRENCY = 1024
 MOST_BYTES_A_TOKEN = 16

@@ -17,11 +17,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.config.decisions import LEAST_TRIALS, TrialsConfig
 from adaptive_eval.config.document import VARIABLE
 from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.exchange.samples import LoggedSettings
 from adaptive_eval.graders.registry import GRADERS
@@ -29,7 +30,6 @@ from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.record.thresholds import thresholds_from_run
-from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import ThresholdsFrozen
 from adaptive_eval.store.thresholds import thresholds_from_event
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import orjson
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.exchange import harnesses, recording
 from adaptive_eval.exchange.inspect import reader as inspect_log
 from adaptive_eval.exchange.samples import Record, mapping

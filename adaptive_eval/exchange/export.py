@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.files import new_export
 from adaptive_eval.exchange.inspect.writer import ENDING, write_logs
 from adaptive_eval.exchange.recording import write_npz
 from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_source
 from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl
-from adaptive_eval.files import new_export
 from adaptive_eval.store.address import default_path
 
 

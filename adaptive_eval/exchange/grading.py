@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.exchange.gather import PlacedRecord
 from adaptive_eval.exchange.samples import NO_ANSWER, Record
 from adaptive_eval.graders.rubric import Rubric

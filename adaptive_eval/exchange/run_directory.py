@@ -12,10 +12,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, stored_setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller
-from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.exchange.configure import (
     CONFIG_FILE,
     QUESTIONS_FILE,
@@ -40,7 +41,6 @@ from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import run_subject, take_snapshot
 from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.state import RunState, apply_stored
-from adaptive_eval.seeds import SEED_SPAN
 from adaptive_eval.store import (
     CommitBatch,
     Draft,

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.types import Message, Prompt
-from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render

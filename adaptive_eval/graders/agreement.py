@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import Rubric

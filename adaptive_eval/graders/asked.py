@@ -5,14 +5,14 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, field_validator
 
+from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.sections import Count, Price, refuse
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, EndpointConfig, Limits, Sampling, gpu_share
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.transcript import PLACEHOLDER, TEMPLATE, Transcript
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Count, Price, refuse
 
 USED = ("judge_prompt_tokens", "judge_completion_tokens", "judge_usd", "judge_gpu_seconds", "judge_seconds")
 

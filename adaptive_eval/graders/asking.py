@@ -11,19 +11,19 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
 
+from adaptive_eval.base.errors import EndpointError, GraderError
+from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.redaction import answer_secrets, redact_forms
 from adaptive_eval.endpoints.replica_care import OF_AN_OPTION
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice, Prompt, Sampling
-from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.asked import NO_REPLY, AskedGrader, ReplyUse
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.transcript import visible
 from adaptive_eval.questions.types import Question
-from adaptive_eval.seeds import SEED_SPAN
 
 
 class GraderReply(NamedTuple):

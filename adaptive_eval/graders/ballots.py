@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.graders.answer_text import final_text
 
 VERDICT = "verdict"

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.sections import Section, refuse
 from adaptive_eval.graders.ballots import VERDICT, BallotField, Levels
 from adaptive_eval.graders.judge_forms import JudgeForm, VoteResult
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig
@@ -18,7 +19,6 @@ from adaptive_eval.graders.scoring import middle
 from adaptive_eval.graders.transcript import ShownTexts, grading_words, shortened
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Section, refuse
 
 
 class AnswersOfModel(Section):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.graders.types import SignalValue
 from scorio.categorical.variables import Percentile, chosen_values, fit_percentile
 from scorio.moments import FloatArray

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from adaptive_eval.errors import ConfigError, GraderError
+from adaptive_eval.base.errors import ConfigError, GraderError
+from adaptive_eval.base.imports import load_attribute
+from adaptive_eval.base.sections import Specification
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue, usual_answers
-from adaptive_eval.imports import load_attribute
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Specification
 
 
 class Python(GraderOptions):

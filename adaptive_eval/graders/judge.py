@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import Field, field_validator, model_validator
 
+from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.sections import Count, Price, Section, refuse
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Limits, Sampling
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.asked import USED, AskedGrader, ChatServer, ReplyUse, usage_signals
 from adaptive_eval.graders.ballots import Levels, json_instructions, line_instructions, reply_format
 from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
@@ -18,7 +19,6 @@ from adaptive_eval.graders.scoring import MOST_CRITERIA, ByScores, JudgeCriterio
 from adaptive_eval.graders.transcript import Transcript, make_transcript, warning_words
 from adaptive_eval.graders.types import Marks, SignalValue
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Count, Price, Section, refuse
 
 RIGHT_OR_WRONG = (
     JudgeLevel(name="correct", says="it says what the reference answer says, in whatever form", correct=True),

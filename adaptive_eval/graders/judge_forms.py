@@ -12,13 +12,13 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.sections import Section
 from adaptive_eval.graders.ballots import VERDICT, BallotField, Levels
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.transcript import ANSWER, ShownTexts, grading_words
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Section
 
 LEVEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9 _-]*$"
 

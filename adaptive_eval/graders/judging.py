@@ -14,9 +14,9 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from adaptive_eval.base.errors import GraderError, JudgeFailed
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer, Notice, Sampling
-from adaptive_eval.errors import GraderError, JudgeFailed
 from adaptive_eval.graders.asked import NO_REPLY
 from adaptive_eval.graders.asking import AskingPool, GraderReply
 from adaptive_eval.graders.ballots import Levels, parse_json_ballot, parse_line_ballot

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from adaptive_eval.errors import ConfigError, GraderError
+from adaptive_eval.base.errors import ConfigError, GraderError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark, InspectScores, benchmark_questions
 from adaptive_eval.graders.function import Python

@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.graders.answer_text import final_text, last_box
 from adaptive_eval.graders.oversized import LIGHT, oversized, sizes
 from adaptive_eval.graders.types import INLINE_CHARACTERS, GraderOptions, Marks, marks

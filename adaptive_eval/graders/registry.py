@@ -4,7 +4,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark, InspectScores
 from adaptive_eval.graders.function import Python

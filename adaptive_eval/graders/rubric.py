@@ -23,11 +23,11 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
+from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.sections import Section, refuse
 from adaptive_eval.core.settings import MOST_CATEGORIES
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, with_length_ratio
 from adaptive_eval.graders.types import SignalValue
-from adaptive_eval.sections import Section, refuse
 from scorio.categorical import SCHEMATA, Schema, Signals, Thresholds, classify
 from scorio.categorical.signals import RANGES
 from scorio.categorical.variables import PERCENTILES, Percentile

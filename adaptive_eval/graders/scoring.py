@@ -12,12 +12,12 @@ from itertools import pairwise, product
 
 from pydantic import Field, field_validator
 
+from adaptive_eval.base.sections import Section, refuse
 from adaptive_eval.graders.ballots import REASONING, VERDICT, BallotField, Levels
 from adaptive_eval.graders.judge_forms import JudgeForm, VoteResult
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, SignalBounds
 from adaptive_eval.graders.transcript import grading_words
 from adaptive_eval.graders.types import ANSWER_SIGNALS, SignalValue
-from adaptive_eval.sections import Section, refuse
 
 SCORE = "score"
 DIGITS = 9

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import field_validator
 
+from adaptive_eval.base.sections import refuse
 from adaptive_eval.graders.answer_text import final_text, last_match
 from adaptive_eval.graders.types import GraderOptions, Marks, marks, usual_answers
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import refuse
 
 
 def plain_text(text: str, ignore_case: bool) -> str:

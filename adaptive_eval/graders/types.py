@@ -13,11 +13,11 @@ from typing import ClassVar, NamedTuple, get_args
 
 from pydantic import Field
 
+from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.sections import Section
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, AnswerLogprobs, Signal
-from adaptive_eval.errors import GraderError
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Section
 
 SignalValue = float | bool | str
 

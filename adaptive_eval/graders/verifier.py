@@ -13,15 +13,15 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
+from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.sections import refuse
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.asked import USED, AskedGrader, ReplyUse, usage_signals
 from adaptive_eval.graders.keyed import KeyedGrader
 from adaptive_eval.graders.transcript import ShownTexts, Transcript, make_transcript, verifying_words
 from adaptive_eval.graders.types import Marks, SignalValue
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import refuse
 
 LABELS = ("A", "B", "C")
 CALLED = ("correct", "wrong", "invalid")

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from adaptive_eval.base.errors import ConfigError, GraderError, JudgeFailed, Unavailable
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer
-from adaptive_eval.errors import ConfigError, GraderError, JudgeFailed, Unavailable
 from adaptive_eval.graders.asked import NO_REPLY
 from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.pool import GradingPool, make_grade

@@ -23,10 +23,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.imports import python_command
 from adaptive_eval.endpoints.secrets import remove_keys
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.types import GraderOptions, Marks
-from adaptive_eval.imports import python_command
 from adaptive_eval.questions.types import Question
 
 LENGTH = 4

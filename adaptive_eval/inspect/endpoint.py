@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from adaptive_eval.base.errors import ConfigError, RetryNotAllowed, Unavailable
+from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.endpoints.answers import NO_USAGE
 from adaptive_eval.endpoints.failures import signals_of_finish
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Notice, Prompt, Signal
-from adaptive_eval.errors import ConfigError, RetryNotAllowed, Unavailable
 from adaptive_eval.graders.types import INSPECT_LETTERS, Marks, SampleAnswer
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.inspect.types import SampleRequest
 from adaptive_eval.questions.benchmark import INSPECT_LOGS, BenchmarkConfig, sample_name
 from adaptive_eval.questions.load import benchmark_named
-from adaptive_eval.seeds import SEED_SPAN
 
 CONTEXT: Signal = "context_length"
 FINISH_REASONS = {"stop": "stop", "max_tokens": "length", "model_length": CONTEXT, "content_filter": "content_filter"}

@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from adaptive_eval.errors import ConfigError, Unavailable
-from adaptive_eval.imports import python_command
+from adaptive_eval.base.errors import ConfigError, Unavailable
+from adaptive_eval.base.imports import python_command
 from adaptive_eval.inspect.installed import installed_tasks, tasks_in
 from adaptive_eval.inspect.leftovers import VARIABLE, TemporaryFolder, clear_leftovers
 from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup

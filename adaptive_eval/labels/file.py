@@ -14,9 +14,9 @@ from typing import BinaryIO, NamedTuple
 
 import orjson
 
+from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.files import read_whole, require_plain
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.files import read_whole, require_plain
 from adaptive_eval.graders.ballots import VERDICT, BallotField
 from adaptive_eval.graders.comparing import REFERENCE, ByComparison
 from adaptive_eval.graders.judge import Judge

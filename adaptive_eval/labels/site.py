@@ -12,8 +12,8 @@ from contextlib import closing
 from hmac import compare_digest
 from pathlib import Path
 
-from adaptive_eval.errors import AdaptiveEvalError
-from adaptive_eval.http_server import HttpRequest, HttpResponse, page_server
+from adaptive_eval.base.errors import AdaptiveEvalError
+from adaptive_eval.base.http_server import HttpRequest, HttpResponse, page_server
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.show.page.documents import assets, fetching_page, script, style
 from adaptive_eval.show.serve.page_state import to_json

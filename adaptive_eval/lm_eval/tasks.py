@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from adaptive_eval.errors import ConfigError, GraderError
+from adaptive_eval.base.errors import ConfigError, GraderError
+from adaptive_eval.base.imports import load_extra
 from adaptive_eval.graders.answer_text import final_text
-from adaptive_eval.imports import load_extra
 from adaptive_eval.questions.benchmark import NamedBenchmark, near_names, read_licence
 from adaptive_eval.questions.readers import use_cache_without_hub
 from adaptive_eval.questions.types import Question

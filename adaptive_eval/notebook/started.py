@@ -13,10 +13,10 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import config_from_mapping, load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.notebook.display import NotebookDisplay, notebook
 from adaptive_eval.notebook.stored import RunRecord, read_run
 from adaptive_eval.record.lines import Scale

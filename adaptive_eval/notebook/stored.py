@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from adaptive_eval.base.imports import load_extra
 from adaptive_eval.exchange.source import opened_source
 from adaptive_eval.exchange.tables.writer import rows
-from adaptive_eval.imports import load_extra
 from adaptive_eval.notebook.display import paragraph_html, ranking_html
 from adaptive_eval.record import view as views
 from adaptive_eval.record.lines import Scale

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from adaptive_eval.sections import Price, Section
+from adaptive_eval.base.sections import Price, Section
 
 NEAR = 4
 """Most names that are suggested for a misspelt one."""

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.questions.readers import FileRow, read_rows
 from adaptive_eval.questions.types import FieldsConfig, Question, QuestionsConfig, Scalar
 

@@ -14,11 +14,11 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.sections import Section, refuse
 from adaptive_eval.endpoints.types import Message, Prompt
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Section, refuse
 
 QUESTION_FIELDS = ("id", "prompt", "choices", "cluster")
 PLACE = re.compile(r"\{\{(?P<literal>[^\W\d]\w*)\}\}|\{(?P<field>[^\W\d]\w*)(?P<more>[.\[!:][^{}]*)?\}")

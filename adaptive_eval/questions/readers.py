@@ -13,8 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from adaptive_eval.errors import ConfigError
-from adaptive_eval.imports import load_attribute, load_extra, load_pyarrow
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.imports import load_attribute, load_extra, load_pyarrow
 from adaptive_eval.questions.types import FORMATS, Format, QuestionsConfig
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from adaptive_eval.sections import Section, Specification, refuse
+from adaptive_eval.base.sections import Section, Specification, refuse
 
 Scalar = str | int | float | bool | None
 Format = Literal["jsonl", "json", "csv", "parquet"]

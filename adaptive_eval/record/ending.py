@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
 
+from adaptive_eval.base.errors import AdaptiveEvalError, ExitCode, StoreError, error_exit_code, first_line
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
-from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, error_exit_code, first_line
 from adaptive_eval.record.finding import gate_line
 from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.record.lines import first_few, safe_line

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 
 from adaptive_eval import store
+from adaptive_eval.base.errors import first_line
 from adaptive_eval.core.optimal import OPTIMAL
 from adaptive_eval.core.registry import RETIRED
-from adaptive_eval.errors import first_line
 from adaptive_eval.record.lines import duration, first_few, safe_line, several
 from adaptive_eval.store import Change, Event, differences
 

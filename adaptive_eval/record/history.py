@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.base.errors import ConfigError, RunChanged
 from adaptive_eval.config.pace import opening_trials
 from adaptive_eval.config.planning import (
     EarlierHorizon,
@@ -26,7 +27,6 @@ from adaptive_eval.config.prepare import PreparedRun, StoredSetup, render_prompt
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost
-from adaptive_eval.errors import ConfigError, RunChanged
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.earlier import PriorOutcomes, Recorded, recorded_counts, stored_outcomes, stored_prior
 from adaptive_eval.store import (

@@ -18,8 +18,8 @@ from typing import IO, Any
 
 import orjson
 
-from adaptive_eval.errors import ConfigError
-from adaptive_eval.imports import load_extra
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.imports import load_extra
 
 MOST_BYTES = 64 * 2**20
 """Largest record, or member of an archive: a sample with its transcript has some 10^5 bytes."""

@@ -8,9 +8,9 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import NamedTuple
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import EXIT_CODES, Ending
 from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.results import PairRow, Results

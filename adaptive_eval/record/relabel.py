@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.base.errors import ConfigError, GraderError
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn
 from adaptive_eval.core.evidence import Estimates, Evidence, Prior, judged_pairs, update, weigh_evidence
@@ -24,7 +25,6 @@ from adaptive_eval.core.rules import Rule, calls
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.tally import why_unjudgeable
-from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.frozen import LENGTH_RATIO, FrozenThresholds
 from adaptive_eval.graders.many_trials import (
     AT_ONCE,

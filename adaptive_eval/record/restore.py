@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller, Plan
 from adaptive_eval.core.optimal import OPTIMAL
 from adaptive_eval.core.registry import RETIRED
-from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.record.build import build_results

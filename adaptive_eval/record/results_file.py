@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.files import read_whole, write_whole
+from adaptive_eval.base.files import read_whole, write_whole
 from adaptive_eval.record.question_rows import CountedRows, WrittenRows, rows_within
 from adaptive_eval.record.results import FORMAT, FROM_0_FORMAT, UNJUDGED_FORMAT, Results, Unjudged
 

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig, RunConfig
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from adaptive_eval.base.errors import ConfigError, GraderError
 from adaptive_eval.config.prepare import stored_setup
-from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.frozen import FrozenThresholds, fact_numbers, fit_frozen
 from adaptive_eval.graders.rubric import EarlierThresholds, RubricConfig, open_rubric
 from adaptive_eval.store import RunReader, ThresholdsFrozen

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.questions.benchmark import INSPECT_LOGS, sample_name
 from adaptive_eval.record.log_files import Archive, LogError, LogFile, open_log
 from adaptive_eval.store import TrialRecord

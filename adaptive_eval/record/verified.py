@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_eval.errors import StoreError
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import RESULTS_FILE, is_intact, read_results
 from adaptive_eval.store import RunFinished, RunReader, is_held

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from unicodedata import category
 
+from adaptive_eval.base.imports import SAID
 from adaptive_eval.config.pace import choose_favour, opening_trials
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
@@ -16,7 +17,6 @@ from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RETIRED, RULES
 from adaptive_eval.core.rules import RuleEntry
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.imports import SAID
 from adaptive_eval.record.lines import Scale, several
 from adaptive_eval.record.results import REDECIDED, Results, setting
 

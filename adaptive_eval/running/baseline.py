@@ -6,8 +6,8 @@ request for them counts at its worst before it is sent, and each further one whe
 
 from collections.abc import Callable
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.core.types import Cost
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.verifier import LabelScores
 from adaptive_eval.graders.verifying import VerifierPool
 from adaptive_eval.scheduler.grading import Grading

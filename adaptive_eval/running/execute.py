@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged
 from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.types import NO_COST
-from adaptive_eval.errors import ConfigError, ExitCode, RunChanged
 from adaptive_eval.record.build import build_unjudged
 from adaptive_eval.record.ending import Ended, note_fatal_error
 from adaptive_eval.record.history import stored_trial_count

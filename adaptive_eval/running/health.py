@@ -6,20 +6,20 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import missing_programs
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
-from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import graders_that_ask
-from adaptive_eval.launch.command import server_command
-from adaptive_eval.launch.endpoint import ServedEndpoint
-from adaptive_eval.launch.host import Host, find_holder
 from adaptive_eval.record.lines import several
 from adaptive_eval.running.launched import require_no_cluster
 from adaptive_eval.running.serving import Serving, opened_endpoints
+from adaptive_eval.supply.launch.command import server_command
+from adaptive_eval.supply.launch.endpoint import ServedEndpoint
+from adaptive_eval.supply.launch.host import Host, find_holder
 
 
 async def check_endpoints(config: RunConfig) -> dict[str, Health]:

@@ -4,8 +4,8 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from adaptive_eval.base.errors import RunChanged
 from adaptive_eval.config.prepare import PreparedRun, stored_config, stored_questions
-from adaptive_eval.errors import RunChanged
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.store import GraderChosen, RunHeader, RunReader, Store

@@ -8,19 +8,19 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.prepare import PreparedRun, missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import secret_forms
 from adaptive_eval.endpoints.secrets import secret_values
 from adaptive_eval.endpoints.types import Endpoint, Notice
-from adaptive_eval.errors import ConfigError
-from adaptive_eval.launch.command import free_ports, server_command, server_environment
-from adaptive_eval.launch.endpoint import ServedEndpoint
-from adaptive_eval.launch.host import ExclusivePlaces, Host
-from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.running.sources import Models, OpenedHosts, OpenedSource, SourceContext
 from adaptive_eval.store import Store
+from adaptive_eval.supply.launch.command import free_ports, server_command, server_environment
+from adaptive_eval.supply.launch.endpoint import ServedEndpoint
+from adaptive_eval.supply.launch.host import ExclusivePlaces, Host
+from adaptive_eval.supply.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.supply.pool import open_pool
 
 LOGS = "logs"

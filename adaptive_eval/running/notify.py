@@ -14,9 +14,9 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Literal
 
+from adaptive_eval.base.errors import AdaptiveEvalError, first_line
 from adaptive_eval.config.run import NotifyConfig, RunConfig
 from adaptive_eval.endpoints.secrets import remove_keys
-from adaptive_eval.errors import AdaptiveEvalError, first_line
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from adaptive_eval.base.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.planning import core_caps, trial_cost, worst_verdict
 from adaptive_eval.config.prepare import (
@@ -26,7 +27,6 @@ from adaptive_eval.config.prepare import (
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer
-from adaptive_eval.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.graders.asked import cost_from_signals
 from adaptive_eval.graders.by_benchmark import InspectScores, find_grader, grader_that_asks
 from adaptive_eval.graders.rubric import Rubric, open_rubric

@@ -6,16 +6,16 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from adaptive_eval.base.errors import EndpointError, GraderError
+from adaptive_eval.base.seeds import trial_seed
 from adaptive_eval.config.prepare import PreparedRun, make_lane
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
 from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, redact_answer
-from adaptive_eval.seeds import trial_seed
 from adaptive_eval.supply.types import Lane
 
 ANSWERS = 2

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import reduce
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.planning import lost_cost
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.scheduler.verdict_costs import require_kept
 from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, RunReader, Store, TrialRecord, VerdictsAsked
 from adaptive_eval.store.spending import in_flight_cost, total_spent

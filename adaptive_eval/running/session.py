@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from adaptive_eval import __version__
+from adaptive_eval.base.errors import AdaptiveEvalError, Alarmed, StoreError
 from adaptive_eval.config.planning import longest_prompts
 from adaptive_eval.config.prepare import PreparedRun, make_lane
 from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.errors import AdaptiveEvalError, Alarmed, StoreError
 from adaptive_eval.record.build import build_results, build_unjudged
 from adaptive_eval.record.ending import Ended, Ending, build_ended
 from adaptive_eval.record.live_status import StatusTaker

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.types import Endpoint, Notice
-from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.supply.hosts import ServerHost
+from adaptive_eval.supply.launch.endpoint import ServedEndpoint
 from adaptive_eval.supply.supplies import OpenSupply
 
 SOURCES = {

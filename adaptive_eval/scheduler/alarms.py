@@ -10,8 +10,8 @@ from copy import deepcopy
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.base.sections import StopOnAlarm
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import StopOnAlarm
 from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord
 from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_sentence
 from adaptive_eval.store.usage import AnswerFault, TrialUsage, fault_sentence

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from adaptive_eval.base.errors import EndpointError, Rejected
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Cause, Lost
-from adaptive_eval.errors import EndpointError, Rejected
 from adaptive_eval.store import AnswerUngraded, Event, ModelSetAside, ModelSettled, RunBegun, SettingsChanged
 
 ELSEWHERE = "\nwhich of the other models can be used: adaptive-eval check CONFIG"

@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from adaptive_eval.base.errors import GraderError, GraderExhausted, JudgeFailed
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.redaction import REDACTED, redact_forms
 from adaptive_eval.endpoints.types import Again, Answer
-from adaptive_eval.errors import GraderError, GraderExhausted, JudgeFailed
 from adaptive_eval.graders.asked import cost_from_signals
 from adaptive_eval.graders.pool import Grading as Grading
 from adaptive_eval.graders.types import Grade

@@ -12,8 +12,8 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from adaptive_eval.base.errors import EndpointError, RetryNotAllowed
 from adaptive_eval.core.types import Cause, Cost, Look, Lost
-from adaptive_eval.errors import EndpointError, RetryNotAllowed
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.committer import Observer, RepeatGuard, RunJournal

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.base.errors import ConfigError, GraderError
 from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import Ask
-from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.frozen import fact_numbers, fit_frozen
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.store import CommitBatch, Regrade, Roster, Store, StoredOutcome, ThresholdsFrozen, TrialRecord

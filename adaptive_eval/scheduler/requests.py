@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from adaptive_eval.errors import EndpointError
+from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.committer import RepeatGuard, RunJournal
 from adaptive_eval.scheduler.meter import ServerTimes

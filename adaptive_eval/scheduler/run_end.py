@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
-from adaptive_eval.errors import StoreError
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.scheduler.state import RunState
 
 

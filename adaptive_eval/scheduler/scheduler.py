@@ -7,8 +7,8 @@ only then is anything asked, by `loop`. At the end everything that was graded is
 import asyncio
 from collections.abc import Sequence
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Look
-from adaptive_eval.errors import StoreError
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.scheduler.mending import Mending
 from adaptive_eval.scheduler.requests import lose_entered

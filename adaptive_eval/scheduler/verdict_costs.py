@@ -9,9 +9,9 @@ of replies that arrived is stored.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import Unavailable
 from adaptive_eval.graders.asked import USED
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading

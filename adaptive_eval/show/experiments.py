@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from adaptive_eval.errors import StoreError
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.files import write_whole
 from adaptive_eval.exchange.tables.writer import escape_formula
-from adaptive_eval.files import write_whole
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.study.experiment import Cell, Criterion, DataTable, Experiment
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.record.finding import gate_line, gate_pair
 from adaptive_eval.record.gate import FAIL, OPEN, PASS, UNDECIDED, gate_baseline
 from adaptive_eval.record.lines import Scale, safe_line

@@ -15,10 +15,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.files import write_whole
+from adaptive_eval.base.imports import load_extra
 from adaptive_eval.core.result import TWO_SIDED_95
-from adaptive_eval.errors import StoreError
-from adaptive_eval.files import write_whole
-from adaptive_eval.imports import load_extra
 from adaptive_eval.record.finding import state_word
 from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.relabel import Relabelling

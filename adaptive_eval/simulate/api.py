@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from adaptive_eval.http_server import HttpRequest, HttpResponse
+from adaptive_eval.base.http_server import HttpRequest, HttpResponse
 from adaptive_eval.simulate.answering import (
     DrawnAnswer,
     Respondent,

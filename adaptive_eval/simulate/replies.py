@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adaptive_eval.http_server import HttpResponse, Parts
+from adaptive_eval.base.http_server import HttpResponse, Parts
 
 JSON = "application/json"
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from adaptive_eval.http_server import HttpRequest, HttpServer, Parts
+from adaptive_eval.base.http_server import HttpRequest, HttpServer, Parts
 from adaptive_eval.simulate.answering import OwnQuestions, Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from adaptive_eval import __version__
-from adaptive_eval.errors import LaunchFailed, first_line
+from adaptive_eval.base.errors import LaunchFailed, first_line
 from adaptive_eval.running.garbage import collect_less
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
 from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, HeadWatch, SiteKeeper, end_with_head, send_heartbeats

@@ -13,12 +13,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from adaptive_eval.base.errors import EndpointError, LaunchFailed
+from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.endpoints.types import Prompt
-from adaptive_eval.errors import EndpointError, LaunchFailed
-from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
-from adaptive_eval.launch.server import RESTARTS
 from adaptive_eval.record.sites import replica_address
-from adaptive_eval.seeds import SEED_SPAN
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import (
@@ -32,6 +30,8 @@ from adaptive_eval.store import (
     SitePlaced,
 )
 from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost, ServerHost
+from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace
+from adaptive_eval.supply.launch.server import RESTARTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from adaptive_eval.errors import ConfigError, first_line
-from adaptive_eval.imports import load_extra
+from adaptive_eval.base.errors import ConfigError, first_line
+from adaptive_eval.base.imports import load_extra
 from adaptive_eval.sites.keeper import NAMESPACE
 from adaptive_eval.sites.messages import SiteGone
 from adaptive_eval.sites.opening import resource_words

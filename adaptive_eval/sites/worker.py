@@ -16,16 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_eval import __version__
+from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig, ServersConfig
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Marks
-from adaptive_eval.launch.command import free_ports
-from adaptive_eval.launch.endpoint import ServedEndpoint
-from adaptive_eval.launch.host import ExclusivePlaces, Host
-from adaptive_eval.launch.server import LaunchedServer
 from adaptive_eval.questions.types import Question
 from adaptive_eval.running.launched import file_name, open_server, require_programs
 from adaptive_eval.running.serving import allow_open_files
@@ -48,6 +44,10 @@ from adaptive_eval.sites.messages import (
     pack_answer,
 )
 from adaptive_eval.store import Event
+from adaptive_eval.supply.launch.command import free_ports
+from adaptive_eval.supply.launch.endpoint import ServedEndpoint
+from adaptive_eval.supply.launch.host import ExclusivePlaces, Host
+from adaptive_eval.supply.launch.server import LaunchedServer
 
 
 class SiteWorker:

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 
 SCHEMES = ("postgresql:", "postgres:")
 VARIABLE = "ADAPTIVE_EVAL_LEDGERS"

@@ -16,8 +16,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from adaptive_eval.errors import RunLocked, StoreError, StoreFull
-from adaptive_eval.files import FileLock, closed_on_error, is_locked, read_holder, require_plain
+from adaptive_eval.base.errors import RunLocked, StoreError, StoreFull
+from adaptive_eval.base.files import FileLock, closed_on_error, is_locked, read_holder, require_plain
 from adaptive_eval.store import checksums
 from adaptive_eval.store.log_check import lost_commits
 from adaptive_eval.store.tables import SUMS, TABLES

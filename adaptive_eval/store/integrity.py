@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_eval.errors import StoreError
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.store import checksums, database, whereabouts
 from adaptive_eval.store.log_check import lost_commits
 from adaptive_eval.store.queries import TrialRow

@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.files import require_plain
+from adaptive_eval.base.files import require_plain
 
 HEADER = struct.Struct(">8I")
 """Magic, version, page size, number of the log, two salts, and two checksums of these."""

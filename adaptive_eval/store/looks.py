@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeGuard, cast
 
 from pydantic import TypeAdapter
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Look, PairVerdict
-from adaptive_eval.errors import StoreError
 from adaptive_eval.store import StoredLook
 from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.events.event import Event

@@ -8,9 +8,9 @@ from typing import Literal, Self, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
-from adaptive_eval.errors import StoreError
 from adaptive_eval.store import queries, whereabouts
 from adaptive_eval.store.events import events_of_kind, parse_event
 from adaptive_eval.store.events.event import Event, Json

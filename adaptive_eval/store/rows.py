@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from adaptive_eval import __version__
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.endpoints.types import AnswerLogprobs
-from adaptive_eval.errors import StoreError
 from adaptive_eval.store.events.event import Event, Json
 from adaptive_eval.store.ledgers import LedgerWrites
 from adaptive_eval.store.records import RunHeader, TrialRecord

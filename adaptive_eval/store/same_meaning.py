@@ -8,7 +8,7 @@ mean over all questions.
 
 from collections.abc import Iterator, Mapping
 
-from adaptive_eval.errors import RunChanged
+from adaptive_eval.base.errors import RunChanged
 from adaptive_eval.store.events.event import Change
 from adaptive_eval.store.records import RunHeader
 

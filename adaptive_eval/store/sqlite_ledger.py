@@ -6,8 +6,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adaptive_eval.errors import StoreError
-from adaptive_eval.files import FileLock
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.files import FileLock
 from adaptive_eval.store import checksums, database
 from adaptive_eval.store.forms import MISFORMED
 from adaptive_eval.store.ledgers import Row

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from adaptive_eval.errors import StoreError
-from adaptive_eval.files import closed_on_error
-from adaptive_eval.sections import LEDGER, PATIENCE
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.files import closed_on_error
+from adaptive_eval.base.sections import LEDGER, PATIENCE
 from adaptive_eval.store import whereabouts
 from adaptive_eval.store.address import is_address, shown
 from adaptive_eval.store.events.answers import AnswersLost

@@ -16,7 +16,7 @@ import orjson
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.errors import StoreError
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.store.checksums import has_table
 from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT, ReplicaSums, Spending

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.graders.frozen import Facts, FrozenThresholds
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, apply_rubric, open_rubric
 from adaptive_eval.graders.types import answer_facts

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.files import closed_on_error, is_locked, read_whole, write_whole
-from adaptive_eval.imports import load_extra
-from adaptive_eval.sections import LEDGER
+from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.files import closed_on_error, is_locked, read_whole, write_whole
+from adaptive_eval.base.imports import load_extra
+from adaptive_eval.base.sections import LEDGER
 from adaptive_eval.store import database
 from adaptive_eval.store.address import VARIABLE, LedgerAddress, is_address, parse_address
 from adaptive_eval.store.ledgers import RunLedger

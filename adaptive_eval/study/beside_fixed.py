@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.core import Budget, Controller, Plan, Verdict
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import BesideFixed

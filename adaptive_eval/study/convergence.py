@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 import scorio.eval
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.exchange.recording import read_recording, recording_of_run
 from adaptive_eval.store.address import is_place_of_runs
 from adaptive_eval.study.experiment import (

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.planning import prompt_bytes, usage_cost
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Prompt
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.lines import first_few
 from adaptive_eval.store import (
     BatchEnded,

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.benchmarks import Weighing
 from adaptive_eval.config.decisions import BudgetConfig, Decisions
 from adaptive_eval.config.load import load_decisions
@@ -19,7 +20,6 @@ from adaptive_eval.core import Bench, Plan
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Look
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.recording import RecordedAnswers, Recording, read_recording, recording_of_run
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results

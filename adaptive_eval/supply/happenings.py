@@ -8,8 +8,8 @@ from asyncio import Future
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.core.types import Cost
-from adaptive_eval.errors import EndpointError
 from adaptive_eval.store import AnswersLost, CommitBatch, Event, Regrade, TrialRecord
 from adaptive_eval.supply.types import Request
 

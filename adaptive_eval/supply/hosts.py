@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from adaptive_eval.errors import EndpointError
+from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.store import Event
 
 OnEvent = Callable[[Event], None]

@@ -28,7 +28,7 @@ from collections.abc import Collection, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from adaptive_eval.errors import EndpointError
+from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.store import Event, ServerRests, ServersNoticed
 from adaptive_eval.supply.happenings import Noted, PlaceFreed, PlacesLost, Say, ServerDown, ServerUp, TaskEnded
 from adaptive_eval.supply.hosts import PlaceLost, ServerHost

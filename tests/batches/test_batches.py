@@ -9,13 +9,13 @@ from batch_bench import Desk, ServiceInMemory, question, truth
 from patient_time import HANGS
 from thoroughness import first_of
 
+from adaptive_eval.base.errors import Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.batches.calls import trial_id
 from adaptive_eval.batches.endpoint import BatchedEndpoint
 from adaptive_eval.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.batching import came_by_batch
 from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
 
 pytestmark = pytest.mark.patient

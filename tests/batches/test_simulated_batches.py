@@ -5,9 +5,9 @@ import pytest
 from live_runs import small_world
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.http_server import HttpRequest
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ConfigError
-from adaptive_eval.http_server import HttpRequest
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults, parse_habits

@@ -18,9 +18,9 @@ from live_runs import EndedRuns, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import Rejected
 from adaptive_eval.cli import COMMANDS, EXAMPLES, app, load_command
 from adaptive_eval.cli.shared import report_errors
-from adaptive_eval.errors import Rejected
 
 COMMAND = [sys.executable, "-u", "-m", "adaptive_eval", "simulate"]
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/v1")

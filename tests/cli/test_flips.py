@@ -13,8 +13,8 @@ from gated import GatedServer
 from live_runs import ENDED, Found, Site, kill, small_world, wait_for_trials
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store.database import DATABASE_FILE
 

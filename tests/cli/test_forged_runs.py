@@ -21,9 +21,9 @@ from live_runs import ENDED, Site
 from test_reading_runs_no_code import CASES, REFUSED, Listener
 from typer.testing import CliRunner, Result
 
+from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
-from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.track.points import write_files

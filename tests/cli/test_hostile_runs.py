@@ -13,8 +13,8 @@ import pytest
 from live_runs import ENDED, Site, without_checksums
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.store.database import DATABASE_FILE
 
 NESTED = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"

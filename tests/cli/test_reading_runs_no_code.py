@@ -22,8 +22,8 @@ from live_runs import Site, without_checksums
 from patient_time import HANGS
 from typer.testing import CliRunner, Result
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import COMMANDS, app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import RunView, read_view
 from adaptive_eval.show.track.points import Point, TrackedRun, draw, ranking, settings, tracked_id, write_files

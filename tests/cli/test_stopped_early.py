@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from patient_time import HANGS
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 
 WATCH = """
 import sys

@@ -12,8 +12,8 @@ import pytest
 from live_runs import Site
 from typer.testing import CliRunner, Result
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.verified import verify_run
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.tables import COLUMNS

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from checked_text import check_text
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.normalise import SIMULATED_URL
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.registry import GRADERS

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.errors import ConfigError
 
 HEAD = "questions: {world: coins}\ngrader: math\n"
 RECORDED = "- {name: coin-01, recorded: runs/old}\n"

@@ -8,12 +8,12 @@ from checked_text import check_text
 from live_runs import Site, trials_in
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS, NOTHING, TOO_FEW, first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun, prepare
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.running.greedy import FOLDER as GREEDY
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.named_benchmarks import find_benchmark, named_benchmarks
-from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.lm_eval import tasks as of_lm_eval
 
 TASKS = '''

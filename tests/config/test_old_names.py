@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import config_from_mapping
 from adaptive_eval.config.old_names import upgrade_sections
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.errors import ConfigError
 
 MODELS = [{"name": name, "base_url": f"http://{name}/v1"} for name in "ab"]
 NOW: dict[str, Any] = {"name": "old", "questions": "q.jsonl", "grader": "math", "models": MODELS}

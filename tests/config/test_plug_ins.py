@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from checked_text import check_text
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Plan
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.function import Python
 from adaptive_eval.questions.types import Question
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from checked_text import check_text
 
+from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.config import prepare as prepare_module
 from adaptive_eval.config.prepare import prepare, run_header, stored_config
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS
-from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.store import Json
 from adaptive_eval.store.records import RunHeader
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import EarlierHorizon, RunFacts, plan_on
 from adaptive_eval.core import Bench, Controller, Look, Outcome, Plan, Verdict
-from adaptive_eval.errors import ConfigError
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data"
 """Recorded outcomes, where they are; else there are seeded worlds alone."""

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
+from adaptive_eval.base.imports import load_attribute
 from adaptive_eval.core import Plan, Reason, Verdict
 from adaptive_eval.core.policies import Policy, View
 from adaptive_eval.core.registry import POLICIES as REGISTERED
-from adaptive_eval.imports import load_attribute
 from adaptive_eval.testing.policies import check_allocation
 
 PLUG_INS = ["core_plugins:OneByOne", *filter(None, [os.environ.get("ADAPTIVE_EVAL_POLICY")])]

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
+from adaptive_eval.base.imports import load_attribute
 from adaptive_eval.core import Plan, Reason, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.registry import RULES, make
 from adaptive_eval.core.rules import Correctable, Precision, Rule
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.imports import load_attribute
 from adaptive_eval.testing.rules import check_boundary, check_p_values
 
 PLUG_INS = ["core_plugins:Stern", *filter(None, [os.environ.get("ADAPTIVE_EVAL_RULE")])]

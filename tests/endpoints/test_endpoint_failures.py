@@ -3,6 +3,7 @@
 import orjson
 import pytest
 
+from adaptive_eval.base.errors import Rejected
 from adaptive_eval.endpoints.client import decode_payload
 from adaptive_eval.endpoints.failures import (
     Failure,
@@ -13,7 +14,6 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
 )
 from adaptive_eval.endpoints.retry_after import read_retry_after
-from adaptive_eval.errors import Rejected
 
 
 def error(message: str, **fields: object) -> bytes:

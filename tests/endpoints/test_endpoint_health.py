@@ -9,11 +9,11 @@ from endpoint_opener import Opener
 from patient_time import HANGS, until
 from raw_servers import CHAT, Exchange, RawServer, raw_server
 
+from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints import client
 from adaptive_eval.endpoints.replicas import MISSES, ProbeTrouble, Replica
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.types import Message, Prompt
-from adaptive_eval.errors import Unavailable
 from adaptive_eval.simulate.faults import Faults, TimeWindow
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary

@@ -8,13 +8,13 @@ from endpoint_opener import CLIENTS, Opener
 from patient_time import HANGS
 from raw_servers import CHAT, Exchange, Script, raw_server
 
+from adaptive_eval.base.errors import RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints import replicas
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.lone_failures import LoneFailures
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import RetryNotAllowed, Unavailable
 
 WORDS = {"error": {"message": "does not match the expected format", "code": 500}}
 BAD = 3

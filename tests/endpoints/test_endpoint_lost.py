@@ -6,7 +6,7 @@ import pytest
 from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, Script, raw_server
 
-from adaptive_eval.errors import Rejected, RetryNotAllowed
+from adaptive_eval.base.errors import Rejected, RetryNotAllowed
 
 
 class Leave:

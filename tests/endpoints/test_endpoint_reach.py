@@ -14,6 +14,7 @@ from endpoint_opener import CLIENTS, opened_caller
 from raw_servers import CHAT, Exchange, raw_server
 from small_proxy import small_proxy
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
@@ -23,7 +24,6 @@ from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import ClientPoster, DirectPoster, Poster
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
-from adaptive_eval.errors import ConfigError
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "How much is 6 times 7?"}]}
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from raw_servers import CHAT, Exchange, raw_server
 
+from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.endpoints.failures import READ, error_signal, safe_excerpt
 from adaptive_eval.endpoints.redaction import answer_secrets, redact_forms, request_secrets, secret_forms
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
-from adaptive_eval.errors import EndpointError
 
 KEY = "sk-a1b2c3d4e5f6g7h8i9j0k1l2m3n4o5p6"
 ODD = 'pa+s/w&r"d 1=2%3'

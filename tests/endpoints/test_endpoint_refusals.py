@@ -8,10 +8,10 @@ import pytest
 from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, Script, raw_server
 
+from adaptive_eval.base.errors import Rejected, Unavailable
 from adaptive_eval.endpoints import replica_care
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.replica_care import AT_FIRST, LATER, OF_ONE
-from adaptive_eval.errors import Rejected, Unavailable
 
 CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
 

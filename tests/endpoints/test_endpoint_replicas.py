@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints.replicas import LONGEST_PAUSE, ONLY_FAILURES, STEPS, TOGETHER, ReplicaSet, RequestWindow
-from adaptive_eval.errors import Unavailable
 
 
 def replica_set(count: int = 2, ceiling: int = 2) -> ReplicaSet:

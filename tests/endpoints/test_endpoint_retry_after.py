@@ -6,10 +6,10 @@ import pytest
 from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, Script, raw_server
 
+from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints import retry_after
 from adaptive_eval.endpoints.retry_after import FIRST_PAUSE, LONGEST, RetryAfter, RetryAfterPolicy
 from adaptive_eval.endpoints.types import Notice
-from adaptive_eval.errors import Unavailable
 
 UNREADABLE = ("1e9", "-1", "NaN", "soon", "")
 ABSURD = ("86400", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT")

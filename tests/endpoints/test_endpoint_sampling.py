@@ -8,10 +8,10 @@ import pytest
 from endpoint_opener import CLIENTS, Opener
 from raw_servers import CHAT, TEXT, Exchange, raw_server
 
+from adaptive_eval.base.errors import ConfigError, Rejected, Unavailable
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.replica_care import AT_FIRST
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
-from adaptive_eval.errors import ConfigError, Rejected, Unavailable
 
 
 async def by_seed(asked: Exchange) -> None:

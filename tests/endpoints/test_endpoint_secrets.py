@@ -8,7 +8,7 @@ from endpoint_opener import CLIENTS, Opener
 from pydantic import SecretStr
 from raw_servers import CHAT, Exchange, raw_server
 
-from adaptive_eval.errors import EndpointError
+from adaptive_eval.base.errors import EndpointError
 
 KEY = "sk-secret-0123456789"
 HEADER = "header-secret-0123456789"

@@ -10,10 +10,10 @@ import pytest
 from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, raw_server
 
+from adaptive_eval.base.errors import Rejected
 from adaptive_eval.endpoints.servers import is_same_model
 from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, Sampling
 from adaptive_eval.endpoints.wire import SERVER_DEFAULT, sent_sampling
-from adaptive_eval.errors import Rejected
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary

@@ -13,8 +13,8 @@ from engine_servers import llama
 from family import checkpoints, weights
 from to_gguf import convert_weights
 
+from adaptive_eval.base.errors import AdaptiveEvalError
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import AdaptiveEvalError
 from adaptive_eval.store import RunReader, ServerLaunched, ServerLaunching, ServerReleased
 
 SIX = (*checkpoints(), "abacus-900-tuned-250")

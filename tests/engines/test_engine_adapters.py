@@ -15,7 +15,7 @@ from engine_runs import SAMPLING, Finished, Workplace, require_exact_bits, requi
 from engine_servers import Server, vllm
 from family import adapters, base, checkpoints, weights
 
-from adaptive_eval.seeds import hashed_base
+from adaptive_eval.base.seeds import hashed_base
 
 pytestmark = pytest.mark.engine
 

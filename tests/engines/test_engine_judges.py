@@ -18,7 +18,7 @@ from family import checkpoints
 from judging_model import CONTEXT, judging_weights, slot_of
 from to_gguf import convert, convert_weights
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.graders.verifier import LABELS, Verifier, label_probabilities, label_scores
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import RunReader, TrialRecord

@@ -13,7 +13,7 @@ from engine_servers import Server, llama
 from family import checkpoints, weights
 from to_gguf import convert
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 
 pytestmark = pytest.mark.engine
 

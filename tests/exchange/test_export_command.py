@@ -15,8 +15,8 @@ from patient_time import HANGS
 from small_run import make_run, make_trial, ragged
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest, export
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.simulate.server import serving

@@ -15,9 +15,9 @@ from logs import imported, lines, outcomes
 from pyarrow import parquet
 from thoroughness import first_of
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.exchange.export import ExportRequest, export
-from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import RunReader
 
 Rows = Sequence[Mapping[str, object]]

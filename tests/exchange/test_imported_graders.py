@@ -12,9 +12,9 @@ from logs import header, imported, inspect_log, lines, outcomes, sample
 from saying import Saying, saying
 from typer.testing import CliRunner, Result
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.exchange import importing
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.store import GraderChosen, RunReader, events_of_kind

@@ -12,9 +12,9 @@ from live_runs import MODELS, Found, Site
 from logs import imported, lines, outcomes
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core import Reason
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
 from adaptive_eval.record.question_rows import as_json

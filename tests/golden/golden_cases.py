@@ -11,7 +11,7 @@ from contrary_server import Asked, Said, answer
 from golden_record import PARTS
 from golden_stage import ENDED, MODELS, Stage, fast, small_world
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import BatchHabits, Faults
 from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier

@@ -21,9 +21,9 @@ from live_runs import kill, wait_for_trials
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints import checking, failures, replica_care, servers
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, binary, with_mean

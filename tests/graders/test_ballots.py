@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from thoroughness import examples
 
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import EndpointConfig
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.ballots import BallotField, parse_json_ballot, parse_line_ballot, reply_format
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import open_rubric

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from patient_time import HANGS, let_pass, until
 
+from adaptive_eval.base.errors import GraderError, GraderExhausted
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders import worker
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.mathematics import Math

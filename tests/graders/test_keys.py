@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.graders.choice import Choice
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.keys import KeysFound, require_right_keys

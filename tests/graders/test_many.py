@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.frozen import NOTHING_FROZEN, FrozenThresholds, fit_frozen
 from adaptive_eval.graders.many_trials import (
     NO_CATEGORY,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.oversized import oversized
 from adaptive_eval.questions.types import Question

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.pool import make_grade
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, open_rubric
 from adaptive_eval.graders.types import (

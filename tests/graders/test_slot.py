@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.graders.verifier import label_probabilities, label_scores
 
 LABELS = ("A", "B", "C")

@@ -8,8 +8,8 @@ from hostile_answers import HOSTILE, NUMBER, WRONG
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import EndpointConfig
-from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.ballots import BallotField, parse_line_ballot
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.transcript import Transcript, shortened, visible

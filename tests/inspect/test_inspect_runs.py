@@ -27,15 +27,15 @@ from patient_time import HANGS
 from thoroughness import sizes
 from typer.testing import CliRunner, Result
 
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.seeds import hashed_base, trial_seed
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.endpoints.types import DEFAULT_KEY
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler import troubles
-from adaptive_eval.seeds import hashed_base, trial_seed
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving

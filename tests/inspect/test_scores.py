@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.inspect.endpoint import marks_from_scores
 
 

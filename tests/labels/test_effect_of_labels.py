@@ -13,8 +13,8 @@ from gated import GatedServer
 from live_runs import ENDED, MODELS, EndedRuns, Found, Site, kill, small_world, wait_for_trials
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.labels.effect import MIN_LABELS, LabelledRun, choose_answers_to_label, labelled_run
 from adaptive_eval.labels.file import LABELS_FILE, Labelled, add_labels, parse_labels_file, read_labels
 from adaptive_eval.labels.session import LabelSession

@@ -20,9 +20,9 @@ from live_runs import MODELS, EndedRuns, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.http_server import HttpRequest, HttpResponse
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
-from adaptive_eval.http_server import HttpRequest, HttpResponse
 from adaptive_eval.labels.file import read_labels
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.labels.site import LabellingSite, label_assets, label_page

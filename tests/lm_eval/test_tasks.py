@@ -13,8 +13,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.lm_eval.tasks import grade, load_task, rows
 from adaptive_eval.questions import Question
 from adaptive_eval.store import RunReader

@@ -17,8 +17,8 @@ from live_runs import MODELS, Found, Site, wait_for_trials
 from patient_time import HANGS
 
 import adaptive_eval
+from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.config.load import load_config
-from adaptive_eval.errors import ConfigError, StoreError
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from patient_time import HANGS
 from postgres_server import PostgresServer
 from two_by_two import HEADER, make_trial
 
-from adaptive_eval.errors import RunLocked, StoreError
+from adaptive_eval.base.errors import RunLocked, StoreError
 from adaptive_eval.store import CommitBatch, RunReader, Store
 from adaptive_eval.store.address import LedgerAddress
 from adaptive_eval.store.postgres import connection as connections

@@ -17,8 +17,8 @@ from postgres_server import PostgresServer
 from typer.testing import CliRunner, Result
 from warm_start import WarmProcess
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import RunReader
 from adaptive_eval.store.address import VARIABLE, LedgerAddress

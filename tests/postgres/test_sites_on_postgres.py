@@ -12,10 +12,10 @@ from near_sites import NearCluster
 from patient_time import HANGS
 from postgres_server import PostgresServer
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Look
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.watching import IdleWatcher, Watchers
 from adaptive_eval.sites.opening import RunSites

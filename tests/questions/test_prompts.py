@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.types import Message, Prompt
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.prompts import (
     QUESTION_FIELDS,
     FewShotExample,

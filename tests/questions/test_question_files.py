@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.questions import Question, QuestionsConfig, load_questions
 from adaptive_eval.questions.load import content_id
 from adaptive_eval.questions.types import FieldsConfig

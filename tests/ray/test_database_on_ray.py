@@ -8,7 +8,7 @@ from postgres_server import PostgresServer
 from raylets import Raylets
 from test_lives_on_ray import begun, events, go_on, models, sites_left, written
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.store import ServerLaunched, SiteLost, SitePlaced
 from adaptive_eval.store.address import VARIABLE, LedgerAddress
 

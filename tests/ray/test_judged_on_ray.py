@@ -6,7 +6,7 @@ from live_runs import MODELS, Found, Site, kill, small_world, stored, wait_until
 from raylets import Raylets
 from test_lives_on_ray import begun, events, go_on, models, require_nothing_left, written
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import SiteLost, SitePlaced

@@ -13,7 +13,7 @@ from patient_time import HANGS
 from raylets import Raylets
 from warm_start import WarmProcess
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.record.sites import site_rows
 from adaptive_eval.store import Event, RunReader, RunResumed, SitePlaced, events_of_kind
 

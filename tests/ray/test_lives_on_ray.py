@@ -15,8 +15,8 @@ from patient_time import HANGS
 from raylets import Raylets, stop
 from warm_start import WarmProcess
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.sites import site_rows
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.running import execute

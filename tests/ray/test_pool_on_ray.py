@@ -15,7 +15,7 @@ from raylets import Raylets
 from test_lives_on_ray import SERVER, events, go_on, sites_left
 from warm_start import WarmProcess
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.store import ServerLaunched, ServersNoticed, SiteLost, SitePlaced
 
 pytestmark = pytest.mark.ray

@@ -12,7 +12,7 @@ import yaml
 from live_runs import MODELS, Found, Site
 from patient_time import HANGS
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 
 pytestmark = pytest.mark.ray
 

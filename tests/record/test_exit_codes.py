@@ -2,8 +2,8 @@
 
 import pytest
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core.types import Reason
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ending
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.files import is_locked, read_whole, write_whole
+from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.files import is_locked, read_whole, write_whole
 from adaptive_eval.labels.file import LABELS_FILE, Labelled, add_labels, parse_labels_file, read_labels
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.verified import verify_run

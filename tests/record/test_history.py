@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from live_runs import MODELS, EndedRuns, Found, Site, without_checksums
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core import Controller, Outcome
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import PriorTaken, RunReader, events_of_kind
 

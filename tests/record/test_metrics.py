@@ -6,9 +6,9 @@ from math import ceil
 import numpy as np
 import pytest
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import config_from_mapping
 from adaptive_eval.config.reports import find_metric
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.report_rows import metric_cautions, metric_rows
 
 WEIGHTS = np.array([0.0, 1.0])

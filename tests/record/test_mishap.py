@@ -11,8 +11,8 @@ from live_runs import MODELS, EndedRuns, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode, GraderError, StoreFull
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode, GraderError, StoreFull
 from adaptive_eval.record.ending import find_fatal_error, note_fatal_error
 from adaptive_eval.record.view import read_view
 from adaptive_eval.scheduler import loop

@@ -10,7 +10,7 @@ from live_runs import MODELS, EndedRuns, Site, kill, small_world, wait_until
 from played import Played, prepared
 from result_rows import rows_of
 
-from adaptive_eval.errors import StoreError
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.view import RunView, read_view

@@ -14,8 +14,8 @@ from live_runs import MODELS, EndedRuns, Site, without_checksums
 from played import Played, prepared
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.relabel import OWN_RUBRIC, RelabelledRubric, RubricUnavailable, relabel
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.view import read_report

@@ -16,12 +16,12 @@ from pydantic import TypeAdapter
 from result_rows import contents, rows_of
 from scipy.stats import beta
 
+from adaptive_eval.base.errors import StoreError, Unavailable
 from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
 from adaptive_eval.core.objectives import Best, PrecisionOf, Threshold
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost, Verdict
-from adaptive_eval.errors import StoreError, Unavailable
 from adaptive_eval.record.lines import Scale
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.question_rows import question_posteriors

@@ -19,12 +19,12 @@ from fakes import QUESTIONS, SKILLS, FakeEndpoint
 from played import Played, prepared
 from thoroughness import first_of
 
+from adaptive_eval.base.errors import GraderError, Rejected, Unavailable
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints.types import Answer, EndpointStats
-from adaptive_eval.errors import GraderError, Rejected, Unavailable
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from adaptive_eval.base.errors import GraderError, Unavailable
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Look, Lost
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt
-from adaptive_eval.errors import GraderError, Unavailable
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from saying import Saying, saying
 from typer.testing import CliRunner, Result
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cost
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, events_of_kind

@@ -15,8 +15,8 @@ from patient_time import HANGS
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import (

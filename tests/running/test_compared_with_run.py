@@ -10,8 +10,8 @@ import pytest
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.questions.types import Question

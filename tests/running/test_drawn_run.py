@@ -10,8 +10,8 @@ import pytest
 from live_runs import ENDED, FAST, Found, Site, kill, wait_for_trials
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.view import read_view
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import SimulatedServer, serving

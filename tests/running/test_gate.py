@@ -11,9 +11,9 @@ import yaml
 from live_runs import trials_in
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core import Reason
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ending
 from adaptive_eval.record.next_steps import next_steps
 from adaptive_eval.record.results_file import read_results

@@ -11,8 +11,8 @@ import pytest
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, trials_in, wait_for_trials
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import read_results

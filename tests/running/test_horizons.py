@@ -7,10 +7,10 @@ import pytest
 from live_runs import Site
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.core import Controller, Outcome
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
 

@@ -18,11 +18,11 @@ from saying import saying
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
+from adaptive_eval.base.errors import ExitCode, JudgeFailed
 from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS
 from adaptive_eval.endpoints import connection, failures, replicas
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits
-from adaptive_eval.errors import ExitCode, JudgeFailed
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judging import JudgePool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric

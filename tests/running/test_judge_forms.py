@@ -11,8 +11,8 @@ from gated import GatedServer
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.labels.effect import labelled_run
 from adaptive_eval.labels.file import LABELS_FILE
 from adaptive_eval.labels.session import LabelSession

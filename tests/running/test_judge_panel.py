@@ -7,9 +7,9 @@ import pytest
 from live_runs import ENDED, MODELS, Found, Site, small_world, stored
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving

@@ -37,10 +37,10 @@ from spending import (
 )
 from thoroughness import examples, only_drawn
 
+from adaptive_eval.base.errors import AdaptiveEvalError, ConfigError, GraderError, StoreError, Unavailable
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.errors import AdaptiveEvalError, ConfigError, GraderError, StoreError, Unavailable
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.scheduler.verdict_costs import FIRST_ANSWERS
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind

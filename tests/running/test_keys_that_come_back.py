@@ -9,8 +9,8 @@ import pytest
 from contrary_server import Asked, Said, answer, listening, write_config
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.store import RunReader
 
 KEY = "sk/a1b2c3d4+e5f6g7h8i9j0k1l2m3n4o5p6"

@@ -22,8 +22,8 @@ from process_list import commands
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.store import (
     Event,
     ModelSetAside,
@@ -276,7 +276,7 @@ def test_interrupted_while_a_server_is_started_the_run_stops(site: Site) -> None
 
 
 AN_HOUR_OF_GRACE = """
-from adaptive_eval.launch import process
+from adaptive_eval.supply.launch import process
 process.GRACE_SECONDS = 3600.0
 from adaptive_eval.cli import main
 main()

@@ -21,11 +21,11 @@ from lives import QUESTIONS, SKILLS, Fate, Start, World
 from thoroughness import sizes
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.export import ExportRequest, export
 

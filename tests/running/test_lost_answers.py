@@ -19,8 +19,8 @@ from patient_time import HANGS
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.lines import several
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from live_runs import Site
 
+from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.old_names import upgrade_sections
 from adaptive_eval.config.run import NotifyConfig
-from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.status import CurrentTraffic, Status
 from adaptive_eval.running.notify import Notifier, open_notifier

@@ -18,8 +18,8 @@ from live_runs import ENDED, MODELS, Found, Site, kill, small_world, wait_for_tr
 from patient_time import HANGS
 from typer.testing import CliRunner, Result
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency

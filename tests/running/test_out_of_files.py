@@ -11,7 +11,7 @@ from contrary_server import MODELS, listening, write_config
 from live_runs import wait_until
 from patient_time import HANGS
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.store import ModelSetAside, OnlyFailures, ReplicaLost, RunReader, ServersNoticed, events_of_kind
 
 FILES = 72

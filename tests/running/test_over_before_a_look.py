@@ -9,8 +9,8 @@ import pytest
 from live_runs import ENDED, MODELS, Site
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results import UNJUDGED_FORMAT
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.store import RunReader

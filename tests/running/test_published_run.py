@@ -9,9 +9,9 @@ import pytest
 from live_runs import Found, Site, kill, trials_in, wait_for_trials
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.judge import DecidingLooks
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import markdown

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from lives import QUESTIONS, SKILLS, Fate, Start, World
 
+from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
-from adaptive_eval.errors import ConfigError, RunChanged, StoreError
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.next_steps import next_steps, recording_need
 from adaptive_eval.record.restore import open_run, read_counts

@@ -9,8 +9,8 @@ import pytest
 from live_runs import Found, Site
 from typer.testing import CliRunner, Result
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import find_arguments
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.words import cost_to_go_on

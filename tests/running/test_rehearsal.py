@@ -7,12 +7,12 @@ import pytest
 from live_runs import MODELS, Site, small_world
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode, GraderError
 from adaptive_eval.cli import app
 from adaptive_eval.cli.check import show_answers
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.endpoints.types import Answer, Signal
-from adaptive_eval.errors import ExitCode, GraderError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.running import rehearsal
 from adaptive_eval.running.rehearsal import TriedAnswer

@@ -9,7 +9,7 @@ from gated import GatedServer
 from live_runs import Site, small_world, wait_for_trials
 from patient_time import HANGS
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.simulate.server import serving
 
 

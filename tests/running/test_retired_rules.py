@@ -10,8 +10,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import markdown

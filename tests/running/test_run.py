@@ -25,8 +25,8 @@ from live_runs import MODELS, Found, Site, kill, small_world, trials_in, wait_fo
 from patient_time import HANGS
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.next_steps import ENOUGH
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.running.execute import run_directory

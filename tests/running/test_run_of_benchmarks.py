@@ -12,9 +12,9 @@ from live_runs import Site, small_world
 from result_rows import rows_of
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import config_from_mapping, load_config
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.view import read_view

@@ -10,9 +10,9 @@ import pytest
 from live_runs import MODELS, Site, kill, trials_in, wait_until
 from test_launched_run import events, launched, none_left, results, servers
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.planning import ENDING_SECONDS
 from adaptive_eval.core.types import Reason
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.store import HeldTime, RunFinished, RunReader, ServerLaunched, ServerReleased
 
 TRIALS = {"min": 4, "max": 12}

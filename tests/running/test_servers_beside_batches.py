@@ -13,7 +13,7 @@ from patient_time import HANGS
 from test_batched_runs import ended_well, events
 from test_launched_run import launching, none_left, printed, servers
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import BatchEnded, ServerLaunched, ServerRests, events_of_kind

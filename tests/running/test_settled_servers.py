@@ -7,7 +7,7 @@ from live_runs import MODELS, Site, kill, wait_until
 from test_launched_run import events, launched, none_left, printed, servers
 from test_server_time import held_of
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.store import (
     ModelSettled,
     ServerLaunched,

@@ -10,9 +10,9 @@ from patient_time import HANGS
 from thoroughness import first_of
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints import replica_care
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.scheduler import loop
 from adaptive_eval.store import ModelSetAside, RunReader, ServersNoticed, events_of_kind
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from fakes import QUESTIONS, Bed, FakeEndpoint, FakeGrading, plan
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Budget, Pace
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Again, Answer, Prompt
-from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.event_words import event_sentence

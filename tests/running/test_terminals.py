@@ -16,7 +16,7 @@ from contrary_server import Asked, listening, write_config
 from live_runs import ENDED, Found, Site, wait_for_trials
 from patient_time import HANGS
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 
 COMMAND = [sys.executable, "-m", "adaptive_eval", "run"]
 ONCE = {"min": 4, "max": 4}

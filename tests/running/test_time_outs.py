@@ -15,12 +15,12 @@ from fakes import Bed
 from patient_time import HANGS
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.endpoints.client import Caller, Reply
 from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.time_limit import TimeLimit
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import ModelSetAside, RunReader, events_of_kind
 

@@ -11,9 +11,9 @@ import pytest
 from live_runs import ENDED, MODELS, Found, Site, small_world, stored
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode, GraderError, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.types import AnswerLogprobs
-from adaptive_eval.errors import ExitCode, GraderError, StoreError
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.record.relabel import relabel
 from adaptive_eval.record.results_file import read_results

@@ -10,9 +10,9 @@ from contrary_server import Asked, Said, listening, write_config
 from test_strays import found
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints import failures, replicas
-from adaptive_eval.errors import ExitCode
 
 RUNNER = CliRunner()
 WORDS = "The model produced output that does not match the expected format"

@@ -9,9 +9,9 @@ from live_runs import Found, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.store import ModelSetAside, RunReader, events_of_kind
 
 GRADER = """

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple, Self
 
+from adaptive_eval.base.errors import GraderError, JudgeFailed
 from adaptive_eval.core import Controller
 from adaptive_eval.core.plan import Plan, SpentBefore
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import GraderError, JudgeFailed
 from adaptive_eval.graders.asked import USED
 from adaptive_eval.graders.rubric import RubricConfig, apply_rubric, open_rubric
 from adaptive_eval.graders.types import Grade, answer_facts

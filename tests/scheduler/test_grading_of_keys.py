@@ -1,8 +1,8 @@
 """An answer with a key in it is graded as it came and stored without the key."""
 
+from adaptive_eval.base.errors import GraderError, GraderExhausted
 from adaptive_eval.endpoints.redaction import secret_forms
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.scheduler.grading import redact_answer
 

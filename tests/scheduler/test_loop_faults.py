@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fakes import Bed, plan
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.settings import Pace, Trials
-from adaptive_eval.errors import StoreError
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import CommitBatch, Store
 from adaptive_eval.supply.happenings import Happening

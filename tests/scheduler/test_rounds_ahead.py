@@ -9,9 +9,9 @@ import pytest
 from fakes import SKILLS, Bed, FakeEndpoint, plan
 from patient_time import until
 
+from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.core.settings import Pace
 from adaptive_eval.endpoints.types import Again, Answer, Prompt
-from adaptive_eval.errors import Unavailable
 from adaptive_eval.scheduler.scheduler import Scheduler
 
 HELD = Pace(lookahead=4, held=True)

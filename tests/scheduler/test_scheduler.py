@@ -12,15 +12,15 @@ import pytest
 from fakes import QUESTIONS, SKILLS, TRIALS, Bed, FakeEndpoint, plan
 from patient_time import until
 
+from adaptive_eval.base.errors import Rejected, Unavailable
+from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Cause, Cost, Lost, Reason
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Prompt, ReplicaStats
-from adaptive_eval.errors import Rejected, Unavailable
 from adaptive_eval.scheduler import scheduler as scheduler_module
 from adaptive_eval.scheduler import troubles as troubles_module
 from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import AnswersLost, AnswerUngraded, ModelSetAside, RunReader, events_of_kind
 from adaptive_eval.supply.happenings import Ticked
 

@@ -16,9 +16,9 @@ from page_views import simulated, world
 from rich.cells import cell_len
 from rich.console import Console
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended, Ending
 from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import Clause, counted_sentence, finding

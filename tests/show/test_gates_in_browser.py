@@ -8,7 +8,7 @@ from browsing import Tabs, unfold
 from live_runs import Site
 from page_views import simulated, world
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.record.finding import finding
 from adaptive_eval.record.gate import OUTCOMES
 from adaptive_eval.record.view import read_view

@@ -21,10 +21,10 @@ from played import Played
 from rich.console import Console
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.cli.monitor import _require_run
 from adaptive_eval.core.types import Cause, Reason
-from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.record.lines import Scale
 from adaptive_eval.show import live
 from adaptive_eval.show.displays import JsonDisplay, PlainDisplay

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from played import REPLICA, Played, prepared
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.asked import ReplyUse, usage_signals
 from adaptive_eval.record import stored_sums
 from adaptive_eval.record.results import GradingCost

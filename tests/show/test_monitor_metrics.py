@@ -18,8 +18,8 @@ from ports import held_port
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.status import Cap, CurrentTraffic, ModelTraffic, Status
 from adaptive_eval.show.serve import metrics as metrics_module

@@ -16,9 +16,9 @@ import pytest
 from patient_time import HANGS
 from played import MODELS, Played
 
+from adaptive_eval.base.errors import ConfigError, ExitCode
+from adaptive_eval.base.http_server import page_server
 from adaptive_eval.core.types import Reason
-from adaptive_eval.errors import ConfigError, ExitCode
-from adaptive_eval.http_server import page_server
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import drop_rows, read_view
 from adaptive_eval.show.serve import page_state

@@ -9,8 +9,8 @@ from live_runs import MODELS, EndedRuns, Site
 from page_views import simulated, world
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.cli import app
-from adaptive_eval.errors import StoreError
 from adaptive_eval.record.view import LookView, RunView, read_view
 from adaptive_eval.show.plots import (
     FIGURES,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_runs import MODELS, Site, kill, wait_for_trials
 
-from adaptive_eval.errors import ConfigError, ExitCode
+from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.record.view import EventView, read_view
 from adaptive_eval.show.track.points import flatten, points, ranking, redact_password, series_names, settings
 from adaptive_eval.show.track.to_mlflow import _require_no_file_store

@@ -14,8 +14,8 @@ from live_runs import Site, stored
 from test_monitor_browser import Monitors, open_cell
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.labels.session import LAST_MESSAGE, LabelSession
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record import log_files

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.simulate.faults import Fault, Faults, TimeWindow, parse_faults
 
 

@@ -11,8 +11,8 @@ from near_sites import NearCluster
 from patient_time import HANGS
 from test_sites import LetsGo, places_of_its_own, run_at
 
+from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
-from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.store import (
     Event,

@@ -9,7 +9,7 @@ from live_runs import MODELS, Found, Site, small_world
 from near_sites import NearCluster
 from test_sites import events, models, run_at
 
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import PriorTaken, SiteLost, SitePlaced

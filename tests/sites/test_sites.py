@@ -15,11 +15,11 @@ from live_runs import MODELS, Found, Site
 from near_sites import NearCluster
 from patient_time import HANGS
 
+from adaptive_eval.base.errors import ConfigError, ExitCode, LaunchFailed
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints import failures
-from adaptive_eval.errors import ConfigError, ExitCode, LaunchFailed
 from adaptive_eval.record.sites import SiteRow, answers_by_site
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute

@@ -8,9 +8,9 @@ from full_disk import small_disk, texts_wait_for_room
 from live_runs import Site
 from near_sites import NearCluster
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.watching import Watchers
 from adaptive_eval.sites.opening import RunSites

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from patient_time import HANGS
 
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Message, Prompt, ReplicaStats
-from adaptive_eval.launch.endpoint import ServedPlace
 from adaptive_eval.sites.host import SitesEndpoint
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import (
@@ -20,6 +19,7 @@ from adaptive_eval.sites.messages import (
     SiteSetup,
     pack_answer,
 )
+from adaptive_eval.supply.launch.endpoint import ServedPlace
 
 PROMPT = Prompt((Message("user", "how many?"),))
 

@@ -10,9 +10,9 @@ import pytest
 from live_runs import ENDED, Found, Site
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import StoreError
 from adaptive_eval.store import (
     AnswersKept,
     CommitBatch,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.store import whereabouts
 from adaptive_eval.store.address import VARIABLE, LedgerAddress, default_path, is_address, parse_address, shown
 from adaptive_eval.store.database import DATABASE_FILE

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from two_by_two import HEADER, make_trial
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.endpoints.types import AnswerLogprobs
-from adaptive_eval.errors import StoreError
 from adaptive_eval.store import (
     AnswersLost,
     CommitBatch,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from thoroughness import examples
 from two_by_two import HEADER, make_trial
 
-from adaptive_eval.errors import StoreError
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.store import CommitBatch, Regrade, Roster, RunReader, Store, TrialKey, TrialsRegraded, summing
 from adaptive_eval.store import store as storing
 from adaptive_eval.store.database import DATABASE_FILE

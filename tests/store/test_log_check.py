@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from two_by_two import HEADER, make_trial
 
-from adaptive_eval.errors import StoreError
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.store import CommitBatch, RunReader, Store
 from adaptive_eval.store.database import DATABASE_FILE, is_run
 from adaptive_eval.store.integrity import Integrity

@@ -17,7 +17,7 @@ from live_runs import without_checksums
 from two_by_two import HEADER, make_trial
 from warm_start import WarmProcess
 
-from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.record.verified import verify_run
 from adaptive_eval.store import (
     AnswersKept,
@@ -239,7 +239,7 @@ def test_a_full_disk_under_the_segments_is_named(
     store = open_store()
     store.commit(CommitBatch(trials(1)))
     with monkeypatch.context() as patched:
-        patched.setattr("adaptive_eval.files.os.fsync", full)
+        patched.setattr("adaptive_eval.base.files.os.fsync", full)
         store.commit(CommitBatch(trials(1, first=1)))
         store.commit(CommitBatch())
         settle(store)
@@ -379,7 +379,7 @@ def test_without_the_extra_no_run_begins(directory: Path, monkeypatch: pytest.Mo
     def missing(module: str) -> None:
         raise ImportError(module)
 
-    monkeypatch.setattr("adaptive_eval.imports.import_module", missing)
+    monkeypatch.setattr("adaptive_eval.base.imports.import_module", missing)
     with pytest.raises(
         ConfigError, match=r"answers in segments need an extra; pip install 'adaptive-eval\[segments\]'"
     ):

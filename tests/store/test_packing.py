@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.errors import StoreError
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.store import rows
 from adaptive_eval.store.rows import PLAIN_UP_TO, pack_json, pack_text, unpack_json, unpack_text
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.store.records import AnswerTexts
 from adaptive_eval.store.segments import files
 from adaptive_eval.store.segments.files import GROUP_BYTES, KeptGroups, SegmentFile, SegmentRow, encode_segment
@@ -171,14 +171,14 @@ def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPa
     def missing(module: str) -> None:
         raise ImportError(module)
 
-    monkeypatch.setattr("adaptive_eval.imports.import_module", missing)
+    monkeypatch.setattr("adaptive_eval.base.imports.import_module", missing)
     with pytest.raises(ConfigError, match=r"pip install 'adaptive-eval\[segments\]'"):
         encode_segment([])
 
 
 EVERY_FLIP = """
 import io
-from adaptive_eval.errors import StoreError
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.store.segments.files import SegmentFile, SegmentRow, encode_segment
 
 whole = encode_segment(SegmentRow(f"m{one % 2}", "q", one, f"text {one}", None) for one in range(6))

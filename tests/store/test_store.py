@@ -11,7 +11,7 @@ import pytest
 from ledger_contract import LedgerContract
 from two_by_two import HEADER, make_trial
 
-from adaptive_eval.errors import StoreError, StoreFull
+from adaptive_eval.base.errors import StoreError, StoreFull
 from adaptive_eval.store import (
     CommitBatch,
     RunReader,

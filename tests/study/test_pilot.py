@@ -16,9 +16,9 @@ from planned import (
     write_config,
 )
 
+from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.types import Cost
-from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.simulate.worlds import BINARY
 from adaptive_eval.store import CommitBatch, Store
 from adaptive_eval.study.pilot import (

@@ -25,8 +25,8 @@ from planned import (
 )
 from typer.testing import CliRunner, Result
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.store import CommitBatch, HeldTime, ServerLaunched, Store
 from adaptive_eval.study.types import FORMAT
 

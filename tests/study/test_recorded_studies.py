@@ -8,8 +8,8 @@ import pytest
 from live_runs import EndedRuns, Site
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.show.plots import grid, styled
 from adaptive_eval.show.study_figures import _draw, _draw_cells
 from adaptive_eval.study.convergence import PANELS, ConvergenceRequest, draw_subsets, read_tensor, study_convergence

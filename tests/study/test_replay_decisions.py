@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.decisions import Decisions, TrialsConfig
 from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.pace import make_pace
@@ -12,7 +13,6 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Pace
 from adaptive_eval.core.objectives import Baseline
 from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.errors import ConfigError
 
 NAMES = ("a", "b", "c")
 

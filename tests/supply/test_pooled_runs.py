@@ -13,18 +13,18 @@ from answer_times import AnswerTimes
 from fakes import QUESTIONS, SKILLS, Bed, FakeEndpoint, plan
 from patient_time import HANGS, until
 
+from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Pace
 from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.core.types import Reason
-from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
 from adaptive_eval.study.timed import SimulatedHost as ReplayedHost
 from adaptive_eval.study.timed import drive_in_time
+from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace
 
 
 class FakeHost:

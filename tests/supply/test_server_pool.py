@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.store import Event, ServerRests, ServersNoticed
 from adaptive_eval.supply.happenings import (
     Happening,

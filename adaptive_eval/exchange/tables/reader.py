@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from adaptive_eval.base.imports import load_pyarrow
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.exchange.samples import (
@@ -35,7 +36,6 @@ from adaptive_eval.exchange.samples import (
     value_of_score,
 )
 from adaptive_eval.graders.types import FLAGS, SignalValue
-from adaptive_eval.imports import load_pyarrow
 from adaptive_eval.questions import readers
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.record.log_files import MOST_BYTES, LogFile, open_log, parse_log_json

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
+from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.config.planning import core_caps
-from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.record.ending import Ended, build_ended
 from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.lines import Scale, safe_line

@@ -8,8 +8,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import find_fatal_error, was_killed
 from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.gate import OPEN, UNDECIDED, gate_outcome

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TypeVar, cast
 from urllib.parse import quote
 
-from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.http_server import HttpRequest, HttpResponse, HttpServer, page_server
+from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.http_server import HttpRequest, HttpResponse, HttpServer, page_server
 from adaptive_eval.record.transcripts import transcript_ends
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
 from adaptive_eval.show.serve.folder import RunsFolder

@@ -17,11 +17,11 @@ from typing import NamedTuple, Protocol
 
 import yaml
 
+from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.files import FileLock, write_whole
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.exchange.inspect.writer import make_distinct
-from adaptive_eval.files import FileLock, write_whole
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import LookView, RunView
 from adaptive_eval.show.markdown import markdown

@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from adaptive_eval.errors import ConfigError
-from adaptive_eval.imports import load_extra
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.imports import load_extra
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.track.points import (
     COLUMNS,

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.errors import StoreError
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.store.events import answers, batches, beginnings, grading, lives, servers
 from adaptive_eval.store.events.event import Event, UnknownEvent
 from adaptive_eval.store.events.lives import RunBegun, RunFinished, RunStopped

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core.types import Reason
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.store.events.event import Change, Event, optional_field
 
 

@@ -11,8 +11,8 @@ from weakref import WeakSet
 import psycopg
 from psycopg import pq
 
-from adaptive_eval.errors import StoreError, StoreFull
-from adaptive_eval.files import closed_on_error
+from adaptive_eval.base.errors import StoreError, StoreFull
+from adaptive_eval.base.files import closed_on_error
 from adaptive_eval.store.address import LedgerAddress
 
 CONNECT_SECONDS = 10

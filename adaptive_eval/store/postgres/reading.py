@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache, cached_property
 from typing import NamedTuple, Self
 
-from adaptive_eval.errors import StoreError
-from adaptive_eval.files import closed_on_error
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.files import closed_on_error
 from adaptive_eval.store.address import LedgerAddress
 from adaptive_eval.store.forms import OUT_OF_RANGE
 from adaptive_eval.store.ledgers import LedgerWrites, Row

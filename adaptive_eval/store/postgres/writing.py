@@ -19,8 +19,8 @@ from uuid import uuid4
 import psycopg
 
 from adaptive_eval import __version__
-from adaptive_eval.errors import RunLocked
-from adaptive_eval.files import FileLock, closed_on_error
+from adaptive_eval.base.errors import RunLocked
+from adaptive_eval.base.files import FileLock, closed_on_error
 from adaptive_eval.store.address import LedgerAddress
 from adaptive_eval.store.postgres.connection import (
     KEPT,

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from adaptive_eval.errors import StoreError
-from adaptive_eval.imports import load_pyarrow
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.imports import load_pyarrow
 from adaptive_eval.store.records import AnswerTexts
 from adaptive_eval.store.rows import MOST_UNPACKED
 from adaptive_eval.store.segments.pages import PagesRefused, column_place, parse_footer, unpacked_size

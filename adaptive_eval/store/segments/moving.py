@@ -17,8 +17,8 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from adaptive_eval.errors import StoreError
-from adaptive_eval.sections import LEDGER, SEGMENTS
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.sections import LEDGER, SEGMENTS
 from adaptive_eval.store import database, tables
 from adaptive_eval.store.checksums import has_table
 from adaptive_eval.store.events.answers import AnswersKept

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from adaptive_eval.errors import AdaptiveEvalError, StoreError
-from adaptive_eval.files import remove_drafts, write_whole
-from adaptive_eval.imports import load_extra
-from adaptive_eval.sections import ANSWERS_URL
+from adaptive_eval.base.errors import AdaptiveEvalError, StoreError
+from adaptive_eval.base.files import remove_drafts, write_whole
+from adaptive_eval.base.imports import load_extra
+from adaptive_eval.base.sections import ANSWERS_URL
 
 ANSWERS_FOLDER = "answers"
 VARIABLE = "ADAPTIVE_EVAL_ANSWERS"

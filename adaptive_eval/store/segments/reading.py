@@ -8,8 +8,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.errors import StoreError
-from adaptive_eval.files import closed_on_error
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.files import closed_on_error
 from adaptive_eval.store.records import AnswerTexts, answer_digest
 from adaptive_eval.store.segments.files import KeptGroups, SegmentFile
 from adaptive_eval.store.segments.places import VARIABLE, AnswerPlace, is_given, place_at

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_eval.errors import RunLocked, StoreError
+from adaptive_eval.base.errors import RunLocked, StoreError
 from adaptive_eval.store.database import lock_run
 
 HOLD = """

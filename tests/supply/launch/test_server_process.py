@@ -13,9 +13,9 @@ import pytest
 from patient_time import HANGS
 from processes import SERVER, gone, running
 
-from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch import process as process_module
-from adaptive_eval.launch.process import ServerProcess
+from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.supply.launch import process as process_module
+from adaptive_eval.supply.launch.process import ServerProcess
 
 PYTHON = (sys.executable, "-S")
 
@@ -136,7 +136,7 @@ async def test_nobody_is_left_when_the_keeper_is_killed(tmp_path: Path, port: in
 STARTS_AND_WAITS = """
 import asyncio, os, sys
 from pathlib import Path
-from adaptive_eval.launch import process
+from adaptive_eval.supply.launch import process
 process.GRACE_SECONDS = 0.5  # the child ignores SIGTERM, so that all of it goes by
 async def main():
     folder = Path(sys.argv[1])

@@ -19,7 +19,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError
 
 
 def load_extra(module: str, extra: str, what: str) -> Any:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.seeds import SEED_SPAN, hashed_base, trial_seed
+from adaptive_eval.base.seeds import SEED_SPAN, hashed_base, trial_seed
 
 
 @given(st.integers(0, SEED_SPAN - 1), st.integers(0, 10**6))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_eval.endpoints.secrets import secret_values
-from adaptive_eval.launch.process import LAST_BYTES, LAST_LINES, LONGEST_LINE, ServerLog
+from adaptive_eval.supply.launch.process import LAST_BYTES, LAST_LINES, LONGEST_LINE, ServerLog
 
 KEY = "correct-horse-battery"
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, Self
 
-from adaptive_eval.errors import ConfigError, StoreError, StoreFull
+from adaptive_eval.base.errors import ConfigError, StoreError, StoreFull
 
 _held: "weakref.WeakSet[FileLock]" = weakref.WeakSet()
 

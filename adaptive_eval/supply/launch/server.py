@@ -11,15 +11,15 @@ from pathlib import Path
 import httpx2
 import orjson
 
+from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.endpoints.secrets import redacted
 from adaptive_eval.endpoints.types import Endpoint
-from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch.command import is_free
-from adaptive_eval.launch.endpoint import ServedPlace
-from adaptive_eval.launch.process import ServerLog, ServerProcess
-from adaptive_eval.launch.types import HOST
 from adaptive_eval.store import ServerDied, ServerLaunched, ServerLaunching
 from adaptive_eval.supply.hosts import OnEvent
+from adaptive_eval.supply.launch.command import is_free
+from adaptive_eval.supply.launch.endpoint import ServedPlace
+from adaptive_eval.supply.launch.process import ServerLog, ServerProcess
+from adaptive_eval.supply.launch.types import HOST
 
 POLL_SECONDS = 0.25
 PROBE_SECONDS = 10.0

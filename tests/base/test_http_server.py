@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patient_time import HANGS, until
 
-from adaptive_eval import http_server
-from adaptive_eval.http_server import HttpRequest, HttpResponse, HttpServer, MalformedRequest, page_server, parse_head
+from adaptive_eval.base import http_server
+from adaptive_eval.base.http_server import (
+    HttpRequest,
+    HttpResponse,
+    HttpServer,
+    MalformedRequest,
+    page_server,
+    parse_head,
+)
 
 pytestmark = pytest.mark.patient
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -7,9 +7,9 @@ import pytest
 from live_runs import Found, Site
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.imports import fingerprints, first_words
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
-from adaptive_eval.imports import fingerprints, first_words
 from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
 
 GRADER = "from marking.keys import right\n\n\ndef grade(text, question):\n    return right(text, question)\n"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from adaptive_eval.sections import Seconds, Section, refuse
+from adaptive_eval.base.sections import Seconds, Section, refuse
 
 FLAG = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 OWN_FLAGS = ("host", "port", "model", "served-model-name")

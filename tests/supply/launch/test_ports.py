@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch import command
-from adaptive_eval.launch.command import free_ports
+from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.supply.launch import command
+from adaptive_eval.supply.launch.command import free_ports
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch.types import HOST, FlagValue, LaunchConfig, Scalar, spelled_flag
+from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.supply.launch.types import HOST, FlagValue, LaunchConfig, Scalar, spelled_flag
 
 
 def missing_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str | None:

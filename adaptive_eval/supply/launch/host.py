@@ -20,11 +20,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from adaptive_eval.errors import EndpointError, LaunchFailed
-from adaptive_eval.files import FileLock, is_locked, read_holder
-from adaptive_eval.launch.server import LaunchedServer
+from adaptive_eval.base.errors import EndpointError, LaunchFailed
+from adaptive_eval.base.files import FileLock, is_locked, read_holder
 from adaptive_eval.store import PlaceAwaited, ServerReleased
 from adaptive_eval.supply.hosts import OnEvent, OnLost, ServerHost
+from adaptive_eval.supply.launch.server import LaunchedServer
 
 POLL_SECONDS = 0.5
 

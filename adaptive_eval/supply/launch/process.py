@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.endpoints.secrets import redacted
-from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch import keeper
-from adaptive_eval.launch.types import GRACE_SECONDS
+from adaptive_eval.supply.launch import keeper
+from adaptive_eval.supply.launch.types import GRACE_SECONDS
 
 LAST_LINES = 12
 LAST_BYTES = 8192

@@ -15,12 +15,12 @@ import pytest
 from patient_time import HANGS, until
 from processes import SERVER, running
 
-from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch import host as module
-from adaptive_eval.launch import process
-from adaptive_eval.launch.host import ExclusivePlaces, Host
-from adaptive_eval.launch.server import LaunchedServer, ServerSpec
+from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.store import Event, PlaceAwaited, ServerLaunching
+from adaptive_eval.supply.launch import host as module
+from adaptive_eval.supply.launch import process
+from adaptive_eval.supply.launch.host import ExclusivePlaces, Host
+from adaptive_eval.supply.launch.server import LaunchedServer, ServerSpec
 
 Told = list[tuple[str, str]]
 
@@ -134,8 +134,8 @@ async def test_a_folder_that_others_could_write_is_refused(tmp_path: Path, kind:
 HOLDS = """
 import asyncio, os, sys
 from pathlib import Path
-from adaptive_eval.launch import process
-from adaptive_eval.launch.host import ExclusivePlaces
+from adaptive_eval.supply.launch import process
+from adaptive_eval.supply.launch.host import ExclusivePlaces
 process.GRACE_SECONDS = 3600.0
 async def main():
     folder, command = Path(sys.argv[1]), sys.argv[2:]

@@ -13,7 +13,7 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import run_header
 from adaptive_eval.config.run import RunConfig, ServingGroup
 from adaptive_eval.core import Bench
-from adaptive_eval.launch.command import server_command, server_environment
+from adaptive_eval.supply.launch.command import server_command, server_environment
 
 BASE = """\
 questions: q.jsonl

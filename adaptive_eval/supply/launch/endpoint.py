@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt, summed_stats
-from adaptive_eval.errors import LaunchFailed, RetryNotAllowed, Unavailable
 
 
 class ServerGone(Exception):
