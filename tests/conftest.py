@@ -97,7 +97,7 @@ def pytest_collection() -> Generator[None, object, object]:
     return collected
 
 
-PATIENT_ROOMS = {"endpoints", "simulate"}
+PATIENT_ROOMS = {"batches", "endpoints", "simulate"}
 """Where all that takes time is in the loop of the test."""
 
 

@@ -18,7 +18,6 @@ from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
 
-pytestmark = pytest.mark.patient
 KINDS = ("openai", "openrouter")
 """Services that know seeds, so that answers are the same whenever they are asked for."""
 HOUR = 3600.0

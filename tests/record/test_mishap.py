@@ -43,6 +43,7 @@ class Refusing(BaseHTTPRequestHandler):
 @pytest.fixture
 def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("SOME_KEY", KEY)
+    monkeypatch.setattr(loop, "REFUSALS_SECONDS", HANGS)  # until all were heard: else what is cut off may be lost
     monkeypatch.setattr(ThreadingHTTPServer, "request_queue_size", 256)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
     thread = threading.Thread(target=server.serve_forever)
@@ -58,8 +59,7 @@ def keyed(site: Site) -> list[dict[str, str]]:
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "REFUSALS_SECONDS", HANGS)  # until all were heard
+def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> None:
     ended = refusing.run(refusing.write(models=keyed(refusing)))
     assert ended.exit_code == ExitCode.ENDPOINTS and "the variable SOME_KEY" in ended.stderr
     run = refusing.directory()
