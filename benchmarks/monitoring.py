@@ -2,7 +2,7 @@
 
     python benchmarks/monitoring.py [--quick] [--json PATH] [--markdown PATH]
 
-One run of 20 models, 120 questions and up to 80 trials goes at full speed against a server that answers at once. A
+One run of 20 models, 120 questions and up to 4,000 trials goes at full speed against a server that answers at once. A
 monitor with one listener is stopped (SIGSTOP) and let on in turn, so that each window with it has one without beside
 it: first a program that takes every message and fetches every view, as a page does, then a page in chromium. The run
 has one core, its server the other; monitor and browser are where the system puts them. CPU time is the figure to
@@ -29,7 +29,7 @@ from throughput import one_reply, pinned
 
 from adaptive_eval.store import is_held
 
-MODELS, QUESTIONS, TRIALS = 20, 120, 80
+MODELS, QUESTIONS, TRIALS = 20, 120, 4000
 TICK = os.sysconf("SC_CLK_TCK")
 ADAPTIVE_EVAL = [sys.executable, "-m", "adaptive_eval"]
 WORKER = Path(__file__).with_name("monitoring_worker.py")
@@ -138,10 +138,8 @@ def compare(run: int, directory: Path, monitor: int, listener: int, pairs: int, 
             os.kill(monitor, signal.SIGCONT if at_work else signal.SIGSTOP)
             time.sleep(0.5)
             (found.on if at_work else found.off).append(window(run, directory, monitor, listener, seconds))
-        if not is_held(directory):  # a fast machine is done before: the last pair is not whole
-            found.on.pop()
-            found.off.pop()
-            break
+        if not is_held(directory):
+            raise SystemExit("the run was over before all windows were: raise TRIALS")
     os.kill(monitor, signal.SIGCONT)
     return found
 
@@ -219,15 +217,14 @@ def first_paint(name: str, soon: dict[str, float]) -> list[Check]:
     ]
 
 
-def paint_of_a_whole_run(run: int, directory: Path, quick: bool) -> list[Check]:
-    """The page of the run when it is over, from a monitor that has just been started."""
-    if quick:
-        os.kill(run, signal.SIGINT)
+def paint_of_a_stopped_run(run: int, directory: Path) -> list[Check]:
+    """The page of the run when it has stopped, from a monitor that has just been started."""
+    os.kill(run, signal.SIGTERM)
     while is_held(directory):
         time.sleep(0.2)
     trials = trials_in(directory)
     with monitoring(directory) as (_, url), listening("browse", url) as (_, soon):
-        return first_paint(f"a page of {trials:,} trials, run over", soon)
+        return first_paint(f"a page of {trials:,} trials, run stopped", soon)
 
 
 def main() -> None:
@@ -246,7 +243,7 @@ def main() -> None:
             rows.append(row)
             if soon:
                 checks += first_paint("a page of the live run", soon)
-                checks += paint_of_a_whole_run(run, directory, options.quick)
+                checks += paint_of_a_stopped_run(run, directory)
     header = ["with the monitor at work", "trials/s", "CPU ms a trial", "over without", "trials/s over without"]
     table = markdown([*header, "cores of the monitor", "cores of the listener"], rows)
     scale = f"{MODELS} models, {QUESTIONS} questions, up to {TRIALS} trials"

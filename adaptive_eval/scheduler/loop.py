@@ -261,7 +261,9 @@ class Loop:
         committer, busy = self.journal.committer, self.requests.tasks + self.grader.tasks > 0
         committer.gathers = busy
         quiet = not busy and committer.idle and not self._happenings
-        self.ending.end_if_over(quiet, lambda: self.supply.is_moving or self._demand.is_any_waiting)
+        self.ending.end_if_over(quiet=quiet)
+        if quiet and not (self.ending.done or self.supply.is_moving or self._demand.is_any_waiting):
+            self.ending.abort(RuntimeError("the decision core is neither finished nor asks for trials"))
 
     def tell_time(self) -> None:
         gpu_seconds = self.meter.gpu_seconds(self.state.spent, self.requests.in_flight)

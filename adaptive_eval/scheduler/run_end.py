@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from enum import StrEnum
 
 from adaptive_eval.base.errors import StoreError
@@ -59,11 +58,9 @@ class RunEnd:
             self.error = error
             self._done.set()
 
-    def end_if_over(self, quiet: bool, waits: Callable[[], bool]) -> None:
-        """End the run if there is nothing left to wait for.
-
-        `quiet`: nothing is under way; `waits`: whether a server is being started or stopped, or a trial waits.
-        """
+    def end_if_over(self, *, quiet: bool) -> None:
+        """End the run if it is finished, stopped or refused, and nothing is left to wait for; `quiet`: nothing is under
+        way."""
         departures, finished = self._state.departures, self._state.controller.finished is not None
         if self.done:
             return
@@ -73,8 +70,6 @@ class RunEnd:
             self.abort(departures.refusals())
         elif at_once or (quiet and (finished or self.halt is not None)):
             self._done.set()
-        elif quiet and not waits():
-            self.abort(RuntimeError("the decision core is neither finished nor asks for trials"))
 
     def seconds(self) -> float | None:
         """Seconds since the run began to end; None while it goes on."""
