@@ -182,7 +182,7 @@ class Pilot:
     """Outcomes and usage of the planned run's L models on its M questions."""
 
     name: str
-    outcomes: NDArray[np.int8]
+    outcomes: NDArray[np.int16]
     """(L, M, N): categories by trial number, -1 for no trial."""
     counts: NDArray[np.int64]
     """(L, M, K)."""
@@ -221,7 +221,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
             f"the pilot {directory} has trials of category {category.max()}, but the rubric has the categories "
             f"0 to {categories - 1}; give a pilot that was graded with the same rubric"
         )
-    outcomes = np.full((len(models), len(questions), int(trial.max()) + 1), -1, dtype=np.int8)
+    outcomes = np.full((len(models), len(questions), int(trial.max()) + 1), -1, dtype=np.int16)
     outcomes[model, question, trial] = category
     counts = np.stack([(outcomes == each).sum(axis=2) for each in range(categories)], axis=-1)
     return Pilot(
