@@ -24,10 +24,8 @@ def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> Gra
     asked = graders_that_ask(config.grader)
     if not asked:
         return GradingPool(config.grader, rubric, folder=config.folder, keys=config.keys)
-    from adaptive_eval.graders.judging import (
-        BenchmarksPool,
-        JudgePool,  # load what endpoints need, which `validate` does not
-    )
+    # imported here: they load what endpoints need, which `validate` does not
+    from adaptive_eval.graders.judging import BenchmarksPool, JudgePool
     from adaptive_eval.graders.verifying import VerifierPool
 
     keys = read_environment(config.folder)

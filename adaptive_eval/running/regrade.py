@@ -220,9 +220,8 @@ class _Regrading:
         store, header = self._store, self._header
         standing = StoredRun(store.reader)
         rubric = store.reader.header().meaning.get("rubric")
-        anew = done.changed > 0 or (
-            header is not None and header.meaning.get("rubric") != rubric
-        )  # else no look changes
+        # else no look changes
+        anew = done.changed > 0 or (header is not None and header.meaning.get("rubric") != rubric)
         opening = judged_cells(standing) if anew else []
         last = store.reader.newest_trial_id if opening else None
         counts = {"answers": done.answers, "changed": done.changed, "failed": done.failed}

@@ -150,8 +150,7 @@ class RunState:
         if record.model not in self.roster.models:
             return
         model, question = self.roster.cell(record.model, record.question)
-        if record.trial == 0:
-            self.alarms.see(model, record)
+        self.alarms.see(model, record)
         if record.awaits_verdict:
             self.awaiting[trial_place(record)] = record
             self.spent.spend(model, record.outcome())
