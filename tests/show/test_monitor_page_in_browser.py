@@ -202,6 +202,7 @@ def test_pulses_move_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> No
     page.click("[data-open='1']")
     row = page.locator("dialog tbody tr", has=page.locator("[data-model='cy']"))
     assert row.inner_text().split("\t")[1:3] == ["7 of 77 correct", "10.0%"]
+    assert server.asked.count("api/run/page/view") == 1, "numbers that moved are not drawn over"
 
 
 def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callable[..., Server]) -> None:

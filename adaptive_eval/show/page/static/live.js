@@ -18,7 +18,6 @@ const VIEW_PAUSE = 3000;
  * @param {string} api @param {Callbacks} callbacks
  */
 export async function follow(api, { onView, onPulse, onState }) {
-  onView(await readView(api));
   let [state, edition, step, viewed] = ["", "", -1, -Infinity];
   const tell = (/** @type {"live" | "waiting" | "ended"} */ found) => {
     if (found !== state) onState(found);
@@ -27,21 +26,24 @@ export async function follow(api, { onView, onPulse, onState }) {
   const ask = async () => {
     const found = await readProgress(api, step);
     const running = found.status === "running";
-    tell(running ? "live" : "ended");
-    if (running && found.step !== step) onPulse(found);
-    step = found.step;
     // drawing a view takes a tenth of a second
-    if (found.edition === edition || (running && performance.now() - viewed < VIEW_PAUSE)) return;
-    onView(await readView(api));
-    [edition, viewed] = [found.edition, performance.now()];
+    const stale = found.edition !== edition && !(running && performance.now() - viewed < VIEW_PAUSE);
+    if (stale) {
+      onView(await readView(api));
+      [edition, viewed] = [found.edition, performance.now()];
+    }
+    tell(running ? "live" : "ended");
+    // a view was read after the progress, so its cells are the newer ones
+    if (running && found.step !== step) onPulse(stale ? { ...found, cells: [] } : found);
+    step = found.step;
   };
-  for (;;) {
+  for (await ask(); ; ) {
+    await new Promise((resume) => setTimeout(resume, PAUSE));
+    if (document.hidden)
+      await new Promise((resume) => document.addEventListener("visibilitychange", resume, { once: true }));
     await ask().catch((error) => {
       if (error instanceof Unreachable) tell("waiting");
       else console.error(error); // the next change may be drawn
     });
-    await new Promise((resume) => setTimeout(resume, PAUSE));
-    if (document.hidden)
-      await new Promise((resume) => document.addEventListener("visibilitychange", resume, { once: true }));
   }
 }
