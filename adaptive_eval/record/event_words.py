@@ -43,6 +43,9 @@ def _model_sentence(event: Event) -> str | None:
             last = "" if event.last is None else f"; the last one: {first_line(event.last)}"
             silence = f"no answer for {event.seconds} s, requests are being retried"
             return f"{event.model}: {silence} (errors so far: {kinds}{last})"
+        case store.ServersAwaited():
+            wait = f"no server for {event.seconds} s and none on its way; the run waits for one"
+            return f"{event.model}: {wait}. Ctrl-C stops it, and the same command goes on"
         case store.ServerLaunching():
             where = "" if event.on is None else f" on {event.on}"
             waited = "" if event.waited is None else f" after {duration(event.waited)} of waiting"

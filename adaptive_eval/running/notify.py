@@ -27,6 +27,7 @@ from adaptive_eval.store import (
     ModelSettled,
     OnlyFailures,
     ServerDied,
+    ServersAwaited,
     ServersNoticed,
     SiteLost,
 )
@@ -159,6 +160,8 @@ def _alarm(event: Event) -> tuple[str, str] | None:
             return event.model, "its server has died, and is started again"
         case SiteLost():
             return event.model, f"{event.on} on {event.node} is lost, and placed anew"
+        case ServersAwaited():
+            return event.model, f"the run has waited {event.seconds} s for its server, and none is on its way"
         case OnlyFailures():
             last = "" if event.last is None else f"; the last one: {first_line(event.last)}"
             return event.model, f"nothing but failures for {event.seconds} s{last}"

@@ -10,7 +10,8 @@ on can be read back.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from adaptive_eval.base.errors import EndpointError, RetryNotAllowed
 from adaptive_eval.core.types import Cause, Cost, Look, Lost
@@ -258,12 +259,24 @@ class Loop:
 
     def end_if_over(self) -> None:
         """End the run if there is nothing left to wait for."""
-        committer, busy = self.journal.committer, self.requests.tasks + self.grader.tasks > 0
+        committer, busy = self.journal.committer, self._is_busy
         committer.gathers = busy
         quiet = not busy and committer.idle and not self._happenings
         self.ending.end_if_over(quiet=quiet)
         if quiet and not (self.ending.done or self.supply.is_moving or self._demand.is_any_waiting):
             self.ending.abort(RuntimeError("the decision core is neither finished nor asks for trials"))
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether answers or verdicts are awaited."""
+        return self.requests.tasks + self.grader.tasks > 0
+
+    def _unserved(self) -> Iterator[int]:
+        """Models that the whole run waits for: nothing is under way, and none of their servers is up or on its way."""
+        if not (self._is_busy or self.supply.is_moving or self.ending.is_ending):
+            for model in range(len(self.state.lanes)):
+                if not self.supply.servers(model) and self._demand.is_wanted(model):
+                    yield model
 
     def tell_time(self) -> None:
         gpu_seconds = self.meter.gpu_seconds(self.state.spent, self.requests.in_flight)
@@ -271,7 +284,7 @@ class Loop:
 
     def tell_troubles(self) -> None:
         self.count_losses()
-        for event in self._watch.news():
+        for event in chain(self._watch.news(), self._watch.awaited(list(self._unserved()))):
             self.note(event)
         self.requests.make_room(self._watch.failing_requests)
 

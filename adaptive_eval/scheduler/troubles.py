@@ -9,13 +9,15 @@ from collections.abc import Collection, Iterator, Sequence
 from adaptive_eval.endpoints.types import EndpointStats, Notice, ReplicaStats
 from adaptive_eval.scheduler.departures import Departures
 from adaptive_eval.scheduler.grading import Grading
-from adaptive_eval.store import Event, OnlyFailures, ReplicaBack, ReplicaLost, ServersNoticed
+from adaptive_eval.store import Event, OnlyFailures, ReplicaBack, ReplicaLost, ServersAwaited, ServersNoticed
 from adaptive_eval.supply.types import Lane
 
 LOST_SECONDS = 2.0
 """A replica that fails for this long is reported as lost: one connection in many may fail on a good day."""
 RETRYING_SECONDS = 10.0
 """A model whose requests have only failed for this long is reported."""
+AWAITED_SECONDS = 10.0
+"""A model is reported for whose server the whole run has waited for this long."""
 
 
 class Troubles:
@@ -83,6 +85,9 @@ class ServerWatch:
         self._troubles = [Troubles(lane.name) for lane in lanes]
         self._grading_notices = 0
         """How many notices of the grader were reported."""
+        self._awaited_since: dict[int, float] = {}
+        self._awaited: set[int] = set()
+        """Models that were reported as awaited, until the run goes on."""
 
     def news(self) -> Iterator[Event]:
         """Events since the last call."""
@@ -94,6 +99,16 @@ class ServerWatch:
         for notice in self._grading.notices[self._grading_notices :]:
             yield ServersNoticed("", notice.kind, notice.text)
             self._grading_notices += 1
+
+    def awaited(self, unserved: Collection[int]) -> Iterator[Event]:
+        """Events of models that keep the run waiting; `unserved` have no server now, and nothing else is under way."""
+        now = time.monotonic()
+        self._awaited &= set(unserved)
+        self._awaited_since = {model: self._awaited_since.get(model, now) for model in unserved}
+        for model, since in self._awaited_since.items():
+            if now - since >= AWAITED_SECONDS and model not in self._awaited:
+                self._awaited.add(model)
+                yield ServersAwaited(self._lanes[model].name, round(now - since))
 
     @property
     def failing_requests(self) -> list[int]:

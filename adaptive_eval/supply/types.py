@@ -110,7 +110,12 @@ class Demand(Protocol):
 
 
 class Supply:
-    """A source of answers of some models. This base class is that of servers of others, which are always there."""
+    """A source of answers of some models. This base class is that of servers of others, which are always there.
+
+    A run waits for models without a server, and says so when it has waited a while (`ServersAwaited`). A model that no
+    server can serve any more has to be told (`ServerDown`): then the run goes on without it, or ends if none has
+    answered yet.
+    """
 
     @property
     def models(self) -> Collection[int]:

@@ -45,6 +45,7 @@ from adaptive_eval.store import (
     ReplicaLost,
     RunResumed,
     ServerRests,
+    ServersAwaited,
     SettingsChanged,
     ThresholdsFrozen,
     TrialsImported,
@@ -512,6 +513,11 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
             OnlyFailures(model="m", seconds=31, errors={"server_error": 4, "reset": 1}, last="HTTP 500: on fire\nno"),
             "m: no answer for 31 s, requests are being retried "
             "(errors so far: server error 4, reset 1; the last one: HTTP 500: on fire)",
+        ),
+        (
+            ServersAwaited(model="m", seconds=10),
+            "m: no server for 10 s and none on its way; the run waits for one. "
+            "Ctrl-C stops it, and the same command goes on",
         ),
         (
             ReplicaLost(model="m", replica="http://a/v1", reason="no connection"),

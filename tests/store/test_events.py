@@ -49,6 +49,7 @@ from adaptive_eval.store import (
     ServerLaunching,
     ServerReleased,
     ServerRests,
+    ServersAwaited,
     ServersNoticed,
     SettingsChanged,
     SettledCommandEnded,
@@ -110,6 +111,7 @@ STORED = [
         {"model": "ada", "fault": "all_wrong", "text": "all 24 answers", "example": "an answer"},
     ),
     (GraderChosen("numeric", 40), "grader_chosen", {"grader": "numeric", "compared": 40}),
+    (ServersAwaited("ada", 10), "servers_awaited", {"model": "ada", "seconds": 10}),
     (PlaceAwaited("gpu0", "the run other"), "waiting", {"on": "gpu0", "by": "the run other"}),
     (
         ServerLaunching("ada", ("vllm", "serve"), None, "ada.log"),

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from operator import mul
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from adaptive_eval.show.text import count, fit_columns
 from adaptive_eval.store import (
     ReplicaBack,
     ReplicaLost,
+    ServersAwaited,
     ServersNoticed,
     Spending,
     events_of_kind,
@@ -93,7 +95,9 @@ def status_text(feed: Feed) -> str:
     status = stored_status(feed)
     known = feed.results
     found = _unjudged_lines(feed, status) if known is None else findings(known, status.elapsed, feed.directory)
-    return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *found])
+    awaited = takewhile(lambda one: isinstance(one, ServersAwaited), reversed(feed.sums.events))
+    waits = [f"waiting   {event_sentence(one)}" for one in awaited if one.at >= feed.sums.spent().at]
+    return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *found, *waits])
 
 
 def _unjudged_lines(feed: Feed, status: Status) -> Iterator[str]:

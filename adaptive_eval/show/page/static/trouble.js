@@ -26,6 +26,7 @@ const EVENTS = {
   replica_back: "replica back",
   retrying: "nothing but failures",
   noticed: "noticed",
+  servers_awaited: "no server to ask",
   waiting: "waiting for a place",
   launching: "server starts",
   launched: "server ready",
