@@ -52,7 +52,7 @@ def configuration(url: str, folder: Path) -> Path:
         "sampling": {"temperature": 0.6, "max_tokens": 1000},
         "grader": "numeric",
         "stopping": {"confidence": 0.999999},
-        "trials": {"min": 4, "max": TRIALS},
+        "trials": {"min": 4, "max": TRIALS, "favour": "answers", "lookahead": 3},  # `time` would look first at 600
     }
     path = folder / "config.yaml"
     path.write_text(json.dumps(config))

@@ -12,9 +12,10 @@ from urllib.request import ProxyHandler, build_opener
 
 PAUSE_SECONDS, VIEW_SECONDS = 1.0, 3.0
 """As often as a page asks for the progress, and fetches the view."""
+PATIENCE_SECONDS = 60
 SOON = """() => ({
-    painted: performance.getEntriesByName("first-contentful-paint")[0]?.startTime,
-    drawn: document.querySelector("#ranking tbody tr") ? performance.now() : undefined,
+    painted: performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null,
+    drawn: document.querySelector("#ranking tbody tr") ? performance.now() : null,
 })"""
 
 
@@ -40,7 +41,10 @@ def browse(url: str) -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(url)
-        while (soon := page.evaluate(SOON)).get("drawn") is None or soon.get("painted") is None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while None in (soon := page.evaluate(SOON)).values():
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the page of {url} has no ranking after {PATIENCE_SECONDS} s")
             page.wait_for_timeout(20)
         print(json.dumps(soon), flush=True)
         while True:
