@@ -166,8 +166,13 @@ def test_by_keyboard_in_a_browser(site: Site, tabs: Tabs) -> None:
         page.wait_for_selector("h1:has-text('1 of 3')")
         shown = page.locator("#page").inner_text()
         assert "question" in shown and "reference" in shown and not [name for name in MODELS if name in shown]
+        page.route("**/label?*", lambda route: route.fulfill(status=503, body="the disk is full"), times=1)
         page.keyboard.press("1")
+        page.wait_for_selector("[role=alert]:has-text('the disk is full')")
+        page.keyboard.press("1")  # once more, when there is room again
         page.wait_for_selector("h1:has-text('2 of 3')")
+        assert all("503" in complaint for complaint in tabs.complaints)
+        tabs.complaints.clear()
         page.keyboard.press("7")  # no such verdict
         page.keyboard.press("2")
         page.wait_for_selector("h1:has-text('3 of 3')")

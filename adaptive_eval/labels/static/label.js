@@ -79,9 +79,11 @@ function openLabels(page) {
     const field = state?.fields[said.length];
     const level = field?.levels[number];
     if (!state || state.over || level === undefined) return;
-    said = [...said, level];
-    if (said.length < state.fields.length) draw();
-    else void ask(`label?place=${state.place}&label=${encodeURIComponent(said.join(JOINED))}`);
+    const chosen = [...said, level];
+    if (chosen.length === state.fields.length)
+      return void ask(`label?place=${state.place}&label=${encodeURIComponent(chosen.join(JOINED))}`);
+    said = chosen;
+    draw();
   }
 
   async function end() {
