@@ -1,9 +1,11 @@
 """Debian's chromium, driven by playwright, and pages in it that may not go wrong."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +18,37 @@ if TYPE_CHECKING:
 @contextmanager
 def chromium() -> "Iterator[Browser]":
     """A browser: the system's, or playwright's own where the system has none."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=1000 * HANGS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"], timeout=1000 * HANGS
         )
         yield browser
         browser.close()
+
+
+BEGINS = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def hold_clock(page: "Page") -> None:
+    """From now on the page's clock goes on only when it is told to."""
+    page.clock.install(time=BEGINS)
+    page.clock.pause_at(BEGINS + timedelta(days=1))
+
+
+def until(page: "Page", expression: str) -> None:
+    """Wait until this holds; asked from outside, since the page's policy forbids to evaluate texts inside of it."""
+    deadline = time.monotonic() + HANGS
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, f"it never holds: {expression}"
+        page.wait_for_timeout(50)
+
+
+def until_painted(page: "Page") -> None:
+    """Wait until the browser has painted what was drawn so far, and has scrolled to keep in place what is read."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def unfold(page: "Page") -> None:

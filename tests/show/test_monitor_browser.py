@@ -4,14 +4,13 @@ import math
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import Tabs
+from browsing import Tabs, until
 from gated import GatedServer
 from live_runs import MODELS, Site, small_world, wait_for_trials
 from patient_time import HANGS
@@ -100,14 +99,6 @@ def live(site: Site) -> Iterator[LiveRun]:
 
 def number(page: "Page", expression: str) -> int:
     return int(page.evaluate(expression))
-
-
-def until(page: "Page", expression: str, seconds: float = HANGS) -> None:
-    """Wait until this holds; asked from outside, since the page's policy forbids to evaluate texts inside of it."""
-    deadline = time.monotonic() + seconds
-    while not page.evaluate(expression):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {expression}"
-        page.wait_for_timeout(50)
 
 
 def draw_all(page: "Page") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from browsing import Tabs, unfold
+from browsing import Tabs, hold_clock, unfold, until_painted
 from page_views import simulated, world
 
 from adaptive_eval.record.question_rows import as_json
@@ -44,6 +44,8 @@ class Server(ThreadingHTTPServer):
         self.runs: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.edition = 0
+        self.cuts = False
+        """Whether answers break off before their end."""
         self.progress: dict[str, Any] = {"step": 1, **PROGRESS}
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -94,11 +96,13 @@ class Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.removeprefix("/")
         found = self.server.found(path)
+        body = found[1].encode() if found else b"not now"
         self.send_response(200 if found else 503)
         self.send_header("Content-Type", found[0] if found else "text/plain")
+        self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Security-Policy", MONITOR_POLICY)
         self.end_headers()
-        self.wfile.write(found[1].encode() if found else b"not now")
+        self.wfile.write(body[:-1] if self.server.cuts else body)
 
     def log_message(self, *_: object) -> None:
         """Quietly."""
@@ -151,7 +155,9 @@ def test_a_new_look_changes_the_page_in_place(tabs: Tabs, serve: Callable[..., S
     page = opened(tabs, server)
     page.locator(".panel").first.click()
     page.locator("#stopping .large summary").click()
+    page.locator("#stopping .large tbody tr").first.wait_for()
     page.locator("[data-open='1']").focus()
+    until_painted(page)
     page.evaluate("getSelection().selectAllChildren(document.querySelector('#ranking .note'))")
     where = "[String(getSelection()), document.activeElement.getBoundingClientRect().top]"
     selected, top = page.evaluate(where)
@@ -159,6 +165,7 @@ def test_a_new_look_changes_the_page_in_place(tabs: Tabs, serve: Callable[..., S
     row = page.locator("#ranking tbody tr").first.element_handle()
     server.change(simulated(world(MODELS)))
     page.wait_for_selector(".status.finished")
+    until_painted(page)
     assert page.evaluate(where) == [selected, pytest.approx(top, abs=2)], "what is read stays where it is"
     assert page.evaluate("document.activeElement.dataset.open") == "1"
     assert page.locator("#stopping .large details[open]").count() == 1
@@ -205,6 +212,52 @@ def test_pulses_move_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> No
     assert server.asked.count("api/run/page/view") == 1, "numbers that moved are not drawn over"
 
 
+def test_a_page_asks_each_second_and_reads_the_view_each_third_while_somebody_looks(
+    tabs: Tabs, serve: Callable[..., Server]
+) -> None:
+    server = serve(early())
+    page = tabs.open()
+    hold_clock(page)
+    page.goto(server.url)
+
+    def asked() -> tuple[int, int]:
+        """How often for the progress, and for the view."""
+        views = server.asked.count("api/run/page/view")
+        return sum(path.startswith("api/run/page/progress?") for path in server.asked), views
+
+    def shows(trials: int) -> None:
+        """Wait until the page has drawn an answer of the server, and with that set its clock again."""
+        page.wait_for_selector(f".tile:has-text('{trials:,}')")
+
+    def change(trials: int) -> None:
+        """Have another view, and progress with so many trials."""
+        server.change(early())
+        server.go_on(trials=trials, spending={**PROGRESS["spending"], "trials": trials})
+
+    page.wait_for_selector(".pulse")
+    assert asked() == (1, 1)
+    for second in range(1, 7):
+        change(5000 + second)
+        page.clock.run_for(900)
+        assert asked()[0] == second
+        page.clock.run_for(200)
+        shows(5000 + second)
+        assert asked() == (second + 1, 1 + second // 3)
+    hide = "Object.defineProperty(document, 'hidden', { configurable: true, value: true })"
+    page.evaluate(hide)
+    change(6000)
+    page.clock.run_for(60_000)
+    page.evaluate("fetch('assets/style.css').then((answer) => answer.text())")  # by then it would have asked
+    assert asked() == (7, 3), "nobody looks"
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    shows(6000)
+    assert asked() == (8, 4)
+    server.change(simulated(world(MODELS)))
+    page.clock.run_for(1100)
+    page.wait_for_selector(".status.finished")
+    assert asked() == (9, 5), "of a run that is over the view is read at once"
+
+
 def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callable[..., Server]) -> None:
     bad = trial(1, text=HOSTILE, reasoning=HOSTILE, extracted=HOSTILE, category=0, value=0.0, replica=HOSTILE)
     failed = trial(2, category=None, value=None, grader_error=HOSTILE, finish_reason=HOSTILE, signals={HOSTILE: True})
@@ -223,7 +276,7 @@ def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callabl
     assert text.count("<script>alert(2)</script>") >= 4 and "U+202E" in text and "U+0000" in text
     assert "\u202e" not in text and page.locator("dialog img, dialog script").count() == 0
     page.click("dialog [data-model='cy']")
-    page.wait_for_selector("dialog h3:has-text('Answers of cy')")
+    page.wait_for_selector("dialog [data-key=trials-cy] .answer")
     assert any("question/1?model=2" in path for path in server.asked)
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.dataset.open") == "1"
@@ -241,6 +294,10 @@ def test_a_server_that_comes_back_is_found_again(
     server = serve(early(), unused_tcp_port)
     page = opened(tabs, server)
     page.wait_for_selector(".pulse")
+    server.cuts = True
+    page.wait_for_selector(".waiting")
+    server.cuts = False
+    page.wait_for_selector(".waiting", state="detached")
     server.stop()
     page.wait_for_selector(".waiting")
     assert page.locator("#ranking tbody tr").count() == len(MODELS)

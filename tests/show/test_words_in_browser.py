@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import Tabs, unfold
+from browsing import Tabs, hold_clock, unfold
 from page_views import simulated, world
 from patient_time import HANGS
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MODELS = ("qwen3-235b-thinking", "deepseek-r1", "gpt-oss-120b", "phi-4-reasoning", "olmo-2-32b")
 TERM = "#details [data-term=bayes] >> nth=0"
+LEAVING = 200
+"""Milliseconds in which the pointer may reach an explanation."""
 
 
 def early() -> RunView:
@@ -32,10 +34,14 @@ def html() -> str:
     return report_page(early())
 
 
-def bubble(page: "Page") -> str | None:
-    """What is explained now."""
-    found = page.locator(".bubble")
-    return found.inner_text() if found.is_visible() else None
+def explains(page: "Page", word: str | None) -> None:
+    """Wait until this word is explained, or none."""
+    from playwright.sync_api import expect
+
+    if word is None:
+        expect(page.locator(".bubble")).to_be_hidden()
+    else:
+        expect(page.locator(".bubble:not([hidden])")).to_contain_text(GLOSSARY[word].text)
 
 
 def test_every_word_that_a_module_explains_is_in_the_glossary() -> None:
@@ -50,14 +56,20 @@ def test_every_word_that_a_module_explains_is_in_the_glossary() -> None:
 @pytest.mark.browser
 def test_the_pointer_explains_a_word_and_can_reach_the_explanation(tabs: Tabs, html: str) -> None:
     page = tabs.report(html)
-    assert bubble(page) is None
+    hold_clock(page)
+    explains(page, None)
     page.hover(TERM)
-    assert GLOSSARY["bayes"].text in (bubble(page) or "")
+    explains(page, "bayes")
+    page.hover("#details-title")
+    page.clock.run_for(LEAVING - 1)
     page.hover(".bubble")
-    page.wait_for_timeout(300)
-    assert bubble(page) is not None, "who points at the explanation reads it"
-    page.hover("h1")
-    page.wait_for_selector(".bubble", state="hidden")
+    page.clock.run_for(10 * LEAVING)
+    explains(page, "bayes")  # for who points at the explanation reads it
+    page.hover("#details-title")
+    page.clock.run_for(LEAVING - 1)
+    explains(page, "bayes")
+    page.clock.run_for(1)
+    explains(page, None)
 
 
 @pytest.mark.browser
@@ -66,17 +78,18 @@ def test_the_keyboard_explains_a_word_and_escape_ends_that(tabs: Tabs, html: str
     page.locator("#ranking-title").evaluate("(one) => { one.tabIndex = -1; one.focus(); }")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.dataset.term") == "tier"
-    assert GLOSSARY["tier"].text in (bubble(page) or "")
+    explains(page, "tier")
     described = page.evaluate(
         "document.getElementById(document.activeElement.getAttribute('aria-describedby')).textContent"
     )
     assert described == GLOSSARY["tier"].text
     page.keyboard.press("Escape")
-    assert bubble(page) is None and page.evaluate("document.activeElement.dataset.term") == "tier"
+    explains(page, None)
+    assert page.evaluate("document.activeElement.dataset.term") == "tier"
     page.keyboard.press("Enter")
-    assert bubble(page) is not None
+    explains(page, "tier")
     page.keyboard.press("Enter")
-    assert bubble(page) is None
+    explains(page, None)
 
 
 @pytest.mark.browser
@@ -84,11 +97,12 @@ def test_escape_ends_the_explanation_before_the_dialog(tabs: Tabs, html: str) ->
     page = tabs.report(html)
     page.click("[data-open='0']")
     page.click("dialog [data-term=posterior]")
-    assert GLOSSARY["posterior"].text in (bubble(page) or "")
+    explains(page, "posterior")
     page.keyboard.press("Escape")
-    assert bubble(page) is None and page.locator("dialog[open]").count() == 1
+    explains(page, None)
+    assert page.locator("dialog[open]").count() == 1
     page.keyboard.press("Escape")
-    assert page.locator("dialog[open]").count() == 0
+    page.wait_for_selector("dialog:not([open])", state="attached")
 
 
 @pytest.fixture
@@ -109,17 +123,18 @@ def touched(tabs: Tabs, html: str) -> Iterator["Page"]:
 @pytest.mark.browser
 def test_a_touch_explains_a_word_until_the_next_one(touched: "Page") -> None:
     tier = touched.locator("#ranking th [data-term=tier]")
-    tier.tap()
-    assert GLOSSARY["tier"].text in (bubble(touched) or "")
+    tier.tap()  # the click that comes of it is not waited for
+    explains(touched, "tier")
     box = touched.locator(".bubble").bounding_box()
     assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
     touched.locator("#ranking th [data-term=score]").tap()
-    assert GLOSSARY["score"].text in (bubble(touched) or "")
+    explains(touched, "score")
     touched.locator("#ranking th [data-term=score]").tap()
-    assert bubble(touched) is None
+    explains(touched, None)
     tier.tap()
+    explains(touched, "tier")
     touched.locator("h1").tap()
-    assert bubble(touched) is None
+    explains(touched, None)
 
 
 CLIPPED = """() =>

@@ -37,7 +37,8 @@ export async function follow(api, { onView, onPulse, onState }) {
     if (running && found.step !== step) onPulse(stale ? { ...found, cells: [] } : found);
     step = found.step;
   };
-  for (await ask(); ; ) {
+  await ask();
+  for (;;) {
     await new Promise((resume) => setTimeout(resume, PAUSE));
     if (document.hidden)
       await new Promise((resume) => document.addEventListener("visibilitychange", resume, { once: true }));

@@ -676,9 +676,10 @@ export class Unreachable extends Error {}
 
 /** The JSON behind an address; an error that says what the server said. @param {string} address */
 async function json(address) {
-  const response = await fetch(address, { cache: "no-cache" }).catch((error) => {
-    throw new Unreachable(error.message);
-  });
+  const unreachable = (/** @type {Error} */ { message }) => {
+    throw new Unreachable(message);
+  };
+  const response = await fetch(address, { cache: "no-cache" }).catch(unreachable);
   if (!response.ok) throw new Unreachable(`the server answered ${response.status}`);
-  return response.json();
+  return response.json().catch(unreachable);
 }
