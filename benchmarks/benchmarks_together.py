@@ -23,8 +23,8 @@ from tables import Check, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core import Bench, Controller, Plan, Trials
 from adaptive_eval.core.evidence import Estimates, update
-from adaptive_eval.core.judge import LatchedVerdicts
-from adaptive_eval.core.look import AvailableTrials, judge_look
+from adaptive_eval.core.judge import Criteria, LatchedVerdicts
+from adaptive_eval.core.look import AvailableTrials, evidence_readings, judge_look
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.study.drive import drive_rounds
@@ -123,7 +123,8 @@ def calls_on_the_mean(plan: Plan, counts: IntArray) -> Iterator[tuple[int, int]]
     left = np.maximum(80 * bench.questions - trials, 0)
     available = AvailableTrials(trials, left, np.inf, nobody, nothing, nobody, nothing)
     pairs = LatchedVerdicts.blank(MODELS * (MODELS - 1) // 2)
-    look = judge_look(known, pairs, plan.objective, plan.deciding_rule, plan.judging, available)
+    criteria = Criteria(plan.objective, plan.deciding_rule, plan.judging)
+    look = judge_look(known, evidence_readings(known, criteria), pairs, criteria, available)
     resolved = look.verdicts == 4
     yield from map(tuple, look.pairs[resolved].tolist())
 

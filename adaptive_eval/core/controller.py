@@ -16,8 +16,8 @@ from adaptive_eval.core.compose import RoundInputs, next_round
 from adaptive_eval.core.conclusions import SILENT, UNPAID, still_wanted, why_no_further
 from adaptive_eval.core.horizon import CurrentHorizon, Extension
 from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart, Opening
-from adaptive_eval.core.judge import DecidingLooks, LatchedVerdicts
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, judge_look, make_look
+from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, evidence_readings, judge_look, make_look
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
 from adaptive_eval.core.policies import asks_only_open
 from adaptive_eval.core.result import Result, conclude
@@ -478,20 +478,11 @@ class Controller:
                 self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
-        plan, bounds = self.plan, self._tally.bounds()
-        return judge_look(
-            self._tally.estimates,
-            self._memory,
-            plan.objective,
-            self._horizon.rule,
-            plan.judging,
-            available,
-            bounds,
-            plan.estimator,
-            p_values=self._keep_looks,
-            paired=self._tally.paired(plan.judged_pairs, ungraded=bounds is not None),
-            calls_stand=calls_stand,
-        )
+        plan, tally, bounds = self.plan, self._tally, self._tally.bounds()
+        criteria = Criteria(plan.objective, self._horizon.rule, plan.judging, plan.estimator, self._keep_looks)
+        paired = tally.paired(plan.judged_pairs, ungraded=bounds is not None)
+        ways = evidence_readings(tally.estimates, criteria, bounds, paired)
+        return judge_look(tally.estimates, ways, self._memory, criteria, available, calls_stand=calls_stand)
 
     def _look(self) -> None:
         available = self.available

@@ -10,11 +10,12 @@ pairs, Bonferroni's divisor counts the possible mistakes (see `objectives`).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.evidence import Estimator, Evidence
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import (
     Correctable,
@@ -105,6 +106,17 @@ class Judging:
         return rule.futility if is_giving_up(rule) and others_may_reopen else self.futility
 
 
+class Criteria(NamedTuple):
+    """What a look judges by, the same at all looks of a run until its horizon is changed."""
+
+    objective: Objective
+    rule: Rule
+    judging: Judging
+    estimator: Estimator = "average"
+    p_values: bool = True
+    """If false, only those that decisions need are computed."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LatchedVerdicts:
     """Latched verdicts: for each pair the sign of its call (0: none), whether it is tied, whether its rule has given it
@@ -179,20 +191,12 @@ class PairForecast:
         return np.where(given_up, tied if self.delta > 0.0 else 0.0, power)
 
 
-def judge(
-    memory: LatchedVerdicts,
-    ways: Sequence[Evidence],
-    objective: Objective,
-    rule: Rule,
-    judging: Judging,
-    *,
-    p_values: bool = True,
-) -> tuple[LatchedVerdicts, Rule]:
+def judge(memory: LatchedVerdicts, ways: Sequence[Evidence], criteria: Criteria) -> tuple[LatchedVerdicts, Rule]:
     """Latched verdicts after this look, and the rule at the error level that the calls so far have reached.
 
-    `ways` are readings of the evidence, and a call, tie or p-value must hold under all of them. Without `p_values`,
-    only those needed for decisions are computed.
+    `ways` are readings of the evidence, and a call, tie or p-value must hold under all of them.
     """
+    objective, rule, judging, _, p_values = criteria
     if not judging.latch:
         memory = replace(memory, call=np.zeros_like(memory.call), tie=np.zeros_like(memory.tie))
     called = None

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from adaptive_eval.core.evidence import (
     AT_HORIZON,
     Estimates,
-    Estimator,
     Evidence,
     IndexArray,
     cautious,
@@ -31,7 +30,7 @@ from adaptive_eval.core.evidence import (
 from adaptive_eval.core.gates import deciding_parts
 from adaptive_eval.core.judge import (
     BoolArray,
-    Judging,
+    Criteria,
     LatchedVerdicts,
     PairForecast,
     forecast,
@@ -106,36 +105,29 @@ class JudgedLook:
 
 def judge_look(
     estimates: Estimates,
+    ways: Sequence[Evidence],
     memory: LatchedVerdicts,
-    objective: Objective,
-    rule: Rule,
-    judging: Judging,
+    criteria: Criteria,
     available: AvailableTrials,
-    bounds: ScoreBounds | None = None,
-    estimator: Estimator = "average",
     *,
-    p_values: bool = True,
-    benches: int = 1,
-    among: IndexArray | None = None,
-    paired: Sequence[PairedEvidence] = (),
     calls_stand: bool = False,
 ) -> JudgedLook:
     """Judge every pair, then give the objective's comparisons their verdicts.
 
-    The models may be those of several benches side by side, each judged by itself. `among` selects pairs by position:
-    `memory`, `available` and the result then cover these alone. `paired` has the evidence from trials with the same
-    seeds, for each reading of the evidence. With `calls_stand`, nothing latches anew. `p_values` may be left out.
+    `ways` are the readings of the evidence. It may be that of several benches side by side, each judged by itself, or
+    on some pairs only: `memory`, `available` and the result then cover these alone. With `calls_stand`, nothing latches
+    anew.
     """
-    ways = _evidence_readings(estimates, bounds, objective, estimator, benches, among, paired)
+    objective, _, judging, estimator, _ = criteria
     evidence, compared = ways[0], estimates.on(estimator)
-    judged, level = judge(memory, ways, objective, rule, judging, p_values=p_values)
+    judged, level = judge(memory, ways, criteria)
     memory = memory if calls_stand else judged
     fixed = fixed_share(compared, evidence, available.recorded)
     reach, certain = _reachable_information(evidence, available, fixed), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))
-    order = _sort_within_benches(-compared.score, benches)
+    order = _sort_within_benches(-compared.score, evidence.benches)
     pairs = evidence.with_evidence(_comparisons(objective, order, evidence, available))
     verdicts_of = partial(
         _verdicts,
@@ -194,21 +186,19 @@ def information_from(trials: FloatArray, fixed: FloatArray) -> FloatArray:
     return np.where(fixed == 0.0, trials, grown)
 
 
-def _evidence_readings(
+def evidence_readings(
     estimates: Estimates,
-    bounds: ScoreBounds | None,
-    objective: Objective,
-    estimator: Estimator,
-    benches: int,
-    among: IndexArray | None,
-    paired: Sequence[PairedEvidence],
+    criteria: Criteria,
+    bounds: ScoreBounds | None = None,
+    paired: Sequence[PairedEvidence] = (),
 ) -> list[Evidence]:
     """Readings of the evidence: as graded, and if needed with ungraded answers in favour of either side.
 
     Ungraded answers count in the information of all three: they bring no look forward, and boundaries are as planned.
+    `paired` has the evidence from trials with the same seeds, for each reading.
     """
-    reference, margin = objective.reference, objective.margin
-    seen = partial(weigh_evidence, reference=reference, margin=margin, benches=benches, among=among)
+    objective, estimator = criteria.objective, criteria.estimator
+    seen = partial(weigh_evidence, reference=objective.reference, margin=objective.margin)
     graded = seen(estimates.on(estimator), paired=paired[0] if paired else None)
     if bounds is None:
         return [graded]

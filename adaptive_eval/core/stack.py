@@ -12,7 +12,6 @@ controller each.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from functools import partial
 from itertools import count
 from math import inf
 from typing import Any, NamedTuple
@@ -22,9 +21,9 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.compose import checked_allocation, most_that_fit
 from adaptive_eval.core.conclusions import why_no_further
-from adaptive_eval.core.evidence import Estimates, IndexArray, judged_pairs, update
+from adaptive_eval.core.evidence import Estimates, IndexArray, judged_pairs, update, weigh_evidence
 from adaptive_eval.core.in_flight import TrialArray
-from adaptive_eval.core.judge import BoolArray, LatchedVerdicts
+from adaptive_eval.core.judge import BoolArray, Criteria, LatchedVerdicts
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, judge_look, likely_open
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import UnresolvedPairs, View, spread_over_open
@@ -84,14 +83,7 @@ class RunStack:
         """Each of the `runs` has a tape of its own."""
         bench = plan.bench
         self._plan, self._tapes = plan, tapes
-        self._judge = partial(
-            judge_look,
-            objective=plan.objective,
-            rule=plan.deciding_rule,
-            judging=plan.judging,
-            estimator=plan.estimator,
-            p_values=False,
-        )
+        self._criteria = Criteria(plan.objective, plan.deciding_rule, plan.judging, plan.estimator, p_values=False)
         self._shape = (bench.models, bench.questions)
         self._runs = np.arange(runs)
         """Numbers of the runs that are still going."""
@@ -148,17 +140,30 @@ class RunStack:
         """A look at every pair whose verdict may change: if verdicts latch, those that are neither called nor tied."""
         memory, runs = self._memory, len(self._runs)
         if not self._plan.judging.latch:
-            look = self._judge(self._estimates, memory, available=available, benches=runs)
+            look = self._judge(self._estimates, memory, available, runs)
             self._memory = look.memory
             return look
         among = np.flatnonzero((memory.call == 0) & ~memory.tie)
         left = replace(available, affordable=np.asarray(available.affordable)[among])
         open_ones = LatchedVerdicts(**{one.name: getattr(memory, one.name)[among] for one in fields(memory)})
-        look = self._judge(self._estimates, open_ones, available=left, benches=runs, among=among)
+        look = self._judge(self._estimates, open_ones, left, runs, among)
         self._memory = LatchedVerdicts(**{one.name: getattr(memory, one.name).copy() for one in fields(memory)})
         for one in fields(memory):
             getattr(self._memory, one.name)[among] = getattr(look.memory, one.name)
         return look
+
+    def _judge(
+        self,
+        estimates: Estimates,
+        memory: LatchedVerdicts,
+        available: AvailableTrials,
+        runs: int = 1,
+        among: IndexArray | None = None,
+    ) -> JudgedLook:
+        """A look at the pairs of these runs, or at those at the positions `among`."""
+        compared, reference = estimates.on(self._plan.estimator), self._plan.objective.reference
+        evidence = weigh_evidence(compared, reference, benches=runs, among=among)
+        return judge_look(estimates, [evidence], memory, self._criteria, available)
 
     def _compose_first(self) -> None:
         """Issue the first round of every run, and the rounds that run ahead of the first look."""
@@ -268,7 +273,7 @@ class RunStack:
             # a look at all pairs of the run alone; it finds nothing more to call or to tie
             left, alone = available_to(available, number, len(self._runs)), np.arange(len(self._runs)) == number
             estimates, memory = (select_benches(of, alone, len(self._runs)) for of in (self._estimates, self._memory))
-            mine = self._judge(estimates, memory, available=left)
+            mine = self._judge(estimates, memory, left)
             self._ends[int(self._runs[number])] = StackedEnd(
                 reason=why_no_further(mine, bool(fits[number]), ()),
                 counts=self._counts.reshape(len(self._runs), *self._shape, -1)[number].copy(),

@@ -7,8 +7,8 @@ import numpy as np
 
 from adaptive_eval.core import Bench, PairVerdict, Plan
 from adaptive_eval.core.evidence import Estimates, Prior, update
-from adaptive_eval.core.judge import Judging, LatchedVerdicts
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, judge_look
+from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, evidence_readings, judge_look
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
@@ -55,7 +55,9 @@ class Looker:
         before, recorded = np.zeros_like(trials), np.zeros(len(trials), dtype=bool)
         left = self.horizon * questions - trials
         available = AvailableTrials(trials, left, affordable, aside, before, recorded, np.zeros_like(trials))
-        standing = judge_look(estimates, self.memory, self.objective, rule, self.judging, available)
+        criteria = Criteria(self.objective, rule, self.judging)
+        ways = evidence_readings(estimates, criteria)
+        standing = judge_look(estimates, ways, self.memory, criteria, available)
         self.memory = standing.memory
         found = {
             (pair.better, pair.worse): pair

@@ -14,7 +14,7 @@ from thoroughness import examples
 
 from adaptive_eval.core import Ask, Bench, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.evidence import Estimates, update
-from adaptive_eval.core.judge import Judging, LatchedVerdicts, judge
+from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts, judge
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import Rule, ZScore
@@ -253,8 +253,9 @@ def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
     assert standing is not None and isinstance(standing.rule, ContinuedSequential)
     here, blank = standing.evidence, LatchedVerdicts.blank(3)
     apart = replace(here, difference=here.difference + 1.0)
-    near, _ = judge(blank, [replace(here, z=0.0 * here.z)], Ranking(), standing.rule, judging)
-    both, _ = judge(blank, [replace(way, z=0.0 * here.z) for way in (here, apart)], Ranking(), standing.rule, judging)
+    criteria = Criteria(Ranking(), standing.rule, judging)
+    near, _ = judge(blank, [replace(here, z=0.0 * here.z)], criteria)
+    both, _ = judge(blank, [replace(way, z=0.0 * here.z) for way in (here, apart)], criteria)
     assert near.tie.any() and not both.tie.any()
 
 
