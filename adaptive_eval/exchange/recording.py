@@ -179,7 +179,7 @@ def _outcomes(file: _File, name: str, untried: bool) -> IntArray:
         raise file.refuse(f"{rule}, but has {low if low < -1 else high}; {mend}")
     if not untried:
         _require_trials(file, name, outcomes.max(axis=2) >= 0)
-    return outcomes.astype(np.min_scalar_type(-high - 1))
+    return outcomes.astype(np.min_scalar_type(-max(high, 0) - 1))
 
 
 def _counts(file: _File, untried: bool) -> NDArray[np.int64]:

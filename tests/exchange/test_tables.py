@@ -120,6 +120,13 @@ def test_an_array_of_outcomes_or_of_counts(tmp_path: Path) -> None:
     assert 5 < sum(category or 0 for category in first[:30]) < 25, "the order of counts means nothing"
 
 
+def test_an_array_without_any_trial_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "r.npz", R=np.full((2, 2, 3), -1))
+    refused = imported(tmp_path / "r.npz", "--to", tmp_path / "run")
+    assert refused.exit_code == 2
+    assert "r.npz: no trial is there" in refused.stderr
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with texts, reasoning, signals, tokens and costs, and the configuration that it was begun with."""
