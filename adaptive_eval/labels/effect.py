@@ -82,7 +82,7 @@ def _own_scores(stored: StoredRun) -> tuple[dict[str, tuple[float | None, float 
     if not any(row.prior_depth for row in rows):
         return {row.name: (row.score, row.sigma) for row in rows}, False
     counts, weights = stored.counts(), np.array(stored.rubric.weights, dtype=float)
-    own = counts.cells - counts.before
+    own = counts.own
     known = np.flatnonzero(own.any(axis=-1).all(axis=-1))
     g, groups = stored.plan.bench.question_weights, stored.plan.bench.benchmark_of
     prior, trials = stored.setup.config.stopping.prior, own[known].sum(axis=-1)
@@ -138,7 +138,7 @@ def _model(
     alike = not stored.setup.config.benchmarks
     if alike and len(graded) >= MIN_LABELS and score[0] is not None and score[1] is not None:
         counts, weights = stored.counts(), np.array(stored.rubric.weights, dtype=float)
-        own = (counts.cells - counts.before)[counts.roster.models.position(name)]
+        own = counts.own[counts.roster.models.position(name)]
         own = own[tried := own.any(axis=-1)]
         each, place = own.sum(axis=-1), np.cumsum(tried) - 1
         fixed = corrected(
@@ -147,7 +147,7 @@ def _model(
             [one.worth for one in graded],
             [int(place[one.question]) for one in graded],
             means=(own @ weights / each).tolist(),
-            trials=each.astype(int).tolist(),
+            trials=each.tolist(),
             span=float(np.ptp(weights)),
         )
     return LabelledModel(name, trials, len(graded), confusion, *score, *fixed)

@@ -365,8 +365,7 @@ def _is_judged(
     stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32], trial: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
     """Mask of the graded trials in the scores: the first of each model and question, as many as the newest look has."""
-    counts = stored.counts()
-    wanted = np.rint((counts.cells - counts.before).sum(axis=2))
+    wanted = stored.counts().own.sum(axis=2)
     order = np.lexsort((trial, question, model))
     cell = (model.astype(np.int64) * wanted.shape[1] + question)[order]
     _, begin, sizes = np.unique(cell, return_index=True, return_counts=True)

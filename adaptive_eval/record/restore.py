@@ -265,6 +265,11 @@ class RunCounts:
     recorded: frozenset[str] = frozenset()
     """Models whose counts are those of an earlier run."""
 
+    @property
+    def own(self) -> NDArray[np.int64]:
+        """Counts without R0: whole numbers, though each outcome of R0 may count in part."""
+        return np.rint(self.cells - self.before).astype(np.int64)
+
     def of(self, models: Sequence[str], questions: Sequence[str]) -> "RunCounts":
         """Select models and questions, in this order."""
         rows = list(map(self.roster.models.position, models))

@@ -214,7 +214,7 @@ def _take_model(
         source, called, meaning = before.run, before.called, before.meaning
     else:
         judged = stored.counts()
-        own = (judged.cells - judged.before)[judged.roster.models.position(called)]
+        own = judged.own[judged.roster.models.position(called)]
         counts = {key: own[judged.roster.questions.position(key)].tolist() for key in keys}
         failed = (one for one in stored.reader.outcomes() if one.model == called and one.category is None)
         ungraded = dict(Counter(one.question for one in failed if one.question in counts))
