@@ -8,41 +8,18 @@ and there is no delay when no more records are expected.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Look
 from adaptive_eval.scheduler.meter import BEAT_SECONDS, RunMeter
 from adaptive_eval.scheduler.state import RunState
-from adaptive_eval.store import (
-    AnswersLost,
-    CommitBatch,
-    Event,
-    HeldTime,
-    Regrade,
-    SentRequest,
-    Store,
-    StoredLook,
-    TrialRecord,
-)
+from adaptive_eval.store import AnswersLost, CommitBatch, Event, HeldTime, Store
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.roster import Names
 from adaptive_eval.supply.happenings import Committed, LossFound, Say
 
 GATHER_SECONDS = 0.02
-
-
-@dataclass(slots=True)
-class CommitDraft:
-    """Records of the next commit."""
-
-    trials: list[TrialRecord] = field(default_factory=list)
-    looks: list[StoredLook] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    sent: list[SentRequest] = field(default_factory=list)
-    unsent: list[SentRequest] = field(default_factory=list)
-    verdicts: list[Regrade] = field(default_factory=list)
 
 
 class Committer:
@@ -61,9 +38,9 @@ class Committer:
         self.gathers = False
         """More records are expected soon, so a commit waits a moment for them."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
-        self._draft = CommitDraft()
+        self._next = CommitBatch()
         self._waiting: list[asyncio.Future[None]] = []
-        """Futures to resolve when the current draft is on disk."""
+        """Futures to resolve when the next batch is on disk."""
         self._taken_at = 0.0
         self._added = asyncio.Event()
         self._writing: tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]] | None = None
@@ -74,25 +51,10 @@ class Committer:
         """Whether everything given has been committed and reported."""
         return self._writing is None and not self._added.is_set()
 
-    def add(
-        self,
-        *,
-        trials: Sequence[TrialRecord] = (),
-        looks: Sequence[StoredLook] = (),
-        events: Sequence[Event] = (),
-        sent: Sequence[SentRequest] = (),
-        unsent: Sequence[SentRequest] = (),
-        verdicts: Sequence[Regrade] = (),
-    ) -> None:
-        """Add these records to the next commit."""
-        draft = self._draft
-        draft.trials += trials
-        draft.looks += looks
-        draft.events += events
-        draft.sent += sent
-        draft.unsent += unsent
-        draft.verdicts += verdicts
+    def next_batch(self) -> CommitBatch:
+        """The batch that is committed next, for records to be added to it at once."""
         self._added.set()
+        return self._next
 
     async def safe(self) -> None:
         """Wait until everything added so far is on disk."""
@@ -115,7 +77,7 @@ class Committer:
             await self.flush()
 
     async def flush(self) -> None:
-        """Commit and report the draft, or report the batch that a cancelled flush has left to the thread."""
+        """Commit and report the next batch, or report the batch that a cancelled flush has left to the thread."""
         if self._writing is None:
             if not self._added.is_set():
                 return
@@ -127,19 +89,10 @@ class Committer:
         self._say(Committed(batch, waiting))
 
     def _take(self) -> tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]]:
-        """Start to write the draft in the thread."""
+        """Start to write the next batch in the thread."""
         self._taken_at = self._elapsed()
-        draft, self._draft = self._draft, CommitDraft()
-        batch = CommitBatch(
-            draft.trials,
-            draft.looks,
-            draft.events,
-            self._taken_at,
-            draft.sent,
-            draft.unsent,
-            self._held(),
-            draft.verdicts,
-        )
+        batch, self._next = self._next, CommitBatch()
+        batch.elapsed, batch.held = self._taken_at, self._held()
         waiting, self._waiting = self._waiting, []
         self._added.clear()
         written = asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, batch)
@@ -192,7 +145,7 @@ class RunJournal:
     def note(self, event: Event) -> None:
         """Record an event, and tell the observer."""
         self.meter.hear(event)
-        self.committer.add(events=[event])
+        self.committer.next_batch().events.append(event)
         self.observer.happened(event)
 
     def note_looks(self, looks: Sequence[Look], names: Names, plan: Plan) -> None:
@@ -200,4 +153,4 @@ class RunJournal:
         if looks:
             capped = plan.has_capped_opening
             plain = [plain_look(look, tuple(names), capped_opening=capped) for look in looks]
-            self.committer.add(looks=plain)
+            self.committer.next_batch().looks.extend(plain)

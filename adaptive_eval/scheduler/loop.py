@@ -117,7 +117,7 @@ class Loop:
                 departures.answers[request.model] += 1
                 self._fill(request.model)  # the slot is free; grading takes none
             case Recorded(request, trials):
-                self.journal.committer.add(trials=trials)
+                self.journal.committer.next_batch().trials.extend(trials)
                 self.supply.mark_stored(request)
             case Committed(batch, waiting):
                 self._on_committed(batch)
@@ -168,8 +168,9 @@ class Loop:
             self.fill_all()
 
     def _on_judged(self, verdict: Regrade, reserved: Cost) -> None:
-        wasted = [*filter(None, [wasted_verdict(verdict)])]
-        self.journal.committer.add(verdicts=[used(verdict, reserved)], events=wasted)
+        batch = self.journal.committer.next_batch()
+        batch.verdicts.append(used(verdict, reserved))
+        batch.events.extend(filter(None, [wasted_verdict(verdict)]))
         self.grader.costs.require_kept(verdict, reserved, finished=self.state.controller.finished is not None)
 
     def _on_unanswered(self, request: Request, error: EndpointError) -> None:
@@ -223,7 +224,7 @@ class Loop:
             if isinstance(event, ThresholdsFrozen):
                 self.grader.grading.rubric = self.state.fit.rubric
         if decision.verdicts:
-            self.journal.committer.add(verdicts=decision.verdicts)
+            self.journal.committer.next_batch().verdicts.extend(decision.verdicts)
         self.requests.waiting.core_was_told()
         if self.state.stopped_by_alarms is not None and self.ending.halt is None:
             self.stop()  # what is in flight comes back

@@ -126,9 +126,12 @@ class OpeningFit:
             for outcome in store.reader.outcomes():
                 if not outcome.awaits_thresholds and outcome.model in self._roster.models:
                     self.count(outcome)
-        events = [self.freeze()] if self.is_ready(self.lacks_some) else []
-        if verdicts := self.take_verdicts():
-            store.commit(CommitBatch(events=events, verdicts=verdicts))
+        batch = CommitBatch()
+        if self.is_ready(self.lacks_some):
+            batch.events.append(self.freeze())
+        batch.verdicts.extend(self.take_verdicts())
+        if batch.verdicts:
+            store.commit(batch)
 
     def _models_to_fit(self) -> list[int]:
         """The models with a complete opening, without those that mostly timed out (unless all of them did)."""

@@ -93,7 +93,7 @@ class Requests:
                 return
             request = self.waiting.take(model, trials_per_request(lane, request.question, request.first))
             self.slots.taken[model] += 1
-            self._committer.add(sent=[self._entry(request)])
+            self._committer.next_batch().sent.append(self._entry(request))
             if self._state.capped:
                 self._state.trials.move_request(request, Step.BOOKED)
                 self.booked.append(request)
@@ -158,7 +158,7 @@ class Requests:
             task.cancel()
 
     def _cross_out(self, request: Request) -> None:
-        self._committer.add(unsent=[self._entry(request)])
+        self._committer.next_batch().unsent.append(self._entry(request))
 
     def _entry(self, request: Request) -> SentRequest:
         return SentRequest(self._lanes[request.model].name, request.size)

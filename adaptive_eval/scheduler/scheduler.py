@@ -113,7 +113,7 @@ class Scheduler:
                     await self.supply.close()
                 finally:
                     self.meter.times.close()
-                    committer.add()  # the elapsed time, and the held time of servers
+                    committer.next_batch()  # the elapsed time, and the held time of servers
                     await self._commit_the_rest()
         if self.ending.error is not None:  # a commit failed when the end had come
             raise self.ending.error

@@ -1,6 +1,6 @@
 """The values that go into the store and come out of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from operator import attrgetter
@@ -362,22 +362,22 @@ class SentRequest(NamedTuple):
     trials: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommitBatch:
-    """Records that are committed together."""
+    """Records that are committed together; more may be added until then."""
 
-    trials: Sequence[TrialRecord] = ()
-    looks: Sequence[StoredLook] = ()
-    events: Sequence[Event] = ()
+    trials: list[TrialRecord] = field(default_factory=list)
+    looks: list[StoredLook] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     elapsed: float | None = None
     """Seconds the run has been active so far, over all its starts."""
-    sent: Sequence[SentRequest] = ()
+    sent: list[SentRequest] = field(default_factory=list)
     """Requests to be sent once this is committed."""
-    unsent: Sequence[SentRequest] = ()
+    unsent: list[SentRequest] = field(default_factory=list)
     """Requests that were not sent after all, or whose answer will not come."""
     held: Mapping[str, HeldTime] | None = None
     """How long each model has held its servers so far."""
-    verdicts: Sequence[Regrade] = ()
+    verdicts: list[Regrade] = field(default_factory=list)
     """Grades of trials that were stored ungraded."""
 
 

@@ -185,7 +185,7 @@ async def test_what_is_being_written_when_the_writer_is_cancelled_is_reported_on
     store.error = error
     committer = Committer(store, told.append, elapsed=lambda: 0.0)
     writer = asyncio.create_task(committer.run())
-    committer.add(events=[RunResumed()])
+    committer.next_batch().events.append(RunResumed())
     await store.began.wait()
     writer.cancel()
     await asyncio.gather(writer, return_exceptions=True)
