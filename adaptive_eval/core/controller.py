@@ -7,24 +7,21 @@ order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.compose import RoundInputs, next_round
 from adaptive_eval.core.conclusions import SILENT, UNPAID, still_wanted, why_no_further
-from adaptive_eval.core.horizon import CurrentHorizon, Extension
+from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart, Opening
-from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, evidence_readings, judge_look, make_look
+from adaptive_eval.core.look import AvailableTrials, JudgedLook
+from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
 from adaptive_eval.core.policies import asks_only_open
 from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Round
-from adaptive_eval.core.rules import has_error_left
 from adaptive_eval.core.settings import require
-from adaptive_eval.core.tally import Tally
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
 from scorio.moments import IntArray, over_categories
 
@@ -47,26 +44,19 @@ class Controller:
 
     def __init__(self, plan: Plan, *, keep_looks: bool = True, outside_plan: SpentBefore = NOTHING_SPENT) -> None:
         """`outside_plan` is what was spent outside the plan's trials: it counts against the caps from the start."""
-        bench = plan.bench
         self.plan = plan
-        self._keep_looks = keep_looks
-        """If False, a look takes half the time: p-values, `looks` and `result`, which are for people, are left out, and
-        only `latest_look` is described."""
         self.finished: Reason | None = None
-        self.looks: list[Look] = []
-        self._looks_taken = 0
+        self._taker = LookTaker(plan, keep=keep_looks)
+        self.looks = self._taker.looks
+        """Without `keep_looks` it stays empty, there is no `result`, and only `latest_look` is described."""
         self.set_aside: dict[int, Lost] = {}
         """Models that the run goes on without, and why; silent and ungradable ones are found here."""
-        self._horizon = CurrentHorizon(plan)
-        self._tally = Tally(bench, plan.prior, self._horizon.most, coupled=plan.coupled, drawn=plan.drawn > 0)
-        self._flight = BatchesInFlight(bench, plan.budget)
+        self._horizon, self._tally = self._taker.horizon, self._taker.tally
+        self._flight = BatchesInFlight(plan.bench, plan.budget)
         self._flight.account.spend_outside_plan(*outside_plan)
-        self._memory = LatchedVerdicts.blank(len(plan.judged_pairs[0]))
-        self._decided = DecidingLooks.blank(len(plan.judged_pairs[0]))
         self._aside_at_look = 0
         self.overrun: IntArray = np.zeros_like(self._tally.counts)
         """(L, M, K): the part of `counts` that no look has judged (`count_overrun`)."""
-        self.standing: JudgedLook | None = None
         self._compose_first()
 
     # -- the shell's side ---------------------------------------------------------------------------------------
@@ -322,31 +312,27 @@ class Controller:
 
     def still_wanted(self) -> NDArray[np.bool_]:
         """(L,): models of which further trials may still be wanted. The servers of all others can be released."""
-        flying = np.array([bool(self._flight.batches(model)) for model in range(self.plan.bench.models)])
-        some = self.standing is None or self._horizon.has_next or not asks_only_open(self.plan.policy)
-        if self.finished is not None or some or self.standing is None:
-            return self._in_play() & self.plan.bench.asked & (self.finished is None)
-        latch = self.plan.judging.latch
-        available = self.available
-        wanted = still_wanted(self.standing, available, self.plan.objective, flying, latch=latch)
-        return wanted & self.plan.bench.asked & (flying | (available.left > 0))
+        standing, bench = self._limiting_look(), self.plan.bench
+        if self.finished is not None or standing is None:
+            return self._in_play() & bench.asked & (self.finished is None)
+        flying = np.array([bool(self._flight.batches(model)) for model in range(bench.models)])
+        available, latch = self.available, self.plan.judging.latch
+        wanted = still_wanted(standing, available, self.plan.objective, flying, latch=latch)
+        return wanted & bench.asked & (flying | (available.left > 0))
 
     def parked_models(self) -> NDArray[np.bool_]:
         """(L,): models for which nothing new is requested while servers are held: either none of their comparisons is
         open, unless trials of others reopen one, or they are at the horizon."""
-        flight, models = self._flight, self.plan.bench.models
-        some = self.standing is None or self._horizon.has_next or not asks_only_open(self.plan.policy)
-        if some or self.standing is None or not self._horizon.pace.held:
-            return np.zeros(models, dtype=bool)
-        whole = flight.issued.sum(axis=1) >= self._horizon.trials.max * self.plan.bench.questions
-        return np.asarray(~self._in_open_comparison() | whole)
+        standing, bench = self._limiting_look(), self.plan.bench
+        if standing is None or not self._horizon.pace.held:
+            return np.zeros(bench.models, dtype=bool)
+        whole = self._flight.issued.sum(axis=1) >= self._horizon.trials.max * bench.questions
+        return np.asarray(~standing.in_open_pairs() | whole)
 
-    def _in_open_comparison(self) -> NDArray[np.bool_]:
-        """(L,): models in an open comparison, by the latest look."""
-        assert self.standing is not None
-        opened = np.zeros(self.plan.bench.models + 1, dtype=bool)
-        opened[self.standing.open_pairs().ravel()] = True
-        return opened[:-1]
+    def _limiting_look(self) -> JudgedLook | None:
+        """The latest look if only models in its open comparisons are asked; None if others may be asked as well."""
+        others = self._horizon.has_next or not asks_only_open(self.plan.policy)
+        return None if others else self.standing
 
     def awaited(self) -> list[int]:
         """Models whose missing trials the next look waits for."""
@@ -370,27 +356,24 @@ class Controller:
         for model in sorted({batch.model for batch in late}):
             for batch in self._flight.drop(model):
                 self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
-        nothing_left = np.zeros_like(self.available.left)
-        self.standing = self._judge(replace(self.available, left=nothing_left), calls_stand=True)
+        self._taker.include_overrun(self.available)
+
+    @property
+    def standing(self) -> JudgedLook | None:
+        """The latest look; None before the first."""
+        return self._taker.standing
 
     def result(self) -> Result | None:
         """The result of the latest look; None before the first. Needs `keep_looks`."""
-        require(
-            self._keep_looks,
-            "result() needs the looks of the run: make the controller with keep_looks=True",
-            self._keep_looks,
-        )
+        keeps = self._taker.keep
+        require(keeps, "result() needs the looks of the run: make the controller with keep_looks=True", keeps)
         if self.standing is None:
             return None
-        bounds, spent = self._tally.bounds(time_outs=True), self._flight.account.spent()
-        together = self._tally.variances_by_trial(self.standing.pairs)
-        return conclude(
-            self.plan, self.standing, self.available, self.counts, bounds, self.finished, spent, together, self._decided
-        )
+        return conclude(self._taker, self.standing, self.available, self.finished, self._flight.account.spent())
 
     def latest_look(self) -> Look | None:
         """The latest look as plain values, kept or not; None before the first."""
-        return None if self.standing is None else self._describe(self.standing)
+        return None if self.standing is None else self._taker.describe(self.standing, self.available)
 
     def _in_play(self) -> NDArray[np.bool_]:
         in_play = np.ones(self.plan.bench.models, dtype=bool)
@@ -438,7 +421,7 @@ class Controller:
                     self.end_over_budget()
                 if self._flight.in_parts or self.finished is not None:
                     return
-            if self._horizon.pace.held and self.plan.first is None and not self._looks_taken:
+            if self._horizon.pace.held and self.plan.first is None and not self._taker.taken:
                 for extra in self._opening.start_clocks(self._flight, self.set_aside):
                     self._issue(extra)
             landed = self._flight.complete_and_due()
@@ -451,7 +434,7 @@ class Controller:
             # once every model is set aside nothing is due any more, and a last look shows that they were
             if done or len(self.set_aside) > self._aside_at_look:
                 self._look()
-            while self._horizon.ends_after(self._looks_taken):
+            while self._horizon.ends_after(self._taker.taken):
                 self._extend()
             self._compose()
 
@@ -477,34 +460,13 @@ class Controller:
             for batch in self._flight.drop(model):
                 self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
 
-    def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
-        plan, tally, bounds = self.plan, self._tally, self._tally.bounds()
-        criteria = Criteria(plan.objective, self._horizon.rule, plan.judging, plan.estimator, self._keep_looks)
-        paired = tally.paired(plan.judged_pairs, ungraded=bounds is not None)
-        ways = evidence_readings(tally.estimates, criteria, bounds, paired)
-        return judge_look(tally.estimates, ways, self._memory, criteria, available, calls_stand=calls_stand)
-
     def _look(self) -> None:
-        available = self.available
-        standing = self._judge(available)
-        self._horizon.note_look(standing.evidence)
-        self.standing, self._memory = standing, standing.memory
+        self._taker.take(self.available)
         self._aside_at_look = len(self.set_aside)
-        self._looks_taken += 1
-        if self._keep_looks:
-            self.looks.append(self._describe(standing))
-            self._decided = self._decided.with_look(
-                self._looks_taken, standing.memory, standing.evidence, standing.rule
-            )
-
-    def _describe(self, standing: JudgedLook) -> Look:
-        return make_look(standing, self.available, self._looks_taken - 1, self.plan.bench.questions)
 
     def _extend(self) -> None:
-        """Change the horizon and look again under the new one: latched verdicts stay, the rest may reopen."""
-        self._horizon.extend(self._tally, self._memory, int(self._flight.issued.max()), self._looks_taken)
-        if has_error_left(self._horizon.rule):  # such a rule says itself which pairs are exhausted
-            self._memory = replace(self._memory, given_up=np.zeros_like(self._memory.given_up))
+        """Change the horizon, and look again under the new one."""
+        self._taker.extend(int(self._flight.issued.max()))
         self._look()
 
     # -- composing rounds -----------------------------------------------------------------------------------------
@@ -541,7 +503,7 @@ class Controller:
         fits, pace = True, self._horizon.pace
         # parked batches stay reserved, since they may have been sent: of a cap on usage that would take too much
         if pace.held and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
-            self._flight.park(self._in_open_comparison() | (self.trials == 0))
+            self._flight.park(self.standing.in_open_pairs() | (self.trials == 0))
         for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else self._horizon.most):
             before, may_be_asked = self._tally.known_before, self._in_play() & self.plan.bench.asked
             held = self.trials + before
@@ -557,6 +519,6 @@ class Controller:
             self.finished = why_no_further(self.standing, fits, self.set_aside.values())
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
-        looked = self._looks_taken > 0
+        looked = self._taker.taken > 0
         pace = self._horizon.pace
         self._place_together(self._flight.issue(extra, in_step=pace.in_step, looked=looked, even=pace.even))

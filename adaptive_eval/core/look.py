@@ -99,6 +99,12 @@ class JudgedLook:
     def open_pairs(self) -> IndexArray:
         return np.asarray(self.pairs[self.verdicts == VERDICTS.index(Verdict.OPEN)])
 
+    def in_open_pairs(self) -> BoolArray:
+        """(L,): models in an open comparison."""
+        opened = np.zeros(len(self.order) + 1, dtype=bool)
+        opened[self.open_pairs().ravel()] = True
+        return opened[:-1]
+
     def open_power(self) -> FloatArray:
         return self.forecast.power(self.evidence.positions(self.open_pairs()))
 

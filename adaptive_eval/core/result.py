@@ -11,8 +11,8 @@ from scipy.special import ndtri
 
 from adaptive_eval.core.evidence import IndexArray
 from adaptive_eval.core.gates import rows_of_gates
-from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, describe, letters, tiers
+from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import CELLS_AT_ONCE, Bench, Budget
 from adaptive_eval.core.tally import ScoreBounds
@@ -121,24 +121,16 @@ class Result(NamedTuple):
 
 
 def conclude(
-    plan: Plan,
-    standing: JudgedLook,
-    available: AvailableTrials,
-    counts: NDArray[np.integer],
-    bounds: ScoreBounds | None,
-    reason: Reason | None,
-    spent: Cost,
-    together: FloatArray,
-    decided: DecidingLooks,
+    looks: LookTaker, standing: JudgedLook, available: AvailableTrials, reason: Reason | None, spent: Cost
 ) -> Result:
-    """The result as of one look. `bounds` is how far unknown grades could move the scores. `together` (n,) has, for the
-    objective's pairs judged trial by trial, the variance over that of independent models. `decided` has the looks that
-    gave all pairs their calls."""
+    """The result as of the latest look, `standing`."""
+    plan, bounds = looks.plan, looks.tally.bounds(time_outs=True)
+    counts: NDArray[np.integer] = looks.tally.counts
     bench = plan.bench
     known = counts if bench.prior_counts is None else counts + bench.prior_counts
     means = question_means(known, bench.weights)
     compared = means if plan.estimator == "average" else question_means(known + 1, bench.weights)
-    comparisons = _comparisons(plan, standing, available, compared, together, decided)
+    comparisons = _comparisons(looks, standing, available, compared)
     return Result(
         reason=reason,
         models=_models(plan, standing, available, means, bounds),
@@ -256,14 +248,10 @@ def _similar_question_variance(fixed: FloatArray, sampled: FloatArray) -> FloatA
 
 
 def _comparisons(
-    plan: Plan,
-    standing: JudgedLook,
-    available: AvailableTrials,
-    means: FloatArray,
-    together: FloatArray,
-    decided: DecidingLooks,
+    looks: LookTaker, standing: JudgedLook, available: AvailableTrials, means: FloatArray
 ) -> tuple[ComparisonResult, ...]:
-    evidence, pairs = standing.evidence, standing.pairs
+    plan, decided, evidence, pairs = looks.plan, looks.decided, standing.evidence, standing.pairs
+    together = looks.tally.variances_by_trial(pairs)
     at, margin = evidence.positions(pairs), evidence.margin
     over_all = replace(evidence, deciding=None).positions(pairs)
     if plan.drawn:

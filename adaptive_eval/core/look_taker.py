@@ -1,0 +1,63 @@
+"""Looks in their order, and what each carries over to the next: latched verdicts, and the horizon with its rule."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from adaptive_eval.core.horizon import CurrentHorizon
+from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, evidence_readings, judge_look, make_look
+from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.rules import has_error_left
+from adaptive_eval.core.tally import Tally
+from adaptive_eval.core.types import Look
+
+
+class LookTaker:
+    """Takes looks at the tally of a run."""
+
+    def __init__(self, plan: Plan, *, keep: bool) -> None:
+        """Without `keep`, a look takes half the time: `looks`, p-values and `decided`, which are for people, are left
+        out."""
+        self.plan, self.keep = plan, keep
+        self.horizon = CurrentHorizon(plan)
+        self.tally = Tally(plan.bench, plan.prior, self.horizon.most, coupled=plan.coupled, drawn=plan.drawn > 0)
+        self.looks: list[Look] = []
+        self.taken = 0
+        self.standing: JudgedLook | None = None
+        """The latest look."""
+        pairs = len(plan.judged_pairs[0])
+        self._memory, self.decided = LatchedVerdicts.blank(pairs), DecidingLooks.blank(pairs)
+
+    def take(self, available: AvailableTrials) -> None:
+        """Take a look at all that is committed."""
+        standing = self.standing = self._judge(available)
+        self.horizon.note_look(standing.evidence)
+        self._memory = standing.memory
+        self.taken += 1
+        if self.keep:
+            self.looks.append(self.describe(standing, available))
+            self.decided = self.decided.with_look(self.taken, standing.memory, standing.evidence, standing.rule)
+
+    def describe(self, standing: JudgedLook, available: AvailableTrials) -> Look:
+        """The latest look as plain values."""
+        return make_look(standing, available, self.taken - 1, self.plan.bench.questions)
+
+    def extend(self, issued: int) -> None:
+        """Change the horizon for looks from now on: latched verdicts stay, the rest may reopen. `issued` is the most
+        trials of any question so far."""
+        self.horizon.extend(self.tally, self._memory, issued, self.taken)
+        if has_error_left(self.horizon.rule):  # such a rule says itself which pairs are exhausted
+            self._memory = replace(self._memory, given_up=np.zeros_like(self._memory.given_up))
+
+    def include_overrun(self, available: AvailableTrials) -> None:
+        """Judge the latest look again with trials that came later: calls stand, and no trial is left."""
+        nothing_left = np.zeros_like(available.left)
+        self.standing = self._judge(replace(available, left=nothing_left), calls_stand=True)
+
+    def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
+        plan, tally, bounds = self.plan, self.tally, self.tally.bounds()
+        criteria = Criteria(plan.objective, self.horizon.rule, plan.judging, plan.estimator, self.keep)
+        paired = tally.paired(plan.judged_pairs, ungraded=bounds is not None)
+        ways = evidence_readings(tally.estimates, criteria, bounds, paired)
+        return judge_look(tally.estimates, ways, self._memory, criteria, available, calls_stand=calls_stand)
