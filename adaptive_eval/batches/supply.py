@@ -87,10 +87,10 @@ class BatchServices(Supply):
         for endpoint in self._endpoints.values():
             endpoint.leave()
 
-    async def depart(self, *, at_once: bool, finished: bool, lost: Collection[int]) -> None:
-        """Leave the batches to the next start; where the run is finished, cancel those of models that are not lost."""
+    async def depart(self, *, at_once: bool, finished: bool, aside: Collection[int]) -> None:
+        """Leave the batches to the next start; if the run is finished, cancel those of models that are not set aside."""
         for model, endpoint in self._endpoints.items():
-            await endpoint.depart(at_once, finished and model not in lost)
+            await endpoint.depart(at_once, finished and model not in aside)
 
     @property
     def pending(self) -> Sequence[PendingBatch]:

@@ -121,7 +121,7 @@ class RepeatGuard:
         return not self._is_over(model)
 
     def _is_over(self, model: int | None) -> bool:
-        gone = model is not None and self._state.departures.is_gone(model)
+        gone = model is not None and self._state.models.is_gone(model)
         return gone or self._state.controller.finished is not None
 
 

@@ -79,7 +79,7 @@ class Loop:
         self.grader = AnswerGrader(state.lanes, questions, grading, costs, guard, say)
         self.requests = Requests(state, self.supply, self.grader, self.journal, guard, say)
         self._demand = ModelDemand(state, self.requests, self.meter.idle)
-        self._watch = ServerWatch(state.lanes, state.departures, grading)
+        self._watch = ServerWatch(state.lanes, state.models, grading)
 
     def say(self, happening: Happening) -> None:
         """Put something that has happened on the queue."""
@@ -109,12 +109,12 @@ class Loop:
                 self.ending.abort(error)
 
     def _take(self, happening: Happening) -> None:
-        departures = self.state.departures
+        models = self.state.models
         match happening:
             case Answered(request):
                 self.state.trials.move_request(request, Step.ANSWERED)
                 self.requests.slots.release(request.model)
-                departures.answers[request.model] += 1
+                models.answers[request.model] += 1
                 self._fill(request.model)  # the slot is free; grading takes none
             case Recorded(request, trials):
                 self.journal.committer.next_batch().trials.extend(trials)
@@ -144,11 +144,11 @@ class Loop:
             case PlaceFreed():
                 self.fill_all()
             case ServerDown(model, error):
-                self._note_departures(departures.drop_unserved(model, error))
+                self._note_set_aside(models.drop_unserved(model, error))
             case PlacesLost(model, error):
                 self._set_aside(model, error)
             case RefusalsHeard():
-                raise departures.refusals()
+                raise models.refusals()
             case Ticked():
                 self._on_tick()
 
@@ -183,8 +183,8 @@ class Loop:
         self.requests.lose(request)
         if isinstance(error, RetryNotAllowed):
             return
-        if self.state.departures.refuses(request.model, error):
-            if len(self.state.departures.refused) == 1:
+        if self.state.models.refuses(request.model, error):
+            if len(self.state.models.refused) == 1:
                 asyncio.get_running_loop().call_later(REFUSALS_SECONDS, self.say, RefusalsHeard())
         else:
             self._set_aside(request.model, error)
@@ -205,7 +205,7 @@ class Loop:
         self.tell_time()
         self.journal.committer.beat()
         self.tell_troubles()
-        self._settle_servers()
+        self._serve()
         if (seconds := self.ending.seconds()) is not None:
             self._give_up_hopeless(seconds)
 
@@ -215,7 +215,7 @@ class Loop:
         """Have the core decide on the new records, and record the decision."""
         begun = self.state.has_begun
         decision = self.state.decide(self.meter.launched, stopping=self.ending.halt is not None)
-        self._note_departures(decision.set_aside)
+        self._note_set_aside(decision.set_aside)
         self.journal.note_looks(decision.looks, self.state.roster.models, self.state.controller.plan)
         if decision.looks and begun:
             self.journal.observer.looked(decision.looks)
@@ -230,14 +230,14 @@ class Loop:
             self.stop()  # what is in flight comes back
         return decision.looks
 
-    def _note_departures(self, events: Iterable[Event]) -> None:
+    def _note_set_aside(self, events: Iterable[Event]) -> None:
         for event in events:
             self.note(event)
             if isinstance(event, ModelSetAside):
                 self.requests.waiting.forget(self.state.roster.models.position(event.model))
 
     def _set_aside(self, model: int, error: EndpointError) -> None:
-        self._note_departures(self.state.departures.set_aside(model, Lost(Cause.SERVER, str(error))))
+        self._note_set_aside(self.state.models.set_aside(model, Lost(Cause.SERVER, str(error))))
 
     def count_losses(self) -> None:
         """Count answers that servers have generated and lost; if this reaches a cap, ask nothing more."""
@@ -305,8 +305,8 @@ class Loop:
         """Start all requests and servers that can be started."""
         for model in range(len(self.state.lanes)):
             self._fill(model)
-        self._settle_servers()
+        self._serve()
 
-    def _settle_servers(self) -> None:
+    def _serve(self) -> None:
         if self.ending.halt is None and not self.ending.done:
-            self.supply.settle(self._demand)
+            self.supply.serve(self._demand)

@@ -112,7 +112,7 @@ class OpeningFit:
         trials, self._uncategorised = self._uncategorised, []
         return [one.verdict(self.rubric) for one in trials]
 
-    def settle(self, verdict: Regrade) -> StoredOutcome | None:
+    def release(self, verdict: Regrade) -> StoredOutcome | None:
         """Release a trial whose category is on disk; returns its outcome, or None if it was not held."""
         held = self._held.pop(trial_place(verdict), None)
         return None if held is None else held.outcome._replace(category=verdict.category, awaits_thresholds=False)

@@ -84,7 +84,7 @@ class Requests:
 
     def fill(self, model: int) -> None:
         """Send, or book, as many requests of a model as its free slots allow."""
-        if self._state.departures.is_gone(model):
+        if self._state.models.is_gone(model):
             return
         lane = self._lanes[model]
         for free in range(self.slots.free(model), 0, -1):
@@ -112,7 +112,7 @@ class Requests:
         count = len(batch.sent)
         booked, self.booked = self.booked[:count], self.booked[count:]
         for request in booked:
-            if ending or self._state.departures.is_gone(request.model):
+            if ending or self._state.models.is_gone(request.model):
                 self.slots.release(request.model)
                 self.lose(request)
             else:
@@ -225,11 +225,11 @@ class ModelDemand:
         return not self._requests.waiting.empty or any(map(self.is_wanted, range(len(self._state.lanes))))
 
     def is_wanted(self, model: int) -> bool:
-        gone, needed = self._state.departures.is_gone(model), self._server_capacity(model)
+        gone, needed = self._state.models.is_gone(model), self._server_capacity(model)
         return not gone and self._requests.waiting.first(model, needed) is not None
 
     def has_queue_for(self, model: int, servers: int) -> bool:
-        gone, needed = self._state.departures.is_gone(model), servers * self._server_capacity(model)
+        gone, needed = self._state.models.is_gone(model), servers * self._server_capacity(model)
         return not gone and self._requests.waiting.number(model, needed) >= needed
 
     def is_booked(self, model: int) -> bool:
@@ -244,13 +244,13 @@ class ModelDemand:
 
     def is_settled(self, model: int) -> bool:
         """Whether this model has nothing in flight and will be asked nothing more."""
-        departures = self._state.departures
-        nothing_further = model in departures.settled or departures.is_gone(model)
+        models = self._state.models
+        nothing_further = model in models.settled or models.is_gone(model)
         return nothing_further and not self._requests.in_flight[model]
 
     def is_parked(self, model: int) -> bool:
         """Whether the model has nothing to do until trials of others want it again."""
-        return self._is_idle(model) and model in self._state.departures.parked
+        return self._is_idle(model) and model in self._state.models.parked
 
     def is_idle_for_long(self, model: int) -> bool:
         """Whether the model has long had nothing to do, and waits for answers of others."""

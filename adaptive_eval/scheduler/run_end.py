@@ -61,13 +61,13 @@ class RunEnd:
     def end_if_over(self, *, quiet: bool) -> None:
         """End the run if it is finished, stopped or refused, and nothing is left to wait for; `quiet`: nothing is under
         way."""
-        departures, finished = self._state.departures, self._state.controller.finished is not None
+        models, finished = self._state.models, self._state.controller.finished is not None
         if self.done:
             return
         # otherwise requests in flight come back, also those of a model that was set aside: they are paid for
         at_once = self.halt is Halt.AT_ONCE or self.out_of_time
-        if departures.refused and (quiet or departures.all_heard):
-            self.abort(departures.refusals())
+        if models.refused and (quiet or models.all_heard):
+            self.abort(models.refusals())
         elif at_once or (quiet and (finished or self.halt is not None)):
             self._done.set()
 

@@ -1,6 +1,6 @@
 """One start of a run, from its beginning to its end.
 
-A start first repairs what an earlier one has left half done (`mending`), and applies all stored records to the state;
+A start first repairs what an earlier one has left half done (`repair`), and applies all stored records to the state;
 only then is anything asked, by `loop`. At the end everything that was graded is committed.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Look
 from adaptive_eval.scheduler.loop import Loop
-from adaptive_eval.scheduler.mending import Mending
+from adaptive_eval.scheduler.repair import StoreRepair
 from adaptive_eval.scheduler.requests import lose_entered
 from adaptive_eval.scheduler.state import stored_records
 from adaptive_eval.store import LooksRetaken, ModelSetAside, Roster, StoredLook, TrialsRegraded
@@ -34,7 +34,7 @@ class Scheduler:
         self._loop = loop
         self.state, self.meter, self.ending = loop.state, loop.meter, loop.ending
         self.requests, self.supply = loop.requests, loop.supply
-        self._mending = Mending(loop.state, loop.grader, loop.journal)
+        self._repair = StoreRepair(loop.state, loop.grader, loop.journal)
         self.taken_up = (0, 0)
         """Trials and tokens that earlier starts of the run have stored."""
 
@@ -46,12 +46,12 @@ class Scheduler:
     def stop(self) -> None:
         """Stop asking and let requests in flight come back; called again, stop at once."""
         if not self.ending.over:
-            self._mending.stop()
+            self._repair.stop()
             self._loop.stop()
 
     def abort(self, error: BaseException) -> None:
         """Stop at once; `run` raises the error."""
-        self._mending.stop()
+        self._repair.stop()
         self.ending.abort(error)
 
     async def run(self) -> None:
@@ -71,7 +71,7 @@ class Scheduler:
     async def _begin(self) -> None:
         """Repair and apply the records of earlier starts; no model is asked meanwhile."""
         state, store, observer = self.state, self._loop.journal.store, self._loop.journal.observer
-        await self._mending.run()
+        await self._repair.run()
         left = self.supply.take_over(store, state.roster)
         state.alarms.look_up(store.reader)
         for record in stored_records(store.reader, judged=state.reserve is not None, fitted=state.fit.is_needed):
@@ -122,8 +122,8 @@ class Scheduler:
         """Abandon requests and batches under way, or leave them to the next start."""
         await self.requests.cancel()
         await self._loop.grader.cancel()
-        finished, lost = self.state.controller.finished is not None, self.state.departures.lost
-        await self.supply.depart(at_once=self.ending.is_cut_short, finished=finished, lost=lost)
+        finished, aside = self.state.controller.finished is not None, self.state.models.aside
+        await self.supply.depart(at_once=self.ending.is_cut_short, finished=finished, aside=aside)
         self._loop.take_all()
         self._loop.count_losses()
 

@@ -5,7 +5,7 @@ imported, all at once. No other code restores anything. `decide` then tells the 
 to be stored: looks, events and grades.
 
 The loss of an answer is applied as soon as it is noticed, since a cap must count it before anything else is asked. What
-a run *intends*, such as to ask a model nothing more, is in `departures`.
+a run *intends*, such as to ask a model nothing more, is in `models`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.graders.asked import cost_from_signals
 from adaptive_eval.scheduler.alarms import Alarms
-from adaptive_eval.scheduler.departures import Departures
+from adaptive_eval.scheduler.model_states import ModelStates
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, trial_place
 from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.scheduler.trials import Step, TrialTable
@@ -86,13 +86,13 @@ class RunState:
         self.roster, self.lanes, self.reserve = roster, lanes, reserve
         self.capped = controller.plan.budget.bought
         """Whether a cap counts answers that were lost."""
-        self.departures = Departures(tuple(roster.models), controller.plan.bench.recorded)
+        self.models = ModelStates(tuple(roster.models), controller.plan.bench.recorded)
         self.trials = TrialTable(len(roster.models))
         self.spent = SpentByModel(len(roster.models))
         self.alarms.follow(self.spent.usages)
         self.awaiting: dict[Place, TrialRecord] = {}
         """Answers on disk that await their verdicts."""
-        self._news = News()
+        self._untold = UntoldFacts()
 
     @property
     def stopped_by_alarms(self) -> str | None:
@@ -102,7 +102,7 @@ class RunState:
     @property
     def has_begun(self) -> bool:
         """Whether the core was told of the records of earlier starts."""
-        return self._news.begun
+        return self._untold.begun
 
     # -- facts ----------------------------------------------------------------------------------------------------
 
@@ -122,17 +122,17 @@ class RunState:
                 self._apply_event(record)
 
     def _apply_event(self, event: Event) -> None:
-        self.departures.apply(event)
+        self.models.apply(event)
         match event:
             case RunBegun():
-                self._news.set_aside.clear()
+                self._untold.set_aside.clear()
             case ModelSetAside(model=name) if name in self.roster.models:
                 model = self.roster.models.position(name)
-                self._news.set_aside.append(SetAside(model, event.reason, event.cause))
+                self._untold.set_aside.append(SetAside(model, event.reason, event.cause))
             case AnswersLost(model=name) if self.capped and name in self.roster.models:
                 model, cost = self.roster.models.position(name), stored_cost(event)
                 self.spent.lost_gpu_seconds[model] += cost.gpu_seconds
-                self._news.lost[model] = self._news.lost.get(model, NO_COST).plus(cost)
+                self._untold.lost[model] = self._untold.lost.get(model, NO_COST).plus(cost)
             case VerdictsWasted(model=name) if name in self.roster.models:
                 self.spent.count_grading(self.roster.models.position(name), wasted_use(event))
             case AlarmRaised():
@@ -181,7 +181,7 @@ class RunState:
         if (record := self.awaiting.pop(trial_place(verdict), None)) is not None:
             self.spent.usages[self.roster.models.position(record.model)].spend(record.outcome(), -1)
             self._apply_trial(record.judged(verdict))
-        elif (outcome := self.fit.settle(verdict)) is not None:
+        elif (outcome := self.fit.release(verdict)) is not None:
             if trial_place(verdict) in self.fit.unplanned:  # the core is told of it now, and counts it itself
                 self.fit.unplanned.remove(trial_place(verdict))
                 self.controller.spend_outside_plan(-1, outcome.cost.times(-1))
@@ -193,7 +193,7 @@ class RunState:
         if outcome.model not in self.roster.models:
             return
         if outcome.awaits_verdict:  # of an earlier start, and the caps did not allow a verdict
-            self._news.unjudged = True
+            self._untold.unjudged = True
             self.spent.spend(self.roster.models.position(outcome.model), outcome)
             self.controller.spend_outside_plan(0, outcome.cost)
             return
@@ -224,14 +224,14 @@ class RunState:
         told = outcome.to_outcome(model, question)
         if is_asked:
             self.trials.move(model, question, (outcome.trial,), Step.GRADED)
-            self._news.outcomes.append(told)
+            self._untold.outcomes.append(told)
         else:
             self.controller.keep((told,))
-            self._news.kept = True
+            self._untold.kept = True
 
     def _report_ungraded(self, model: int, one: TrialRecord | Regrade) -> None:
         if one.grader_error is not None:
-            self._news.events += self.departures.ungraded(model, one.question, one.grader_error)
+            self._untold.events += self.models.ungraded(model, one.question, one.grader_error)
 
     def _require_within_reserve(self, model: int, cost: Cost) -> None:
         """Set aside a model whose answer used more than caps reserve for it."""
@@ -240,7 +240,7 @@ class RunState:
         reserved = self.lanes[model].price.worst.tokens - (0 if self.reserve is None else self.reserve.tokens)
         if 0 < reserved < cost.tokens:
             why = BEYOND.format(cost.tokens, reserved)
-            self._news.events += self.departures.set_aside(model, Lost(Cause.SERVER, why))
+            self._untold.events += self.models.set_aside(model, Lost(Cause.SERVER, why))
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
@@ -249,20 +249,20 @@ class RunState:
 
         The run starts the servers of `launched` models itself.
         """
-        news, self._news = self._news, News(begun=True)
+        untold, self._untold = self._untold, UntoldFacts(begun=True)
         over = self.controller.finished is not None
-        looks = news.tell_core(self.controller)
+        looks = untold.tell_core(self.controller)
         if over:
-            return Decision(news.events, (), (), self.fit.take_verdicts())
-        if news.unjudged and not stopping:  # nobody pays for their verdicts
+            return Decision(untold.events, (), (), self.fit.take_verdicts())
+        if untold.unjudged and not stopping:  # nobody pays for their verdicts
             self.controller.end_over_budget()
-        set_aside = [*news.events, *self.departures.set_aside_by_core(self.controller)]
+        set_aside = [*untold.events, *self.models.set_aside_by_core(self.controller)]
         events: list[Event] = []
         if looks:
-            events += self.alarms.judge(self.departures.recorded | self.controller.set_aside.keys())
-        if looks or not news.begun:
-            events += self.departures.settle(self.controller, launched)
-        if self.controller.finished is None and self.fit.is_ready(self.departures.is_gone):
+            events += self.alarms.judge(self.models.recorded | self.controller.set_aside.keys())
+        if looks or not untold.begun:
+            events += self.models.find_settled(self.controller, launched)
+        if self.controller.finished is None and self.fit.is_ready(self.models.is_gone):
             events.append(self.fit.freeze())
         return Decision(set_aside, looks, events, self.fit.take_verdicts())
 
@@ -277,10 +277,10 @@ class RunState:
 
     def is_owed(self, model: int) -> bool:
         """Whether a trial was asked of this model that the core was not told of, and that awaits no thresholds."""
-        return not self.departures.is_gone(model) and self.trials.is_owed(model)
+        return not self.models.is_gone(model) and self.trials.is_owed(model)
 
 
-class News:
+class UntoldFacts:
     """Facts that the core was not told yet."""
 
     def __init__(self, *, begun: bool = False) -> None:
@@ -300,8 +300,8 @@ class News:
             return [*controller.restore((), self.lost), *controller.tell(self.set_aside)]
         for model, cost in self.lost.items():
             controller.lose(model, cost)
-        news = [*self.outcomes, *(self.set_aside if controller.finished is None else ())]
-        looks = controller.tell(news) if news else []  # what was asked ahead comes when the run is finished, too
+        untold = [*self.outcomes, *(self.set_aside if controller.finished is None else ())]
+        looks = controller.tell(untold) if untold else []  # what was asked ahead comes when the run is finished, too
         return [*looks, *(controller.take(()) if self.kept else ())]
 
 

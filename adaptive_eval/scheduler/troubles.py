@@ -7,8 +7,8 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 
 from adaptive_eval.endpoints.types import EndpointStats, Notice, ReplicaStats
-from adaptive_eval.scheduler.departures import Departures
 from adaptive_eval.scheduler.grading import Grading
+from adaptive_eval.scheduler.model_states import ModelStates
 from adaptive_eval.store import Event, OnlyFailures, ReplicaBack, ReplicaLost, ServersAwaited, ServersNoticed
 from adaptive_eval.supply.types import Lane
 
@@ -80,8 +80,8 @@ class Troubles:
 class ServerWatch:
     """The troubles of all models, and the notices of the grader's servers."""
 
-    def __init__(self, lanes: Sequence[Lane], departures: Departures, grading: Grading) -> None:
-        self._lanes, self._departures, self._grading = lanes, departures, grading
+    def __init__(self, lanes: Sequence[Lane], models: ModelStates, grading: Grading) -> None:
+        self._lanes, self._models, self._grading = lanes, models, grading
         self._troubles = [Troubles(lane.name) for lane in lanes]
         self._grading_notices = 0
         """How many notices of the grader were reported."""
@@ -93,8 +93,8 @@ class ServerWatch:
         """Events since the last call."""
         now = time.monotonic()
         for model, (lane, troubles) in enumerate(zip(self._lanes, self._troubles, strict=True)):
-            news = list(troubles.noticed(lane.endpoint.stats, self._departures.answers[model], now))
-            if not self._departures.is_gone(model):  # else nobody waits for its servers any more
+            news = list(troubles.noticed(lane.endpoint.stats, self._models.answers[model], now))
+            if not self._models.is_gone(model):  # else nobody waits for its servers any more
                 yield from news
         for notice in self._grading.notices[self._grading_notices :]:
             yield ServersNoticed("", notice.kind, notice.text)

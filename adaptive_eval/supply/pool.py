@@ -115,7 +115,7 @@ class ServerPool(Supply):
     def is_moving(self) -> bool:
         return any(place.move is not None or place.retirement is not None for place in self._places)
 
-    def settle(self, demand: Demand) -> None:
+    def serve(self, demand: Demand) -> None:
         """Start and stop the servers that are due."""
         for place in self._places:
             self._stop_retired(place, demand)

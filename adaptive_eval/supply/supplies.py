@@ -38,9 +38,9 @@ class Supplies(Supply):
         for supply in self._each:
             supply.start()
 
-    def settle(self, demand: Demand) -> None:
+    def serve(self, demand: Demand) -> None:
         for supply in self._each:
-            supply.settle(demand)
+            supply.serve(demand)
 
     def mark_stored(self, request: Request) -> None:
         self._by_model[request.model].mark_stored(request)
@@ -49,9 +49,9 @@ class Supplies(Supply):
         for supply in self._each:
             supply.leave()
 
-    async def depart(self, *, at_once: bool, finished: bool, lost: Collection[int]) -> None:
+    async def depart(self, *, at_once: bool, finished: bool, aside: Collection[int]) -> None:
         for supply in self._each:
-            await supply.depart(at_once=at_once, finished=finished, lost=lost)
+            await supply.depart(at_once=at_once, finished=finished, aside=aside)
 
     async def close(self) -> None:
         for supply in self._each:

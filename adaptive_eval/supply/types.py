@@ -136,7 +136,7 @@ class Supply:
     def start(self) -> None:
         """Go on with what was taken over."""
 
-    def settle(self, demand: Demand) -> None:
+    def serve(self, demand: Demand) -> None:
         """Start and stop the servers that are due: called after each commit, and twice a second."""
 
     def mark_stored(self, request: Request) -> None:
@@ -145,10 +145,10 @@ class Supply:
     def leave(self) -> None:
         """The run is stopping: wait no more for what can be left to the next start."""
 
-    async def depart(self, *, at_once: bool, finished: bool, lost: Collection[int]) -> None:
+    async def depart(self, *, at_once: bool, finished: bool, aside: Collection[int]) -> None:
         """Leave what is under way to the next start, or give it up if the run is finished.
 
-        After a finished run, a next start can only go on with models that are `lost` to this one.
+        After a finished run, a next start can only go on with models that this one has set `aside`.
         """
 
     async def close(self) -> None:

@@ -34,7 +34,7 @@ from adaptive_eval.running.execute import execute
 from adaptive_eval.running.regrade import regrade
 from adaptive_eval.running.serving import Serving
 from adaptive_eval.scheduler.committer import Committer
-from adaptive_eval.scheduler.departures import Departures
+from adaptive_eval.scheduler.model_states import ModelStates
 from adaptive_eval.store import Event, ModelSetAside
 from adaptive_eval.store.sqlite_ledger import SqliteLedger
 
@@ -185,7 +185,7 @@ class World:
             }.items():
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
             stack.enter_context(patch.object(SqliteLedger, "transaction", self._transaction(SqliteLedger.transaction)))
-            stack.enter_context(patch.object(Departures, "set_aside", self._set_aside(Departures.set_aside)))
+            stack.enter_context(patch.object(ModelStates, "set_aside", self._set_aside(ModelStates.set_aside)))
             stack.enter_context(patch.object(Committer, "_take", self._take(Committer._take)))
             yield
 
@@ -208,8 +208,8 @@ class World:
         return transaction
 
     def _set_aside(self, really: Callable[..., Iterable[Event]]) -> object:
-        def set_aside(departures: Departures, model: int, lost: Lost) -> Iterable[Event]:
-            events = really(departures, model, lost)
+        def set_aside(models: ModelStates, model: int, lost: Lost) -> Iterable[Event]:
+            events = really(models, model, lost)
             for event in events:
                 assert isinstance(event, ModelSetAside)
                 with suppress(RuntimeError):  # a reader has no loop, and asks for nothing

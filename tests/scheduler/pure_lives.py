@@ -25,8 +25,8 @@ from adaptive_eval.graders.rubric import RubricConfig, apply_rubric, open_rubric
 from adaptive_eval.graders.types import Grade, answer_facts
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import make_record, make_regrade, waiting_record, wasted_verdict
-from adaptive_eval.scheduler.mending import trials_to_ask_again
 from adaptive_eval.scheduler.opening_fit import OpeningFit
+from adaptive_eval.scheduler.repair import trials_to_ask_again
 from adaptive_eval.scheduler.requests import lose_entered
 from adaptive_eval.scheduler.state import RunState, committed_records, stored_records
 from adaptive_eval.scheduler.trial_queues import TrialQueues
@@ -455,7 +455,7 @@ class Start:
             self._fill(model)
 
     def _fill(self, model: int) -> None:
-        if self.stopping or self.state.departures.is_gone(model):
+        if self.stopping or self.state.models.is_gone(model):
             return
         lane = self.lanes[model]
         while (free := lane.slots - self.taken[model]) > 0:
@@ -540,7 +540,7 @@ class Start:
 
     def _ask_again(self, hesitating: Sequence[Request]) -> None:
         for request in hesitating:
-            if self.controller.finished is None and not self.state.departures.is_gone(request.model):
+            if self.controller.finished is None and not self.state.models.is_gone(request.model):
                 self._ask(request)
                 continue
             self.taken[request.model] -= 1
@@ -567,7 +567,7 @@ class Start:
         self._set_aside(self.chance.randrange(len(self.models)))
 
     def _set_aside(self, model: int) -> None:
-        self._go_without(self.state.departures.set_aside(model, Lost(Cause.SERVER, "gone")))
+        self._go_without(self.state.models.set_aside(model, Lost(Cause.SERVER, "gone")))
 
     def _go_without(self, events: Any) -> None:
         for event in events:
@@ -592,7 +592,7 @@ class Start:
         count = len(batch.sent)
         booked, self.booked = self.booked[:count], self.booked[count:]
         for request in booked:
-            if over or self.state.departures.is_gone(request.model):
+            if over or self.state.models.is_gone(request.model):
                 self.taken[request.model] -= 1
                 self._cross_out(request, Step.LOST)
             else:

@@ -70,7 +70,7 @@ async def test_a_commit_that_fails_is_told_however_the_run_is_stopped_then(
     await goes_on(bed, reference)
 
 
-@pytest.mark.parametrize("method", ["take_over", "start", "settle", "mark_stored", "depart", "close"])
+@pytest.mark.parametrize("method", ["take_over", "start", "serve", "mark_stored", "depart", "close"])
 async def test_a_supply_that_raises_ends_the_run_and_what_was_graded_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: Bed, method: str
 ) -> None:
@@ -78,7 +78,7 @@ async def test_a_supply_that_raises_ends_the_run_and_what_was_graded_is_stored(
 
     def broken(supply: Supplies, *arguments: Any, **named: Any) -> Any:
         calls[0] += 1
-        if method in ("settle", "mark_stored") and calls[0] < 3:
+        if method in ("serve", "mark_stored") and calls[0] < 3:
             return really(supply, *arguments, **named)
         raise ZeroDivisionError(method)
 

@@ -18,7 +18,7 @@ from adaptive_eval.supply.happenings import Say, ServerDown, ServerUp
 from adaptive_eval.supply.types import Demand, Supply
 
 TURNS = 2
-"""How often it is asked to settle before a model can be asked."""
+"""How often it is asked to serve before a model can be asked."""
 
 
 class LateSupply(Supply):
@@ -33,7 +33,7 @@ class LateSupply(Supply):
     def servers(self, model: int) -> int:
         return int(self.is_open)
 
-    def settle(self, demand: Demand) -> None:
+    def serve(self, demand: Demand) -> None:
         self._turns += 1
         if self._turns == self._last:
             self.open()
@@ -96,7 +96,7 @@ async def test_a_run_that_waits_for_servers_can_be_stopped_and_loses_nothing(tmp
 
 async def test_a_supply_that_can_never_serve_says_so_and_ends_the_run(tmp_path: Path) -> None:
     class NoSupply(LateSupply):
-        def settle(self, demand: Demand) -> None:
+        def serve(self, demand: Demand) -> None:
             self._say(ServerDown(1, LaunchFailed("the service is closed for good")))
 
     bed = Bed(tmp_path)

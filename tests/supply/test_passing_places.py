@@ -182,7 +182,7 @@ async def test_no_look_depends_on_places_that_come_and_go(tmp_path: Path, refere
     cloud = Cloud(room=1 + seed % 4, losses=12, seed=seed)
     bed = bed_on(cloud, 5, tmp_path)
     scheduler = await bed.start()
-    assert not scheduler.state.departures.lost
+    assert not scheduler.state.models.aside
     assert bed.looks() == reference.looks()
     assert bed.outcomes() == reference.outcomes()
     assert cloud.losses < 12, "some were lost"
@@ -223,7 +223,7 @@ async def test_a_model_whose_places_are_lost_again_and_again_is_given_up(tmp_pat
     scheduler = await bed.start()
     (aside,) = events_of_kind(bed.observer.events, ModelSetAside)
     assert aside.model == "bob" and aside.reason == "was lost 4 times without an answer"
-    assert set(scheduler.state.departures.lost) == {1} and {model for model, _, _ in bed.outcomes()} == {"ada", "cyd"}
+    assert set(scheduler.state.models.aside) == {1} and {model for model, _, _ in bed.outcomes()} == {"ada", "cyd"}
     assert sum(place.loads.count(1) for place in cloud.places) <= 4 * 3 + 3
 
 
@@ -244,7 +244,7 @@ async def test_a_further_place_that_is_refused_is_done_without(tmp_path: Path, r
 
     refused.acquire = acquire  # type: ignore[method-assign]
     scheduler = await bed.start()
-    assert not scheduler.state.departures.lost and bed.looks() == reference.looks()
+    assert not scheduler.state.models.aside and bed.looks() == reference.looks()
     told = events_of_kind(bed.observer.events, ServersNoticed)
     assert {one.notice for one in told} <= {"no_further_server"} and refused.loads == []
 
@@ -273,7 +273,7 @@ async def test_a_drained_stop_does_not_wait_for_places_that_nobody_seeks_any_mor
     async with asyncio.timeout(HANGS):
         scheduler = await bed.start(lambda one: stopping.append(asyncio.create_task(stop_and_lose(one))))
     await stopping[0]
-    assert scheduler.ending.halt is Halt.DRAINED and not scheduler.state.departures.lost
+    assert scheduler.ending.halt is Halt.DRAINED and not scheduler.state.models.aside
     again = bed_on(Cloud(room=3), 3, tmp_path)
     await again.start()
     assert again.looks() == reference.looks() and again.outcomes() == reference.outcomes()

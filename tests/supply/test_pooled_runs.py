@@ -187,7 +187,7 @@ async def test_later_its_model_is_set_aside_and_the_others_go_on(tmp_path: Path)
     host.fails = lambda model: model == 1
     bed.hosts = [host]
     scheduler = await bed.start()
-    assert {model: lost.reason for model, lost in scheduler.state.departures.lost.items()} == {
+    assert {model: lost.reason for model, lost in scheduler.state.models.aside.items()} == {
         1: "its server exited with status 1 before it was ready"
     }
     assert host.loads.count(1) == 1
@@ -307,7 +307,7 @@ async def test_a_replica_that_does_not_start_is_done_without(tmp_path: Path, ref
     hosts = pool(bed, 4)
     hosts[3].fails = lambda model: True
     scheduler = await bed.start()
-    assert not scheduler.state.departures.lost and bed.looks() == reference.looks()
+    assert not scheduler.state.models.aside and bed.looks() == reference.looks()
     assert len(hosts[3].loads) == len(set(hosts[3].loads)), "what does not come up is not tried there again"
     told = events_of_kind(bed.observer.events, ServersNoticed)
     assert {one.notice for one in told} == {"no_further_server"}
@@ -321,7 +321,7 @@ async def test_a_model_that_does_not_come_up_at_some_places_is_served_at_another
     for host in hosts[:2]:
         host.fails = lambda model: model == 1
     scheduler = await bed.start()
-    assert not scheduler.state.departures.lost and bed.looks() == reference.looks()
+    assert not scheduler.state.models.aside and bed.looks() == reference.looks()
     assert 1 in hosts[2].loads and all(host.loads.count(1) <= 1 for host in hosts[:2])
     assert any(1 in host.loads for host in hosts[:2]), "it was tried there"
 
@@ -334,7 +334,7 @@ async def test_a_model_that_comes_up_nowhere_is_tried_once_at_each_place_and_set
         host.delay = 0.0
     bed.endpoints["ada"].delay = bed.endpoints["cyd"].delay = 0.0
     scheduler = await bed.start()
-    assert list(scheduler.state.departures.lost) == [1]
+    assert list(scheduler.state.models.aside) == [1]
     assert [host.loads.count(1) for host in hosts] == [1, 1]
 
 
@@ -481,7 +481,7 @@ async def test_a_place_that_turns_out_too_small_is_drained_from_then_on(tmp_path
     bed = Bed(tmp_path, reference.plan, slots=SLOTS)
     (host,) = roomy_pool(bed, 1, small=True)
     scheduler = await bed.start()
-    assert not scheduler.state.departures.lost and bed.looks() == reference.looks()
+    assert not scheduler.state.models.aside and bed.looks() == reference.looks()
     assert len(host.pairs) == 1, "it is tried once"
     (told,) = events_of_kind(bed.observer.events, ServersNoticed)
     assert told.notice == "no_room_beside" and "out of memory" in told.text

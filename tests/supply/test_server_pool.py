@@ -133,10 +133,10 @@ class PoolBench:
         self.said: list[Happening] = []
         self.pool = ServerPool(hosts, NAMES, self.said.append)
 
-    async def settle(self, **demand: object) -> list[Happening]:
+    async def serve(self, **demand: object) -> list[Happening]:
         """What the pool says, once all that it begins now is done."""
         self.said.clear()
-        self.pool.settle(FakeDemand(**demand))  # type: ignore[arg-type]
+        self.pool.serve(FakeDemand(**demand))  # type: ignore[arg-type]
         for _ in range(10):  # whatever it has begun takes no longer
             await asyncio.sleep(0)
         return list(self.said)
@@ -147,13 +147,13 @@ async def test_the_server_of_a_model_that_rests_is_stopped_where_nobody_else_can
     host = FakeHost([ADA], own=own, keeps_place=True)
     bench = PoolBench(host)
     up, stopped = ["up ada"], ["up ada", "stopped ada"]
-    assert await bench.settle(wanted={ADA}) == [ServerUp(ADA)]
-    assert await bench.settle() == [] and host.did == up, "it waits for others that it is compared with"
-    said = await bench.settle(parked={ADA})
+    assert await bench.serve(wanted={ADA}) == [ServerUp(ADA)]
+    assert await bench.serve() == [] and host.did == up, "it waits for others that it is compared with"
+    said = await bench.serve(parked={ADA})
     assert host.did == (stopped if own else up)
     assert said == ([Noted(ServerRests("ada")), PlaceFreed()] if own else [])
-    assert await bench.settle(parked={ADA}) == [] and host.did == (stopped if own else up)
-    await bench.settle(wanted={ADA})
+    assert await bench.serve(parked={ADA}) == [] and host.did == (stopped if own else up)
+    await bench.serve(wanted={ADA})
     assert host.did == ([*stopped, "up ada"] if own else up)
 
 
@@ -161,20 +161,20 @@ async def test_the_server_of_a_model_that_rests_is_stopped_where_nobody_else_can
 async def test_a_server_that_waits_for_a_batch_is_stopped_where_its_place_stays(keeps_place: bool) -> None:
     host = FakeHost([ADA], keeps_place=keeps_place)
     bench = PoolBench(host)
-    await bench.settle(wanted={ADA})
-    said = await bench.settle(idle={ADA: ("bob",)})
+    await bench.serve(wanted={ADA})
+    said = await bench.serve(idle={ADA: ("bob",)})
     assert said == ([Noted(ServerRests("ada", ("bob",))), PlaceFreed()] if keeps_place else [])
-    assert await bench.settle(idle={ADA: ("bob",)}) == []
-    await bench.settle(wanted={ADA})
+    assert await bench.serve(idle={ADA: ("bob",)}) == []
+    await bench.serve(wanted={ADA})
     assert host.did == (["up ada", "stopped ada", "up ada"] if keeps_place else ["up ada"])
 
 
 async def test_a_settled_model_gives_its_place_to_the_next_one() -> None:
     host = FakeHost()
     bench = PoolBench(host)
-    await bench.settle(wanted={ADA})
-    assert await bench.settle(settled={ADA}) == [PlaceFreed()]
-    assert await bench.settle(settled={ADA}, wanted={CYD}) == [ServerUp(CYD)]
+    await bench.serve(wanted={ADA})
+    assert await bench.serve(settled={ADA}) == [PlaceFreed()]
+    assert await bench.serve(settled={ADA}, wanted={CYD}) == [ServerUp(CYD)]
     assert host.did == ["up ada", "released ada", "up cyd"]
     assert [bench.pool.servers(model) for model in (ADA, BOB, CYD)] == [0, 0, 1]
     assert bench.pool.deserted == {ADA, BOB}
@@ -183,20 +183,20 @@ async def test_a_settled_model_gives_its_place_to_the_next_one() -> None:
 async def test_a_model_stays_until_all_that_it_owes_is_committed_and_then_comes_the_next_in_the_circle() -> None:
     host = FakeHost()
     bench = PoolBench(host)
-    await bench.settle(wanted={BOB})
-    await bench.settle(wanted={ADA, BOB, CYD})
-    await bench.settle(wanted={ADA, CYD}, owed={BOB})
+    await bench.serve(wanted={BOB})
+    await bench.serve(wanted={ADA, BOB, CYD})
+    await bench.serve(wanted={ADA, CYD}, owed={BOB})
     assert host.did == ["up bob"]
-    await bench.settle(wanted={ADA, CYD})
+    await bench.serve(wanted={ADA, CYD})
     assert host.did == ["up bob", "up cyd"]
 
 
 async def test_a_place_that_nobody_else_wants_becomes_one_more_server_where_more_waits_than_one_takes() -> None:
     hosts = [FakeHost(), FakeHost()]
     bench = PoolBench(*hosts)
-    await bench.settle(wanted={ADA})
+    await bench.serve(wanted={ADA})
     assert bench.pool.servers(ADA) == 1
-    await bench.settle(wanted={ADA}, queued={ADA: 1})
+    await bench.serve(wanted={ADA}, queued={ADA: 1})
     assert bench.pool.servers(ADA) == 2
 
 
@@ -204,7 +204,7 @@ async def test_a_place_that_nobody_else_wants_becomes_one_more_server_where_more
 async def test_places_are_acquired_for_as_many_servers_as_have_something_to_do(queued: int) -> None:
     hosts = [FakeHost(passing=True) for _ in range(4)]
     bench = PoolBench(*hosts)
-    await bench.settle(wanted={ADA}, queued={ADA: queued})
+    await bench.serve(wanted={ADA}, queued={ADA: queued})
     assert sum(host.has_place for host in hosts) == queued, "the first one is for the model, each further one by queue"
 
 
@@ -213,21 +213,21 @@ async def test_a_model_that_does_not_come_up_at_one_place_is_tried_at_the_other_
     for host in hosts:
         host.fails[ADA] = error
     bench = PoolBench(*hosts)
-    assert await bench.settle(wanted={ADA}) == [
+    assert await bench.serve(wanted={ADA}) == [
         Noted(ServersNoticed("ada", "no_further_server", str(error))),
         PlaceFreed(),
     ]
     assert hosts[0].abandoned == []
-    assert await bench.settle(wanted={ADA}) == [ServerDown(ADA, error)]
+    assert await bench.serve(wanted={ADA}) == [ServerDown(ADA, error)]
     assert [host.abandoned for host in hosts] == [[ADA], [ADA]]
-    assert await bench.settle(wanted={ADA}) == []
+    assert await bench.serve(wanted={ADA}) == []
     assert [host.did for host in hosts] == [["up ada"], ["up ada"]]
 
 
 async def test_a_defect_of_a_host_is_said_as_such() -> None:
     host, error = FakeHost(), ZeroDivisionError()
     host.fails[ADA] = error
-    assert await PoolBench(host).settle(wanted={ADA}) == [TaskEnded(error)]
+    assert await PoolBench(host).serve(wanted={ADA}) == [TaskEnded(error)]
 
 
 async def test_where_every_place_is_refused_the_models_that_are_asked_are_down_each_once() -> None:
@@ -235,10 +235,10 @@ async def test_where_every_place_is_refused_the_models_that_are_asked_are_down_e
     for host in hosts:
         host.fails[None] = error
     bench = PoolBench(*hosts)
-    assert await bench.settle(wanted={ADA, BOB}) == [PlaceFreed(), PlaceFreed()]
-    assert await bench.settle(wanted={ADA, BOB}) == [ServerDown(ADA, error), ServerDown(BOB, error)]
-    assert await bench.settle(wanted={ADA, BOB}) == []
-    assert await bench.settle(wanted={CYD}) == [ServerDown(CYD, error)], "it was asked later, and has no place either"
+    assert await bench.serve(wanted={ADA, BOB}) == [PlaceFreed(), PlaceFreed()]
+    assert await bench.serve(wanted={ADA, BOB}) == [ServerDown(ADA, error), ServerDown(BOB, error)]
+    assert await bench.serve(wanted={ADA, BOB}) == []
+    assert await bench.serve(wanted={CYD}) == [ServerDown(CYD, error)], "it was asked later, and has no place either"
     assert [host.abandoned for host in hosts] == [[ADA, BOB, CYD]] * 2
 
 
@@ -246,32 +246,32 @@ async def test_a_further_place_that_is_refused_sets_nobody_aside() -> None:
     here, elsewhere, error = FakeHost(), FakeHost(passing=True), LaunchFailed("no node in 900 s")
     elsewhere.fails[None] = error
     bench = PoolBench(here, elsewhere)
-    await bench.settle(wanted={ADA})
-    said = await bench.settle(wanted={ADA}, queued={ADA: 9})
+    await bench.serve(wanted={ADA})
+    said = await bench.serve(wanted={ADA}, queued={ADA: 9})
     assert said == [Noted(ServersNoticed("ada", "no_further_server", str(error))), PlaceFreed()]
-    assert await bench.settle(wanted={ADA}) == [] and here.abandoned == []
+    assert await bench.serve(wanted={ADA}) == [] and here.abandoned == []
 
 
 async def test_what_a_lost_place_has_served_comes_up_elsewhere_even_if_nothing_new_is_asked() -> None:
     hosts = [FakeHost(passing=True), FakeHost(passing=True)]
     bench = PoolBench(*hosts)
-    await bench.settle(wanted={ADA})
-    await bench.settle(wanted={ADA})
+    await bench.serve(wanted={ADA})
+    await bench.serve(wanted={ADA})
     assert hosts[0].did == ["acquired", "up ada"] and bench.pool.servers(ADA) == 1
     hosts[0].has_place = False
     hosts[0].lose(None)
     assert bench.pool.deserted >= {ADA}
     hosts[0].fails[None] = LaunchFailed("no node in 900 s")
     for _ in range(3):  # the place is acquired, and then the model is loaded
-        await bench.settle(owed={ADA})
+        await bench.serve(owed={ADA})
     assert hosts[1].did == ["acquired", "up ada"]
 
 
 async def test_a_model_whose_places_are_lost_for_good_is_given_up() -> None:
     host, error = FakeHost(passing=True), LaunchFailed("was lost 4 times without an answer")
     bench = PoolBench(host)
-    await bench.settle(wanted={ADA})
-    await bench.settle(wanted={ADA})
+    await bench.serve(wanted={ADA})
+    await bench.serve(wanted={ADA})
     bench.said.clear()
     host.lose(error)
     assert bench.said == [PlacesLost(ADA, error), PlaceFreed()] and host.abandoned == [ADA]
@@ -281,36 +281,36 @@ async def test_a_place_that_is_lost_while_a_model_is_loaded_says_nothing_of_the_
     host = FakeHost()
     host.fails[ADA] = PlaceLost("its node was taken away")
     bench = PoolBench(host)
-    assert await bench.settle(wanted={ADA}) == [PlaceFreed()]
+    assert await bench.serve(wanted={ADA}) == [PlaceFreed()]
     del host.fails[ADA]
-    assert await bench.settle(wanted={ADA}) == [ServerUp(ADA)]
+    assert await bench.serve(wanted={ADA}) == [ServerUp(ADA)]
 
 
 async def test_the_next_model_is_loaded_beside_the_last_answers_and_a_third_only_after_them() -> None:
     host = FakeHost(room_for_two=True)
     host.is_drained = False
     bench = PoolBench(host)
-    await bench.settle(wanted={ADA})
-    await bench.settle(wanted={BOB}, owed={ADA}, booked={ADA}, flying={ADA})
+    await bench.serve(wanted={ADA})
+    await bench.serve(wanted={BOB}, owed={ADA}, booked={ADA}, flying={ADA})
     assert host.did == ["up ada"], "something is still to be sent to its server"
-    assert await bench.settle(wanted={BOB}, owed={ADA}, flying={ADA}) == [ServerUp(BOB)]
-    await bench.settle(wanted={CYD}, owed={ADA}, flying={ADA})
+    assert await bench.serve(wanted={BOB}, owed={ADA}, flying={ADA}) == [ServerUp(BOB)]
+    await bench.serve(wanted={CYD}, owed={ADA}, flying={ADA})
     assert host.did == ["up ada", "retired ada", "up bob"] and bench.pool.deserted == {CYD}
-    assert await bench.settle(wanted={CYD}, owed={ADA}) == [PlaceFreed()]
-    await bench.settle(wanted={CYD})
+    assert await bench.serve(wanted={CYD}, owed={ADA}) == [PlaceFreed()]
+    await bench.serve(wanted={CYD})
     assert host.did[3:] == ["left ada", "retired bob", "left bob", "up cyd"]
 
 
 async def test_where_a_model_does_not_start_beside_another_one_the_place_is_drained_from_then_on() -> None:
     host, error = FakeHost(room_for_two=True), LaunchFailed("out of memory")
     bench = PoolBench(host)
-    await bench.settle(wanted={ADA})
+    await bench.serve(wanted={ADA})
     host.fails[BOB] = error
-    said = await bench.settle(wanted={BOB}, owed={ADA})
+    said = await bench.serve(wanted={BOB}, owed={ADA})
     assert Noted(ServersNoticed("bob", "no_room_beside", NO_ROOM.format(error))) in said and host.abandoned == []
     del host.fails[BOB]
-    await bench.settle(wanted={BOB})
-    await bench.settle(wanted={CYD}, owed={BOB})
+    await bench.serve(wanted={BOB})
+    await bench.serve(wanted={CYD}, owed={BOB})
     assert host.did == ["up ada", "retired ada", "left ada", "up bob", "up bob"], "cyd waits until bob owes nothing"
 
 
@@ -320,7 +320,7 @@ async def test_a_closed_pool_cancels_what_it_began_and_begins_nothing_more() -> 
             await asyncio.Event().wait()
 
     bench = PoolBench(Slow())
-    assert await bench.settle(wanted={ADA}) == [] and bench.pool.is_moving
+    assert await bench.serve(wanted={ADA}) == [] and bench.pool.is_moving
     await bench.pool.close()
     assert not bench.pool.is_moving
-    assert await bench.settle(wanted={ADA}) == []
+    assert await bench.serve(wanted={ADA}) == []

@@ -21,13 +21,13 @@ ELSEWHERE = "\nwhich of the other models can be used: adaptive-eval check CONFIG
 """Ends an error about some models when not all others have answered yet."""
 
 
-class Departures:
-    """The models that were set aside, that refused, and that are settled."""
+class ModelStates:
+    """Which models were set aside, have refused, are settled or parked."""
 
     def __init__(self, names: Sequence[str], recorded: Collection[int] = frozenset()) -> None:
         """`recorded` models are never asked anything, so they do not count as departed."""
         self._names, self.recorded = names, frozenset(recorded)
-        self.lost: dict[int, Lost] = {}
+        self.aside: dict[int, Lost] = {}
         """Models that were set aside since this start."""
         self.refused: dict[int, str] = {}
         """Models that refused their first request, and why."""
@@ -46,10 +46,10 @@ class Departures:
         """Apply a recorded event."""
         match event:
             case RunBegun():  # what earlier starts have given up is asked again
-                self.lost.clear()
+                self.aside.clear()
                 self._ungraded.clear()
             case ModelSetAside(model=name, reason=reason, cause=cause) if name in self._names:
-                self.lost.setdefault(self._names.index(name), Lost(cause, reason))
+                self.aside.setdefault(self._names.index(name), Lost(cause, reason))
             case AnswerUngraded(model=name, question=question, error=error) if name in self._names:
                 self._ungraded.setdefault(self._names.index(name), (question, error))
             case SettingsChanged():  # it may want them again
@@ -59,7 +59,7 @@ class Departures:
 
     def is_gone(self, model: int) -> bool:
         """Whether the model is asked nothing more."""
-        return model in self.lost or model in self.refused
+        return model in self.aside or model in self.refused
 
     # -- servers --------------------------------------------------------------------------------------------------
 
@@ -91,9 +91,9 @@ class Departures:
 
     def set_aside(self, model: int, lost: Lost) -> Iterable[Event]:
         """Go on without a model; the core is told when the event is on disk."""
-        if model in self.lost:
+        if model in self.aside:
             return ()
-        self.lost[model] = lost
+        self.aside[model] = lost
         return [ModelSetAside(self._names[model], lost.reason, lost.cause)]
 
     def ungraded(self, model: int, question: str, error: str) -> Iterable[Event]:
@@ -113,7 +113,7 @@ class Departures:
 
     # -- settled --------------------------------------------------------------------------------------------------
 
-    def settle(self, controller: Controller, launched: Collection[int]) -> Iterator[Event]:
+    def find_settled(self, controller: Controller, launched: Collection[int]) -> Iterator[Event]:
         """Settle the models that nothing can want again; each is reported once under the settings of today.
 
         The run starts the servers of `launched` models itself.
@@ -122,7 +122,7 @@ class Departures:
             return
         self.parked = set(np.flatnonzero(controller.parked_models()).tolist())
         wanted = controller.still_wanted()
-        self.settled = {model for model in range(len(self._names)) if not wanted[model] and model not in self.lost}
+        self.settled = {model for model in range(len(self._names)) if not wanted[model] and model not in self.aside}
         for model in sorted(self.settled.difference(self.recorded)):
             name = self._names[model]
             if name not in self._reported_settled:

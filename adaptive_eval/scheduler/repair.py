@@ -47,7 +47,7 @@ AT_A_TIME = 16
 """Answers that are graded between two progress events; their grades are lost when regrading is stopped."""
 
 
-class Mending:
+class StoreRepair:
     """Forgets trials that have to be asked again, and grades stored answers that have no grade."""
 
     def __init__(self, state: RunState, grader: AnswerGrader, journal: RunJournal) -> None:
