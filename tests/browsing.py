@@ -94,9 +94,9 @@ class Tabs:
         unfold(page)
         return page
 
-    def at(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
+    def at(self, url: str, *, width: int = 1280, height: int = 900) -> "Page":
         """A page of the monitor, as soon as there is something to read."""
-        page = self.open(width=width, height=height, dark=dark)
+        page = self.open(width=width, height=height)
         page.goto(url)
         page.wait_for_selector("main h2, table, .problem")
         if page.locator("details.part").count():

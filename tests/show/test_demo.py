@@ -145,7 +145,7 @@ def test_it_asks_only_where_the_ranking_is_open(tabs: Tabs) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (360, False)])
+@pytest.mark.parametrize(("width", "dark"), [(1280, True), (360, False)])
 def test_it_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: int, dark: bool) -> None:
     page = opened(tabs, tmp_path, width=width, dark=dark)
     assert page.text_content("#told") == "1 of 80"

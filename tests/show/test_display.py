@@ -148,6 +148,41 @@ async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(
     ]
 
 
+LETTERS = tuple(f"model-{letter}" for letter in "abcdefgh")
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"objective": "best", "stopping": {"rule": "expected_loss"}}, r"model-a is best: .*"),
+        ({"objective": {"kind": "threshold", "value": 0.6}}, r".* above 60\.0%.*"),
+        (
+            {"objective": {"kind": "precision", "half_width": 0.05}},
+            r"\d of 8 scores (is|are) known as precisely as was asked\.",
+        ),
+    ],
+)
+def test_the_finding_answers_what_was_asked(sections: dict[str, object], said: str) -> None:
+    view = simulated(world(LETTERS, 8), **sections)
+    assert view.results is not None
+    (sentence,) = finding(view.results)
+    assert re.fullmatch(said, sentence), sentence
+
+
+def test_what_the_comparisons_with_a_baseline_came_to_is_counted_in_the_right_words() -> None:
+    baseline = LETTERS[3]
+    found = simulated(world(LETTERS, 8), objective={"kind": "baseline", "baseline": baseline}).results
+    assert found is not None
+    verdicts = ("resolved", "tied", "tied", "open", "out_of_reach", "blocked", "open")
+    others = [name for name in LETTERS if name != baseline]
+    pairs = tuple(
+        replace(pair, verdict=verdict, better=baseline, worse=other)
+        for pair, verdict, other in zip(found.pairs, verdicts, others, strict=True)
+    )
+    (said,) = finding(replace(found, pairs=pairs))
+    assert "2 equal, 2 open, 1 out of reach, 1 blocked." in said and "1 worse" in said
+
+
 def test_a_warning_is_cut_between_words() -> None:
     words = [f"word{number}" for number in range(100)]
     found = replace(ten_models(), warnings=(Caution("odd", None, " ".join(words)),))

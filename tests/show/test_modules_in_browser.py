@@ -1,6 +1,7 @@
 """The page's own functions, asked one by one: numbers, foreign texts, YAML."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 from browsing import Tabs
@@ -12,50 +13,56 @@ from adaptive_eval.show.page.documents import script
 from adaptive_eval.show.text import count
 
 pytestmark = pytest.mark.browser
+Call = Callable[[str, str], object]
 
 
-def call(tabs: Tabs, module: str, expression: str) -> object:
-    """What an expression is worth in which the module is called `it`."""
-    context = tabs.browser.contexts
-    page = context[0].pages[0] if context else tabs.open()
-    return page.evaluate(
-        f"() => {{ {script(module)}; const it = $_{module.removesuffix('.js')}; return {expression}; }}"
-    )
+@pytest.fixture
+def call(tabs: Tabs) -> Call:
+    """Gives what an expression is worth in which a module is called `it`."""
+    page, loaded = tabs.open(), set[str]()
+
+    def worth(module: str, expression: str) -> object:
+        name = f"$_{module.removesuffix('.js')}"
+        if module not in loaded:
+            page.evaluate(f"() => {{ {script(module)}; window.{name} = {name}; }}")
+            loaded.add(module)
+        return page.evaluate(f"() => {{ const it = window.{name}; return {expression}; }}")
+
+    return worth
 
 
-@pytest.mark.parametrize(
-    ("expression", "text"),
-    [
-        ("count(4321)", "4,321"),
-        ("count(1234567)", "1.23M"),
-        ("count(null)", "–"),
-        ("count(0)", "0"),
-        ("number(-1.234)", "−1.23"),
-        ("number(-0.001)", "0.00"),
-        ("number(2, 0)", "2"),
-        ("name('org/model/a').innerHTML", "org/<wbr>model/<wbr>a"),
-        ("percent(0.1234, 1)", "12.3%"),
-        ("chance(0.0001)", "< 0.001"),
-        ("chance(0.99999)", "> 0.999"),
-        ("chance(1)", "1.000"),
-        ("usd(0.0042)", "$0.0042"),
-        ("usd(1234.5)", "$1,234.50"),
-        ("duration(7.75)", "7.8s"),
-        ("duration(75)", "1m 15s"),
-        ("duration(9000)", "2h 30m"),
-        ("duration(864000)", "10d 0h"),
-        ("plural(1, 'look')", "1 look"),
-        ("plural(0, 'look')", "0 looks"),
-        ("listed(['a', 'b', 'c'])", "a, b and c"),
-        ("plain('a\\u202eb\\u0000c\\nd')", "a⟨U+202E⟩b⟨U+0000⟩c d"),
-        ("plain('abcdefghij', 7)", "abcd…ij"),
-        ("plain('\\ud800x')", "⟨U+D800⟩x"),
-        ("plain('می‌خواهم 👩‍🚀')", "می‌خواهم 👩‍🚀"),
-        ("plain('\\u{e0041}')", "⟨U+E0041⟩"),
-    ],
-)
-def test_numbers_and_names_read_well(tabs: Tabs, expression: str, text: str) -> None:
-    assert call(tabs, "text.js", f"it.{expression}") == text
+TEXTS_OF = {
+    "count(4321)": "4,321",
+    "count(1234567)": "1.23M",
+    "count(null)": "–",
+    "count(0)": "0",
+    "number(-1.234)": "−1.23",
+    "number(-0.001)": "0.00",
+    "number(2, 0)": "2",
+    "name('org/model/a').innerHTML": "org/<wbr>model/<wbr>a",
+    "percent(0.1234, 1)": "12.3%",
+    "chance(0.0001)": "< 0.001",
+    "chance(0.99999)": "> 0.999",
+    "chance(1)": "1.000",
+    "usd(0.0042)": "$0.0042",
+    "usd(1234.5)": "$1,234.50",
+    "duration(7.75)": "7.8s",
+    "duration(75)": "1m 15s",
+    "duration(9000)": "2h 30m",
+    "duration(864000)": "10d 0h",
+    "plural(1, 'look')": "1 look",
+    "plural(0, 'look')": "0 looks",
+    "listed(['a', 'b', 'c'])": "a, b and c",
+    "plain('a\\u202eb\\u0000c\\nd')": "a⟨U+202E⟩b⟨U+0000⟩c d",
+    "plain('abcdefghij', 7)": "abcd…ij",
+    "plain('\\ud800x')": "⟨U+D800⟩x",
+    "plain('می‌خواهم 👩‍🚀')": "می‌خواهم 👩‍🚀",
+    "plain('\\u{e0041}')": "⟨U+E0041⟩",
+}
+
+
+def test_numbers_and_names_read_well(call: Call) -> None:
+    assert call("text.js", f"[{', '.join(f'it.{one}' for one in TEXTS_OF)}]") == list(TEXTS_OF.values())
 
 
 HALVES = st.builds(lambda k, n: k / 2**n, st.integers(-(10**7), 10**7), st.integers(0, 12))
@@ -63,31 +70,30 @@ HALVES = st.builds(lambda k, n: k / 2**n, st.integers(-(10**7), 10**7), st.integ
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(HALVES | st.floats(-1e9, 1e9), st.integers(0, 4))
-def test_a_number_is_rounded_as_every_other_report_rounds_it(tabs: Tabs, value: float, digits: int) -> None:
-    said = call(tabs, "text.js", f"it.number({value!r}, {digits})")
+def test_a_number_is_rounded_as_every_other_report_rounds_it(call: Call, value: float, digits: int) -> None:
+    said = call("text.js", f"it.number({value!r}, {digits})")
     assert isinstance(said, str) and said.replace("−", "-") in (f"{value:.{digits}f}", f"{abs(value):.{digits}f}")
     assert (said[0] == "−") == (float(f"{value:.{digits}f}") < 0)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(HALVES | st.integers(-(10**13), 10**13) | st.sampled_from([112_500, 999_499, 999_500, 999_999, 1_125_000]))
-def test_a_count_is_that_of_every_other_report(tabs: Tabs, value: float) -> None:
-    assert call(tabs, "text.js", f"it.count({value!r})") == count(value)
+def test_a_count_is_that_of_every_other_report(call: Call, value: float) -> None:
+    assert call("text.js", f"it.count({value!r})") == count(value)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "found"),
-    [
-        ("0, 1, 5", [0, 0.2, 0.4, 0.6, 0.8, 1]),
-        ("0.61, 0.64, 3", [0.61, 0.62, 0.63, 0.64]),
-        ("1, 48, 10, true", [5, 10, 15, 20, 25, 30, 35, 40, 45]),
-        ("1, 3, 10, true", [1, 2, 3]),
-        ("2, 2, 5", [2]),
-        ("-4.7, 5.2, 6", [-4, -2, 0, 2, 4]),
-    ],
-)
-def test_ticks_are_round(tabs: Tabs, arguments: str, found: list[float]) -> None:
-    assert call(tabs, "chart.js", f"it.ticks({arguments})") == found
+TICKS = {
+    "0, 1, 5": [0, 0.2, 0.4, 0.6, 0.8, 1],
+    "0.61, 0.64, 3": [0.61, 0.62, 0.63, 0.64],
+    "1, 48, 10, true": [5, 10, 15, 20, 25, 30, 35, 40, 45],
+    "1, 3, 10, true": [1, 2, 3],
+    "2, 2, 5": [2],
+    "-4.7, 5.2, 6": [-4, -2, 0, 2, 4],
+}
+
+
+def test_ticks_are_round(call: Call) -> None:
+    assert call("chart.js", f"[{', '.join(f'it.ticks({one})' for one in TICKS)}]") == list(TICKS.values())
 
 
 STAYS = """(() => {
@@ -107,8 +113,8 @@ STAYS = """(() => {
 })()"""
 
 
-def test_what_follows_something_new_stays_itself(tabs: Tabs) -> None:
-    assert call(tabs, "dom.js", STAYS) == [True, 2, "two"]
+def test_what_follows_something_new_stays_itself(call: Call) -> None:
+    assert call("dom.js", STAYS) == [True, 2, "two"]
 
 
 AWKWARD = [
@@ -143,8 +149,8 @@ VALUES = st.dictionaries(
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(VALUES)
-def test_a_run_reads_its_configuration_from_the_page(tabs: Tabs, value: dict[str, object]) -> None:
-    text = call(tabs, "yaml.js", f"it.yaml(JSON.parse({json.dumps(json.dumps(value))}))")
+def test_a_run_reads_its_configuration_from_the_page(call: Call, value: dict[str, object]) -> None:
+    text = call("yaml.js", f"it.yaml(JSON.parse({json.dumps(json.dumps(value))}))")
     assert isinstance(text, str)
     document = read_document(text, {})
     assert not document.problems

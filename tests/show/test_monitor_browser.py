@@ -157,9 +157,8 @@ def test_a_page_comes_back_when_its_monitor_does(live: LiveRun, monitors: Monito
         live.go_on()
         monitors.serve(live.directory, port)
     until(page, f"{TRIALS} > {trials} && !document.querySelector('h1').textContent.includes('no connection')")
-    away = ("ERR_CONNECTION_", "ERR_EMPTY_RESPONSE")
-    lost = [told for told in tabs.complaints if any(word in told for word in away)]
-    assert lost == tabs.complaints, "a browser notes that a server was away, and nothing else was wrong"
+    odd = [told for told in tabs.complaints if not told.startswith("error: Failed to load resource: net::ERR_")]
+    assert not odd, "a browser notes that a server was away, and nothing else was wrong"
     tabs.forgive()
 
 
@@ -212,13 +211,10 @@ def test_the_keyboard_reaches_the_answers(play: Play, monitors: Monitors, tabs: 
 LONG = {"ada": 0.9, "bob": 0.5, "cyd-with-a-name-that-is-much-too-long-for-a-phone-" + "x" * 60: 0.45}
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_a_phone_shows_the_page_without_scrolling_sideways(
-    play: Play, monitors: Monitors, tabs: Tabs, dark: bool
-) -> None:
+def test_a_phone_shows_the_page_without_scrolling_sideways(play: Play, monitors: Monitors, tabs: Tabs) -> None:
     run = play(models=tuple(LONG), skills=LONG)
     run.finish()
-    page = tabs.at(monitors.serve(run.directory), width=360, height=740, dark=dark)
+    page = tabs.at(monitors.serve(run.directory), width=360, height=740)
     draw_all(page)
     assert page.evaluate(FITS)
     open_cell(page)
