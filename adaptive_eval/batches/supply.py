@@ -88,7 +88,7 @@ class BatchServices(Supply):
             endpoint.leave()
 
     async def depart(self, *, at_once: bool, finished: bool, aside: Collection[int]) -> None:
-        """Leave the batches to the next start; if the run is finished, cancel those of models that are not set aside."""
+        """Leave the batches to the next start; of a finished run, cancel those of models that are not set aside."""
         for model, endpoint in self._endpoints.items():
             await endpoint.depart(at_once, finished and model not in aside)
 
