@@ -95,7 +95,7 @@ class SimulatedJudge:
     def _scored(self, name: str, levels: list[str], marked: Mapping[str, str], prompt: str, seed: int) -> str:
         """A level of one criterion: for `form` by whether the answer has a box, for others by whether it is right."""
         said, biased, moved = map(unit_float, hashed_integers(3, "criterion", name, prompt, seed))
-        right = _number_in(marked["answer"]) == marked.get("reference", "").strip()
+        right = _result_in(marked["answer"]) == marked.get("reference", "").strip()
         holds = bool(_BOXED.search(marked["answer"])) if name == "form" else right
         level = levels[-1] if said < self.says_right[0 if holds else 1] else levels[0]
         if biased < self.position_bias:
@@ -105,7 +105,7 @@ class SimulatedJudge:
     def _preferred(self, marked: Mapping[str, str], draws: Sequence[float]) -> str:
         """The better of two answers: the right one, by the other answer or the reference."""
         said, biased, moved, otherwise, *_ = draws
-        values = [_number_in(marked[place]) for place in ("first", "second")]
+        values = [_result_in(marked[place]) for place in ("first", "second")]
         known = marked.get("reference", "").strip()
         wrong = [value is None or (bool(known) and value != known) for value in values]
         verdict = "tie" if wrong[0] == wrong[1] else "second" if wrong[0] else "first"
@@ -123,10 +123,10 @@ class SimulatedJudge:
         return next((one for one in levels if one.casefold() == claim[1].casefold()), verdict)
 
 
-def _number_in(answer: str) -> str | None:
-    """The number in an answer, in a box or not."""
-    found = _NUMBER.findall(answer)
-    return found[-1] if found else None
+def _result_in(answer: str) -> str | None:
+    """The content of an answer's last box, or without one its last number."""
+    found = _BOXED.findall(answer) or _NUMBER.findall(answer)
+    return found[-1].strip() if found else None
 
 
 HABITS = ("right", "wrong", "position_bias", "susceptibility", "mute")

@@ -4,6 +4,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -43,9 +44,11 @@ def read(judge: Judge, reply: str, sent: Transcript, *, structured: bool) -> tup
     )
 
 
-def asked(judge: Judge, simulated: SimulatedJudge, answer: str, *, structured: bool) -> list[tuple[str, ...]]:
+def asked(
+    judge: Judge, simulated: SimulatedJudge, answer: str, *, structured: bool, question: Question = QUESTION
+) -> list[tuple[str, ...]]:
     """What a simulated judge says of one answer: to one request, or to one in each order."""
-    transcripts = judge.transcripts(QUESTION, answer, structured=structured)
+    transcripts = judge.transcripts(question, answer, structured=structured)
     return [read(judge, simulated.reply(f"{t.system}\n{t.user}", 1), t, structured=structured) for t in transcripts]
 
 
@@ -252,6 +255,16 @@ def test_no_hostile_answer_changes_what_a_judge_says_or_is_told(judge: Judge, wa
             assert sent.number not in answer
             assert not [ch for ch in sent.user if ch not in "\n\t" and unicodedata.category(ch)[0] == "C"]
         assert asked(judge, SimulatedJudge(), answer, structured=structured) == usual
+
+
+@pytest.mark.parametrize("key", ["7", "1024", "x + 1"])
+def test_a_simulated_judge_knows_a_right_answer_by_any_key(key: str) -> None:
+    question = replace(QUESTION, answer=key, metadata={"other": "So it is \\boxed{0}."})
+    right, wrong = f"So it is \\boxed{{{key}}}.", "So it is \\boxed{1}."
+    assert asked(COMPARING, SimulatedJudge(), right, structured=True, question=question) == [("first",), ("second",)]
+    assert asked(COMPARING, SimulatedJudge(), wrong, structured=True, question=question) == [("tie",), ("tie",)]
+    said = [asked(SCORED, SimulatedJudge(), text, structured=True, question=question) for text in (right, wrong)]
+    assert said == [[("met", "full")], [("not met", "full")]]
 
 
 def test_a_judge_that_can_be_talked_over_is() -> None:
