@@ -25,7 +25,21 @@ from adaptive_eval.config.json_schema import json_schema
 from adaptive_eval.config.load import load_config
 
 LANGUAGES = {"python", "yaml", "sh", "text", "mermaid"}
-OTHERS = {"python3", "pip", "ray", "sky", "sbatch", "ssh", "kubectl", "curl", "ruff", "mypy", "pytest", "python"} | {
+OTHERS = {
+    "python3",
+    "pip",
+    "ray",
+    "sky",
+    "sbatch",
+    "ssh",
+    "kubectl",
+    "curl",
+    "ruff",
+    "mypy",
+    "pytest",
+    "python",
+    "source",
+} | {
     "uv",
     "cyclonedx-py",
     "sigstore",
