@@ -1,6 +1,6 @@
 """A board that is kept week after week: each new checkpoint is placed among all models so far, and asked alone.
 
-    pip install adaptive-eval
+    pip install .                # in a checkout of adaptive-eval
     python examples/weekly_board.py [FOLDER]
 
 In the first week, outcomes of twenty models are imported from a table, as another harness might have left them. Then
@@ -26,10 +26,8 @@ CHECKPOINTS = ("coin-05", "coin-08")
 def command(*words: str, folder: Path) -> None:
     """Run a command of adaptive-eval, and show the end of what it says."""
     print(f"\n$ adaptive-eval {' '.join(words)}")
-    done = subprocess.run(
-        [sys.executable, "-c", "from adaptive_eval.cli import main; main()", *words],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    called = [sys.executable, "-m", "adaptive_eval", *words]
+    done = subprocess.run(called, cwd=folder, capture_output=True, text=True, check=False)
     print("\n".join(done.stdout.splitlines()[-30:]))
     if done.returncode not in (0, 3):  # 3: some comparisons are left undecided
         raise SystemExit(done.stderr)

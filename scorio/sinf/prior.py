@@ -82,7 +82,7 @@ def self_centred_prior(n: CountArray, w: FloatArray | None = None) -> FloatArray
     shares = pooled_shares(n)
     table = np.rint(n).astype(np.int64) if n.dtype.kind == "f" else n
     table = table.reshape(-1, *n.shape[-2:])
-    fitted_to = shares.reshape(len(table), -1)
+    fitted_to = shares.reshape(-1, shares.shape[-1])
     if w is not None and n.shape[-1] > 2:
         table = _above_and_below(table, w, fitted_to)
         fitted_to = pooled_shares(table)

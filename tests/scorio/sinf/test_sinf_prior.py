@@ -44,6 +44,11 @@ def test_the_fit_is_the_top_of_the_likelihood_on_ragged_counts_of_four_categorie
     assert self_centred_prior(n).sum() == pytest.approx(searched_concentration(n), rel=1e-4)
 
 
+@pytest.mark.parametrize("w", [None, np.array([0.0, 0.5, 1.0])])
+def test_of_no_model_there_is_no_prior(w: np.ndarray | None):
+    assert self_centred_prior(np.zeros((0, 5, 3), int), w).shape == (0, 3)
+
+
 def test_models_are_fitted_independently_of_their_batch():
     rng = np.random.default_rng(3)
     n = rng.multinomial(12, [0.2, 0.5, 0.3], size=(2, 3, 25))
