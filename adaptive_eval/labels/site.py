@@ -27,7 +27,7 @@ from adaptive_eval.show.serve.site import (
     is_ip_address,
     listen_at,
     problem,
-    wait_for_signal,
+    set_by_signals,
 )
 
 STATIC = Path(__file__).parent / "static"
@@ -138,9 +138,6 @@ async def serve_labelling(session: LabelSession, port: int, ready: Callable[[str
     server = page_server(site.answer, HEADERS, methods=("GET", "HEAD", "POST"))
     with closing(site):
         async with listen_at(server, LOOPBACK, port) as bound:
-            ready(f"http://{LOOPBACK}:{bound}/{site.secret}/")
-            ends = [asyncio.ensure_future(over.wait()), asyncio.ensure_future(wait_for_signal())]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for end in ends:
-                end.cancel()
-            await asyncio.gather(*ends, return_exceptions=True)
+            with set_by_signals(over):
+                ready(f"http://{LOOPBACK}:{bound}/{site.secret}/")
+                await over.wait()

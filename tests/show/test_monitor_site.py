@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
@@ -433,6 +434,19 @@ async def test_a_port_that_is_taken_is_said(play: Play) -> None:
             await serve(run.directory, "127.0.0.1", client.base_url.port or 0, print)
     with pytest.raises(ConfigError, match="cannot be used"):
         await serve(run.directory, "no.such.host.invalid", 0, print)
+
+
+async def test_it_can_be_ended_as_soon_as_its_address_is_told(play: Play) -> None:
+    run = play()
+    run.finish()
+    before = signal.getsignal(signal.SIGTERM)
+
+    def end(_: str) -> None:
+        assert signal.getsignal(signal.SIGTERM) is not before
+        signal.raise_signal(signal.SIGTERM)
+
+    await serve(run.directory, "127.0.0.1", 0, end)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_only_loopback_stays_here() -> None:

@@ -11,9 +11,9 @@ import asyncio
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from hashlib import blake2b
 from ipaddress import ip_address
@@ -180,11 +180,12 @@ async def serve(path: Path, host: str, port: int, ready: Callable[[str], None]) 
 
     Port 0 takes any free port. Raises `ConfigError` if the port is not available.
     """
-    site = Site(path, host)
+    site, over = Site(path, host), asyncio.Event()
     with closing(site):
         async with listen_at(page_server(site.answer, HEADERS), host, port) as bound:
-            ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}/")
-            await asyncio.gather(site.warm_up(), wait_for_signal())
+            with set_by_signals(over):
+                ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}/")
+                await asyncio.gather(site.warm_up(), over.wait())
 
 
 @asynccontextmanager
@@ -201,15 +202,16 @@ async def listen_at(server: HttpServer, host: str, port: int) -> AsyncIterator[i
         await server.close()
 
 
-async def wait_for_signal() -> None:
-    """Wait for Ctrl-C or SIGTERM."""
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, asked.set)
+@contextmanager
+def set_by_signals(over: asyncio.Event) -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM set an event of the running loop."""
+    loop, signals = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, over.set)
     try:
-        await asked.wait()
+        yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in signals:
             loop.remove_signal_handler(number)
 
 
