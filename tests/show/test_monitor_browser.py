@@ -2,8 +2,7 @@
 
 import math
 import re
-import subprocess
-import sys
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from live_runs import MODELS, Site, small_world, wait_for_trials
 from patient_time import HANGS
 from played import Played
 from ports import held_port
+from warm_start import WarmProcess
 
 from adaptive_eval.simulate.server import SimulatedServer, serving
 
@@ -34,14 +34,12 @@ FITS = "document.documentElement.scrollWidth <= document.documentElement.clientW
 class Monitors:
     """`adaptive-eval monitor --web` in processes of their own."""
 
-    running: "list[subprocess.Popen[str]]" = field(default_factory=list)
+    running: list[WarmProcess] = field(default_factory=list)
 
     def serve(self, path: Path, port: int = 0) -> str:
         """Serve a run or a folder; gives the address."""
-        command = [sys.executable, "-m", "adaptive_eval", "monitor", str(path), "--web", "--port", str(port)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process = WarmProcess(["monitor", str(path), "--web", "--port", str(port)], path.parent)
         self.running.append(process)
-        assert process.stdout is not None
         found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
         assert found is not None
         return found[0]
@@ -49,9 +47,8 @@ class Monitors:
     def stop(self) -> None:
         """End all, and see that they end well."""
         while self.running:
-            process = self.running.pop()
-            process.terminate()
-            with process:
+            with self.running.pop() as process:
+                process.send_signal(signal.SIGTERM)
                 assert process.wait(HANGS) == 0
 
 
