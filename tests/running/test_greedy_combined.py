@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from live_runs import ENDED, MODELS, EndedRuns, Found, Site, kill, small_world, trials_in, wait_until
-from test_batched_runs import QUICK
 from test_launched_run import events, launched, none_left, nothing_is_left, places_of_its_own, printed  # noqa: F401
 
 from adaptive_eval.record.results_file import read_results
@@ -34,7 +33,7 @@ def test_greedy_answers_come_in_batches_as_others_do(
     direct = Found.of(ended_runs.copy(site, site.directory("direct"), **GREEDY, trials=trials))
     server = SimulatedServer(small_world(), batches=BatchHabits(seconds=0.05))
     with serving(server) as url:
-        batch = {"base_url": url, "batch": {"kind": "openai", **QUICK}}
+        batch = {"base_url": url, "batch": {"kind": "openai", "first_poll": 0.02, "longest_poll": 0.05}}
         models = [{"name": one, **(batch if one in batched else {"base_url": site.base_url})} for one in MODELS]
         found = found_by(site, "run", trials=trials, models=models)
     both = found.outcomes.keys() & direct.outcomes.keys()

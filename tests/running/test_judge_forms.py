@@ -13,10 +13,6 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.labels.effect import labelled_run
-from adaptive_eval.labels.file import LABELS_FILE
-from adaptive_eval.labels.session import LabelSession
-from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.view import read_report
 from adaptive_eval.simulate.answering import question_rows, right_answer
@@ -197,33 +193,6 @@ def test_caps_hold_with_all_requests_of_a_verdict_in_them(
     results = read_results(site.directory())
     assert results is not None and results.run.reason == "budget"
     assert 200_000 < results.cost.tokens <= cap
-
-
-def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: str) -> None:
-    config = site.write(**settings(site, fair_url, SCORES, trials={"min": 4, "max": 4}))
-    assert site.run(config).exit_code in ENDED
-    session = LabelSession(site.directory(), 3)
-    now = session.current
-    levels = ("not met", "met")
-    assert now is not None and [(one.name, one.levels) for one in now.fields] == [("sound", levels), ("form", levels)]
-    assert session.label("not met, met")
-    session.skip()
-    assert session.label("met, met") and not session.label("met")
-    lines = [json.loads(line) for line in (site.directory() / LABELS_FILE).read_text().splitlines()]
-    assert [line["label"] for line in lines] == ["not met, met", "met, met"]
-    labels = ["model,question,trial,label"]
-    for trial in stored(site):
-        labels.append(f'{trial.model},{trial.question},{trial.trial},"{"met" if is_right(trial) else "not met"}, met"')
-    (site.folder / "labels.csv").write_text("\n".join(labels))
-    taken = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
-    assert taken.exit_code == 0, taken.output
-    with open_run(site.directory()) as opened:
-        found = labelled_run(opened)
-    assert found is not None and found.levels == ("met, met", "not met, met")
-    assert all(one.corrected == pytest.approx(one.score) and one.disagreements == 0 for one in found.models)
-    (site.folder / "bad.csv").write_text('model,question,trial,label\nada,q0,0,"met"')
-    refused = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "bad.csv")])
-    assert refused.exit_code == ExitCode.CONFIGURATION and "one of not met | met" in " ".join(refused.output.split())
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,6 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.labels.effect import labelled_run
-from adaptive_eval.labels.file import Labelled, add_labels
-from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.simulate.faults import Faults
@@ -287,23 +284,3 @@ def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path) -> None:
 
     signals = json.loads(str(run(graded())))
     assert [signals[f"verifier_{one}"] for one in "abc"] == [0.0, 0.0, 1.0] and signals["verdict"] == "invalid"
-
-
-def test_labels_are_what_a_verifier_without_an_error_is_sure_of(site: Site) -> None:
-    """A hesitant verifier gives less than its labels are worth, and the correction adds what is missing."""
-    with serving(SimulatedServer(small_world(), verifier=SimulatedVerifier(0.3, LEANING))) as url:
-        changes = {"grader": verified_by(url), "rubric": "verifier_only", "trials": {"min": 4, "max": 4}}
-        assert site.run(site.write(**settings(url, **changes))).exit_code in ENDED
-    truth = {}
-    for one in stored(site):
-        thinks = str(one.signals["verdict"])
-        truth[Labelled(one.model, one.question, one.trial)] = thinks
-    add_labels(site.directory(), truth)
-    with open_run(site.directory()) as read:
-        found = labelled_run(read)
-    assert found is not None and found.levels == ("correct", "wrong", "invalid")
-    for model in found.models:
-        right = [label == "correct" for at, label in truth.items() if at.model == model.name]
-        assert model.disagreements == 0 and model.score is not None and model.corrected is not None
-        assert model.corrected == pytest.approx(0.2 + 0.8 * np.mean(right))  # who is sure of B gives 0.2
-        assert abs(model.corrected - model.score) > 0.05

@@ -1,0 +1,88 @@
+"""Labels of runs whose judge compares or scores by criteria, or that a verifier grades."""
+
+import json
+import shutil
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from live_runs import ENDED, Site, small_world, stored
+from test_compared_with_run import earlier_run
+from test_compared_with_run import settings as compared
+from test_judge_forms import SCORES, is_right
+from test_judge_forms import settings as scored
+from test_verifier import LEANING, verified_by
+from test_verifier import settings as verified
+from typer.testing import CliRunner
+
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.cli import app
+from adaptive_eval.labels.effect import labelled_run
+from adaptive_eval.labels.file import LABELS_FILE, Labelled, add_labels
+from adaptive_eval.labels.session import LabelSession
+from adaptive_eval.record.restore import open_run
+from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
+from adaptive_eval.simulate.server import SimulatedServer, serving
+
+
+@pytest.fixture(scope="module")
+def fair_judge() -> Iterator[str]:
+    """A server of the small world, and of a judge that makes no mistakes."""
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
+        yield url
+
+
+def test_who_labels_a_comparison_sees_both_answers_though_the_earlier_run_is_gone(site: Site, fair_judge: str) -> None:
+    others = earlier_run(site, fair_judge)
+    assert site.run(site.write(**compared(site, fair_judge))).exit_code in ENDED
+    shutil.rmtree(site.directory("earlier"))
+    shown = LabelSession(site.directory(), 4).current
+    assert shown is not None
+    assert shown.texts["compared with"] in set(others.values()) and shown.texts["answer"] != ""
+
+
+def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_judge: str) -> None:
+    config = site.write(**scored(site, fair_judge, SCORES, trials={"min": 4, "max": 4}))
+    assert site.run(config).exit_code in ENDED
+    session = LabelSession(site.directory(), 3)
+    now = session.current
+    levels = ("not met", "met")
+    assert now is not None and [(one.name, one.levels) for one in now.fields] == [("sound", levels), ("form", levels)]
+    assert session.label("not met, met")
+    session.skip()
+    assert session.label("met, met") and not session.label("met")
+    lines = [json.loads(line) for line in (site.directory() / LABELS_FILE).read_text().splitlines()]
+    assert [line["label"] for line in lines] == ["not met, met", "met, met"]
+    labels = ["model,question,trial,label"]
+    for trial in stored(site):
+        labels.append(f'{trial.model},{trial.question},{trial.trial},"{"met" if is_right(trial) else "not met"}, met"')
+    (site.folder / "labels.csv").write_text("\n".join(labels))
+    taken = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
+    assert taken.exit_code == 0, taken.output
+    with open_run(site.directory()) as opened:
+        found = labelled_run(opened)
+    assert found is not None and found.levels == ("met, met", "not met, met")
+    assert all(one.corrected == pytest.approx(one.score) and one.disagreements == 0 for one in found.models)
+    (site.folder / "bad.csv").write_text('model,question,trial,label\nada,q0,0,"met"')
+    refused = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "bad.csv")])
+    assert refused.exit_code == ExitCode.CONFIGURATION and "one of not met | met" in " ".join(refused.output.split())
+
+
+def test_labels_are_what_a_verifier_without_an_error_is_sure_of(site: Site) -> None:
+    """A hesitant verifier gives less than its labels are worth, and the correction adds what is missing."""
+    with serving(SimulatedServer(small_world(), verifier=SimulatedVerifier(0.3, LEANING))) as url:
+        changes = {"grader": verified_by(url), "rubric": "verifier_only", "trials": {"min": 4, "max": 4}}
+        assert site.run(site.write(**verified(url, **changes))).exit_code in ENDED
+    truth = {}
+    for one in stored(site):
+        thinks = str(one.signals["verdict"])
+        truth[Labelled(one.model, one.question, one.trial)] = thinks
+    add_labels(site.directory(), truth)
+    with open_run(site.directory()) as read:
+        found = labelled_run(read)
+    assert found is not None and found.levels == ("correct", "wrong", "invalid")
+    for model in found.models:
+        right = [label == "correct" for at, label in truth.items() if at.model == model.name]
+        assert model.disagreements == 0 and model.score is not None and model.corrected is not None
+        assert model.corrected == pytest.approx(0.2 + 0.8 * np.mean(right))  # who is sure of B gives 0.2
+        assert abs(model.corrected - model.score) > 0.05
