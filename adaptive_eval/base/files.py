@@ -194,6 +194,14 @@ def write_whole(path: Path, data: bytes | Iterable[bytes], mend: str) -> None:
         raise kind(f"{path}: {what}. {mend}") from error
 
 
+def make_folder(folder: Path, mend: str) -> None:
+    """Make a folder unless it is there; raises `StoreError`, and `mend` tells the user what to do about it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {mend}") from error
+
+
 def remove_drafts(path: Path) -> None:
     """Remove files that a killed `write_whole` has left."""
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*.draft"):

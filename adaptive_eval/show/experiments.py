@@ -1,9 +1,7 @@
 """Results of a study on the terminal and as files: CSV, JSON, and figures if matplotlib is installed."""
 
-import csv
 from collections.abc import Iterator
 from dataclasses import fields
-from io import StringIO
 from pathlib import Path
 
 import orjson
@@ -11,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from adaptive_eval.base.errors import StoreError
-from adaptive_eval.base.files import write_whole
-from adaptive_eval.exchange.tables.writer import escape_formula
+from adaptive_eval.base.files import make_folder, write_whole
+from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.study.experiment import Cell, Criterion, DataTable, Experiment
 
@@ -68,12 +65,9 @@ def cell_text(cell: Cell) -> str:
 
 def write_experiment(experiment: Experiment, folder: Path) -> Iterator[Path]:
     """Write tables as CSV, everything as JSON, and figures as SVG and PNG."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
+    make_folder(folder, MEND)
     for table in experiment.tables:
-        yield _write(folder / f"{table.name}.csv", _csv_text(table).encode("utf-8", "replace"))
+        yield _write(folder / f"{table.name}.csv", csv_text(table.columns, table.rows).encode("utf-8", "replace"))
     found = {field.name: getattr(experiment, field.name) for field in fields(experiment) if field.name != "figures"}
     data = {"format": FORMAT, "study": found}
     yield _write(folder / f"{experiment.name}.json", orjson.dumps(data, option=orjson.OPT_INDENT_2))
@@ -86,11 +80,3 @@ def write_experiment(experiment: Experiment, folder: Path) -> Iterator[Path]:
 def _write(path: Path, data: bytes) -> Path:
     write_whole(path, data, MEND)
     return path
-
-
-def _csv_text(table: DataTable) -> str:
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows([escape_formula(cell) for cell in row] for row in table.rows)
-    return text.getvalue()

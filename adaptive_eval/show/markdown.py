@@ -1,7 +1,5 @@
 """A run as Markdown, for a paper's appendix or a pull request: findings, their certainty, and how to repeat them."""
 
-import csv
-import io
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +11,7 @@ import scipy
 import yaml
 
 from adaptive_eval import __version__
-from adaptive_eval.exchange.tables.writer import escape_formula
+from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.finding import (
     UNDECIDED,
@@ -66,15 +64,15 @@ def ranking_csv(view: RunView) -> str:
     columns = [one.name for one in fields(ModelRow) if one.name not in MAPPING_FIELDS]
     signals = sorted({signal for row in models for signal in row.signals})
     settings = list(dict.fromkeys(setting for row in models for setting in row.sampling))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(escape_formula, [*columns, *signals, *settings]))
-    for row in models:
-        values = [getattr(row, name) for name in columns]
-        values += [row.signals.get(signal, 0) for signal in signals]
-        values += [row.sampling.get(setting) for setting in settings]
-        writer.writerow(map(escape_formula, values))
-    return text.getvalue()
+    rows = (
+        [
+            *(getattr(row, name) for name in columns),
+            *(row.signals.get(signal, 0) for signal in signals),
+            *map(row.sampling.get, settings),
+        ]
+        for row in models
+    )
+    return csv_text([*columns, *signals, *settings], rows)
 
 
 SHOWN_EVENTS = 30

@@ -15,8 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adaptive_eval.base.errors import StoreError
-from adaptive_eval.base.files import write_whole
+from adaptive_eval.base.files import make_folder, write_whole
 from adaptive_eval.base.imports import load_extra
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.record.finding import state_word
@@ -121,7 +120,7 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = FORMATS) ->
         return []
     paths = []
     with styled():
-        _make_folder(folder)
+        make_folder(folder, MEND)
         for name, draw in (FIGURES | OVER_LOOKS if view.looks else FIGURES).items():
             paths += save_figure(draw(view), folder, name, MEND, formats)
         if view.relabelled is not None:
@@ -132,16 +131,9 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = FORMATS) ->
 def draw_rubrics(found: Relabelling, folder: Path) -> list[Path]:
     """Draw how ranks move across rubrics, into `folder`."""
     with styled():
-        _make_folder(folder)
+        make_folder(folder, MEND)
         figure = rank_by_rubric(found, [one.name for one in found.rubrics[0].models])
         return save_figure(figure, folder, RUBRICS, MEND)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
 
 
 def save_figure(figure: Figure, folder: Path, name: str, mend: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:

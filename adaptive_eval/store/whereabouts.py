@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from adaptive_eval.base.errors import ConfigError, StoreError
-from adaptive_eval.base.files import closed_on_error, is_locked, read_whole, write_whole
+from adaptive_eval.base.files import closed_on_error, is_locked, make_folder, read_whole, write_whole
 from adaptive_eval.base.imports import load_extra
 from adaptive_eval.base.sections import LEDGER
 from adaptive_eval.store import database
@@ -130,12 +130,7 @@ def open_if_begun(directory: Path) -> RunLedger | None:
 
 def make_directory(directory: Path) -> None:
     """Make the directory of a run; raises `StoreError` if it holds other files and no run."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"cannot make the run directory {directory}: {error.strerror}; choose another --run-dir"
-        ) from error
+    make_folder(directory, "Choose another --run-dir")
     if not holds_ledger(directory) and (others := _other_files(directory)):
         raise StoreError(
             f"{directory} holds other files and no run ({others}); choose a --run-dir that is new or empty, "

@@ -5,8 +5,10 @@ space), so such texts get an apostrophe in front. Line breaks are kept within qu
 """
 
 import csv
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import orjson
@@ -27,6 +29,13 @@ def escape_formula(value: object) -> object:
         return value
     text = value.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
     return APOSTROPHE + text if text.lstrip()[:1] in FORMULA or text[:1] in ("\t", "\n") else text
+
+
+def csv_text(columns: Sequence[str], cells: Iterable[Sequence[object]]) -> str:
+    """A table as CSV, safe for spreadsheets."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(escape_formula, row) for row in chain([columns], cells))
+    return text.getvalue()
 
 
 def rows(source: ExportSource, texts: bool) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from adaptive_eval.base.errors import AdaptiveEvalError, StoreError
-from adaptive_eval.base.files import remove_drafts, write_whole
+from adaptive_eval.base.files import make_folder, remove_drafts, write_whole
 from adaptive_eval.base.imports import load_extra
 from adaptive_eval.base.sections import ANSWERS_URL
 
@@ -50,10 +50,7 @@ class LocalAnswers:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a segment durably and atomically: a draft is renamed to the target."""
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"{self._folder}: it cannot be made: {error.strerror}. {MEND}") from error
+        make_folder(self._folder, MEND)
         path = self._folder / require_name(name)
         write_whole(path, data, MEND)
         with suppress(OSError):  # a file system that does not support it needs none
