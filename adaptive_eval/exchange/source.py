@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.config.benchmarks import prompt_for
@@ -15,6 +14,7 @@ from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
+from adaptive_eval.record.history import Cells, cell_extents
 from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.store import Names, Roster, RunReader
 
@@ -30,7 +30,7 @@ class ExportSource:
     rubric: Rubric
     roster: Roster
     """All models with a trial, in the order in which they joined the run; some may have left it since."""
-    extent: NDArray[np.int64]
+    extent: Cells
     """(L, M): one more than the highest trial number; 0 without a trial."""
 
     @property
@@ -64,13 +64,11 @@ class ExportSource:
 def opened_source(directory: Path) -> Iterator[ExportSource]:
     """Open a run for export; raises `StoreError` if there is none, or it has no trials."""
     with open_run(directory) as run:
-        questions = run.setup.roster.questions
-        extent = {name: np.zeros(len(questions), dtype=np.int64) for name in run.reader.ids("models", "name")}
-        for outcome in run.reader.outcomes():
-            row, at = extent[outcome.model], questions.position(outcome.question)
-            row[at] = max(row[at], outcome.trial + 1)
-        models = Names(name for name, row in extent.items() if row.any())
-        if not len(models):
+        roster = Roster(Names(run.reader.ids("models", "name")), run.setup.roster.questions)
+        extent = cell_extents(roster, run.reader.cells(run.reader.newest_trial_id))
+        tried = np.flatnonzero(extent.any(axis=1))
+        if not len(tried):
             raise StoreError(f"{directory} has no trials yet; export it when some are stored")
+        models = Names(roster.models[at] for at in tried.tolist())
         rubric = open_rubric(run.setup.config.rubric)
-        yield ExportSource(run, rubric, Roster(models, questions), np.stack([extent[name] for name in models]))
+        yield ExportSource(run, rubric, Roster(models, roster.questions), extent[tried])

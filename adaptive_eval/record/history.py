@@ -167,7 +167,7 @@ def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Se
     """Trials (L, M) that the first look has besides those it asks for, imported or asked for under earlier grades; None
     if there are none. Raises `ConfigError` if they exceed the configured maximum."""
     regraded = [event.opening for event in events_of_kind(events, TrialsRegraded) if event.opening is not None]
-    there = _cell_extents(roster, reader.cells(regraded[-1], first_round=True)) if regraded else None
+    there = cell_extents(roster, reader.cells(regraded[-1], first_round=True)) if regraded else None
     first = imported_cells(roster, reader, events) if there is None else there
     if first is not None:
         _require_room(config, first)
@@ -177,7 +177,7 @@ def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Se
 def imported_cells(roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
     """Imported trials (L, M) of these models and questions, with gaps before the highest number; None if none."""
     rows = sum(event.trials for event in events_of_kind(events, TrialsImported) if not event.seeds_match)
-    return _cell_extents(roster, reader.cells(rows)) if rows else None
+    return cell_extents(roster, reader.cells(rows)) if rows else None
 
 
 def has_foreign_trials(events: Sequence[Event]) -> bool:
@@ -185,7 +185,8 @@ def has_foreign_trials(events: Sequence[Event]) -> bool:
     return not all(event.seeds_match for event in events_of_kind(events, TrialsImported))
 
 
-def _cell_extents(roster: Roster, trials: Iterable[CellExtent]) -> Cells:
+def cell_extents(roster: Roster, trials: Iterable[CellExtent]) -> Cells:
+    """(L, M): one more than the highest trial number of these models and questions; 0 without a trial."""
     found = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
     for one in trials:
         if (one.model, one.question) in roster:

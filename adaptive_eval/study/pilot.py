@@ -19,6 +19,7 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Prompt
+from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.record.lines import first_few
 from adaptive_eval.store import (
     BatchEnded,
@@ -223,7 +224,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         )
     outcomes = np.full((len(models), len(questions), int(trial.max()) + 1), -1, dtype=np.int16)
     outcomes[model, question, trial] = category
-    counts = np.stack([(outcomes == each).sum(axis=2) for each in range(categories)], axis=-1)
+    counts = count_outcomes(outcomes, categories)
     return Pilot(
         name=header.name,
         outcomes=outcomes,

@@ -12,6 +12,7 @@ from adaptive_eval.core import Controller, Plan, Reason
 from adaptive_eval.core.stack import RunStack, SummedTapes
 from adaptive_eval.core.tape import Layers, Tape
 from adaptive_eval.core.types import PairVerdict, Verdict
+from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.pilot import guessed_lengths
@@ -184,11 +185,6 @@ def _drive(
     return drive_in_time(controller, tape, times, served.slots, shared, costs, verdicts=verdicts, recorded=recorded)
 
 
-def count_recorded(recorded: IntArray, categories: int) -> IntArray:
-    """Counts (L, K) of recorded outcomes (L, M, N); -1 is no trial."""
-    return np.stack([(recorded == category).sum(axis=(1, 2)) for category in range(categories)], axis=-1)
-
-
 def _paid(told: IntArray, recorded: IntArray | None, timeline: Timeline | None = None) -> IntArray:
     """Counts (L, K) of recorded trials, wanted or not, plus those that servers were asked for. Without a timeline the
     latter are all that were `told` (L, M, K)."""
@@ -196,7 +192,7 @@ def _paid(told: IntArray, recorded: IntArray | None, timeline: Timeline | None =
     if recorded is not None:
         told_of_them = np.arange(recorded.shape[2]) < told.sum(axis=2)[..., None]
         beside = recorded if timeline is not None else np.where(told_of_them, -1, recorded)
-        asked = asked + count_recorded(beside, told.shape[-1])
+        asked = asked + count_outcomes(beside, told.shape[-1]).sum(axis=1)
     return asked
 
 

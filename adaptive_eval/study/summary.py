@@ -15,12 +15,13 @@ from adaptive_eval.core.judge import first_call
 from adaptive_eval.core.rules import Correctable, Rule, tie_boundary
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_held, fixed_seconds
 from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.scenario import NOTHING_BEFORE, Scenario
-from adaptive_eval.study.simulated import DECIDED, EndedComparison, SimulatedRun, count_recorded
+from adaptive_eval.study.simulated import DECIDED, EndedComparison, SimulatedRun
 from adaptive_eval.study.simulations import Simulations
 from adaptive_eval.study.types import (
     FORMAT,
@@ -222,7 +223,7 @@ def _spent(scenario: Scenario, known: Mapping[str, bool]) -> PartCosts | None:
     recorded, first = scenario.served.recorded, scenario.before.there
     if recorded is None:
         return None
-    used = scenario.served.price(count_recorded(recorded, scenario.bench.categories))
+    used = scenario.served.price(count_outcomes(recorded, scenario.bench.categories).sum(axis=1))
     tokens, usd, gpu_seconds = map(sum, zip(used, first.cost, strict=True))
     costs = _part_costs(known, tokens, usd, gpu_seconds + scenario.held_before)
     return PartCosts(int((recorded >= 0).sum()) + first.trials, **costs, seconds=scenario.elapsed)
