@@ -5,7 +5,6 @@ Each check's parameters are the sections it needs, and it runs if these are vali
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import Any, get_args
 from urllib.parse import urlsplit
@@ -14,7 +13,7 @@ from adaptive_eval.base.sections import Section
 from adaptive_eval.config import benchmark_checks, grading_checks, listed_models, trial_checks
 from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
-from adaptive_eval.config.problems import KeyPath, Problem, shown_value
+from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, shown_value
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
@@ -78,8 +77,7 @@ def check_objective_models(objective: ObjectiveConfig, names: Names) -> Iterator
             named += [((*path, at, side), name) for at, pair in enumerate(value) for side, name in enumerate(pair)]
     for path, name in named:
         if name not in names:
-            close = get_close_matches(name, names, 1)
-            mend = f"did you mean {close[0]!r}?" if close else f"the models are {', '.join(names)}"
+            mend = did_you_mean(name, names, f"the models are {', '.join(names)}")
             yield Problem(path, "must be the name of a model", mend, shown_value(name))
 
 
@@ -176,8 +174,7 @@ def check_simulation(questions: QuestionsConfig, models: Models = ()) -> Iterato
         if questions.world in WORLDS:
             known = WORLDS[questions.world]().models
         else:
-            close = get_close_matches(questions.world, WORLDS, 1)
-            mend = f"did you mean {close[0]!r}?" if close else f"the worlds are {', '.join(WORLDS)}"
+            mend = did_you_mean(questions.world, WORLDS, f"the worlds are {', '.join(WORLDS)}")
             rule = "must be a world of the simulator"
             yield Problem(("questions", "world"), rule, mend, shown_value(questions.world))
     for number, model in asked_models(models):

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
@@ -22,6 +21,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from adaptive_eval.base.imports import SPECIFICATION
 from adaptive_eval.base.sections import Count, PlugIn, Seconds, Section, Share, StopOnAlarm, refuse
+from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core.entries import Entry, OptionType
 from adaptive_eval.core.optimal import OPTIMAL
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RETIRED, RULES
@@ -58,8 +58,7 @@ def _built_in_or_plug_in(entries: Entries, what: str, sections: Mapping[str, typ
     def check_name(name: str) -> str:
         if name in entries or (entries is RULES and name in RETIRED) or re.fullmatch(SPECIFICATION, name):
             return name
-        close = get_close_matches(name.lower(), entries, 1)
-        mend = f"did you mean `{close[0]}`?" if close else "or name one of your own as package.module:attribute"
+        mend = did_you_mean(name.lower(), entries, "or name one of your own as package.module:attribute")
         raise refuse(f"must be {what}: {', '.join(entries)}", mend)
 
     def tag(value: object) -> str:

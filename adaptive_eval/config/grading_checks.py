@@ -1,13 +1,12 @@
 """Checks between grader, rubric, questions and models."""
 
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from operator import attrgetter
 
 from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.config.listed_models import Models, asked_models, recorded_models
 from adaptive_eval.config.normalise import INNER
-from adaptive_eval.config.problems import KeyPath, Problem
+from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.endpoints.types import KEEP_TOKENS
@@ -51,8 +50,7 @@ def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Mo
         known = one.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
         answers = f"no answer to {benchmark}" if benchmark else "no answer"
         for name in sorted(opened.needs - known) if one.gives else ():
-            close = get_close_matches(name, known, 1)
-            mend = f"did you mean {close[0]}?" if close else f"this grader's are {', '.join(sorted(one.gives))}"
+            mend = did_you_mean(name, known, f"this grader's are {', '.join(sorted(one.gives))}")
             yield Problem(("rubric",), f"needs the signal {name}, which {answers} will have", mend)
     if opened.lacks and rubric.fit is None:
         rule = f"must be given: the rubric compares with {', '.join(opened.lacks)}"

@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.imports import load_attribute
 from adaptive_eval.base.sections import PlugIn
+from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core.registry import make, parameters_of
 
 
@@ -60,8 +60,7 @@ def _check_names(found: Any, key: str, name: str, options: Mapping[str, object])
         takes_any = True
     for option in () if takes_any else options:
         if option not in asked:
-            close = get_close_matches(option, asked, 1)
-            mend = f"did you mean `{close[0]}`?" if close else f"it takes {', '.join(asked) or 'none'}"
+            mend = did_you_mean(option, asked, f"it takes {', '.join(asked) or 'none'}")
             raise ConfigError(f"{key}.options.{option} is not an option of {name}; {mend}")
 
 

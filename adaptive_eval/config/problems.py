@@ -1,6 +1,7 @@
 """Problems of a configuration: the place, the rule, the value, and how to mend it."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.secrets import redacted
@@ -46,6 +47,12 @@ def shown_value(value: object) -> str:
         return "nothing"
     text = repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Suggest the most similar of the `known` names, or `otherwise` if none is."""
+    close = get_close_matches(name, known, 1)
+    return f"did you mean `{close[0]}`?" if close else otherwise
 
 
 def problem_list(source: str, problems: Iterable[Problem]) -> str:

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from adaptive_eval.base.imports import SPECIFICATION
 from adaptive_eval.config.document import Document, yaml_value
-from adaptive_eval.config.problems import KeyPath, Problem, written_path
+from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, written_path
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import HEADERS
 from adaptive_eval.graders.registry import STORED_ONLY
@@ -164,9 +164,9 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
 def _choice_problem(path: KeyPath, expected: str, document: Document) -> Problem:
     choices = [choice.strip().strip("'") for choice in expected.replace(" or ", ", ").split(",")]
     value = document.value(path)
-    close = get_close_matches(value.lower(), choices, 1) if isinstance(value, str) else []
+    mend = did_you_mean(value.lower(), choices, "") if isinstance(value, str) else ""
     rule = f"must be {choices[0].lower()}" if len(choices) == 1 else f"must be one of {', '.join(choices)}"
-    return Problem(path, rule, f"did you mean `{close[0]}`?" if close else "", document.got(path))
+    return Problem(path, rule, mend, document.got(path))
 
 
 def _grader_problem(path: KeyPath, expected: str, document: Document) -> Problem:

@@ -5,7 +5,6 @@ Trials are drawn from a world of known probabilities, or from a recording.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from adaptive_eval.config.benchmarks import Weighing
 from adaptive_eval.config.decisions import BudgetConfig, Decisions
 from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import plan_on
+from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core import Bench, Plan
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.tape import Tape
@@ -158,8 +158,7 @@ def _open_outcomes(what: str, array: str | None) -> World | Recording:
             raise ConfigError(f"--array names an array of a file, but {what} is a world; write ./{what} for a file")
         return WORLDS[what]()
     if not (path.exists() or is_place_of_runs(path)):
-        close = get_close_matches(what, WORLDS, 1)
-        mend = f"did you mean {close[0]}?" if close else f"the worlds are {', '.join(WORLDS)}"
+        mend = did_you_mean(what, WORLDS, f"the worlds are {', '.join(WORLDS)}")
         raise ConfigError(f"{what} is neither a file, nor a run, nor a world; {mend}")
     if is_place_of_runs(path):
         if array is not None:

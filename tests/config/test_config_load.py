@@ -381,7 +381,7 @@ class TestBetweenSections:
             ),
             (
                 "rubric: {categories: [{name: a, weight: 1, when: {is_corect: true}}, {name: b, weight: 0}]}",
-                "needs the signal is_corect, which no answer will have; did you mean is_correct?",
+                "needs the signal is_corect, which no answer will have; did you mean `is_correct`?",
             ),
             (
                 "rubric: {categories: [{name: a, weight: 1, when: {completion_bpt: 1}}, {name: b, weight: 0}]}",
@@ -409,7 +409,7 @@ class TestBetweenSections:
                 "this grader compares with an answer key",
             ),
             (BASE.replace("q.jsonl", "{world: coins}"), "a world's questions mean nothing to a real model"),
-            (BASE.replace("q.jsonl", "{world: coin}"), "did you mean 'coins'?"),
+            (BASE.replace("q.jsonl", "{world: coin}"), "did you mean `coins`?"),
             (
                 BASE.replace("q.jsonl", "{path: q.jsonl, world: coins}"),
                 "must be the only source, but path and world are given",

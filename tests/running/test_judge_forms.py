@@ -208,7 +208,7 @@ def test_caps_hold_with_all_requests_of_a_verdict_in_them(
                     "categories": [{"name": "a", "weight": 1, "when": {"sond": "met"}}, {"name": "b", "weight": 0}]
                 }
             },
-            "did you mean sound?",
+            "did you mean `sound`?",
         ),
     ],
 )

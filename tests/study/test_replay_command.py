@@ -201,10 +201,10 @@ def test_a_configuration_is_no_recording() -> None:
 
 
 REFUSED = {
-    "no such thing": (["conis"], "conis is neither a file, nor a run, nor a world; did you mean coins?"),
+    "no such thing": (["conis"], "conis is neither a file, nor a run, nor a world; did you mean `coins`?"),
     "an array of a world": (["coins", "--array", "R"], "--array names an array of a file, but coins is a world"),
     "a wrong setting": (["coins", "--set", "trials.maxx=3"], "trials.maxx is not a known key; did you mean `max`?"),
-    "no such model": (["coins", "--set", "objective={kind: baseline, baseline: coin-1}"], "did you mean 'coin-"),
+    "no such model": (["coins", "--set", "objective={kind: baseline, baseline: coin-1}"], "did you mean `coin-"),
     "a price": (["coins", "--set", "budget.usd=3"], "budget.usd cannot be kept in a replay"),
     "a time": (["coins", "--set", "budget.wall_time=60s"], "budget.wall_time cannot be kept in a replay"),
     "one model": (["coins", "--top", "1"], "models must be two or more for the objective ranking"),
