@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.types import Cost, Reason
+from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.record.build import grading_cost, look_results
 from adaptive_eval.record.other_costs import counted_gpu_seconds
@@ -21,6 +21,7 @@ from adaptive_eval.record.status import (
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import Event
+from adaptive_eval.store.spending import total_cost
 
 
 class StatusTaker:
@@ -48,29 +49,25 @@ class StatusTaker:
         """Take the current status."""
         controller, scheduler, decisions = self._controller, self._scheduler, self._subject.decisions
         usages, plan, elapsed = scheduler.state.spent.usages, self._controller.plan, scheduler.meter.elapsed()
-        requests, beside = [usage.gpu_seconds for usage in usages], tuple(self._beside())
-        trials, tokens = sum(usage.trials for usage in usages), sum(usage.tokens for usage in usages)
-        used = {"trials": trials, "tokens": tokens, "usd": sum(usage.usd for usage in usages)}
-        used |= {
-            "gpu_seconds": counted_gpu_seconds(scheduler.meter.servers(), requests, beside),
-            "wall_seconds": elapsed,
-        }
+        requests, beside = [one.gpu_seconds for one in usages], tuple(self._beside())
+        trials, usage = sum(one.trials for one in usages), total_cost(usages)
+        counted = counted_gpu_seconds(scheduler.meter.servers(), requests, beside)
         self._update_results()
         return Status(
             looks=len(controller.looks),
             results=self._results,
-            caps=used_caps(plan.budget, used, beside),
+            caps=used_caps(plan.budget, trials, usage, counted, elapsed, beside),
             traffic=self._traffic(),
             models=tuple(self._models_traffic()),
             trials=trials,
             new_trials=trials - scheduler.taken_up[0],
-            new_tokens=tokens - scheduler.taken_up[1],
+            new_tokens=usage.tokens - scheduler.taken_up[1],
             elapsed=elapsed,
             promise=promise_in_short(decisions),
             batches=batch_rows(scheduler.supply.pending),
-            usage=Cost(tokens, used["usd"], sum(requests)),
+            usage=usage,
             beside=beside,
-            grading=grading_cost(usage.grading for usage in usages),
+            grading=grading_cost(one.grading for one in usages),
             sites=self._site_rows(),
         )
 

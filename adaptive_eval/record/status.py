@@ -138,8 +138,11 @@ def results_in_progress(results: Results) -> Results:
     return replace(results, run=replace(results.run, status="running", reason=None), warnings=())
 
 
-def used_caps(budget: Budget, used: Mapping[str, float], beside: Sequence[OtherCostRow]) -> tuple[Cap, ...]:
-    """Caps of the budget with what was `used` of them; spending `beside` is added for trials, tokens and USD."""
-    more = {name: sum(getattr(row, name) for row in beside) for name in ("trials", "tokens", "usd")}
-    spent = {name: value + more.get(name, 0) for name, value in used.items()}
+def used_caps(
+    budget: Budget, trials: int, usage: Cost, counted: float, elapsed: float, beside: Sequence[OtherCostRow]
+) -> tuple[Cap, ...]:
+    """Caps of the budget with what was used of them; `counted` are GPU seconds, with those `beside` already."""
+    spent = {"trials": trials, "tokens": usage.tokens, "usd": usage.usd}
+    spent = {name: used + sum(getattr(row, name) for row in beside) for name, used in spent.items()}
+    spent |= {"gpu_seconds": counted, "wall_seconds": elapsed}
     return tuple(Cap(name, spent[name], cap) for name in spent if (cap := getattr(budget, name)) is not None)

@@ -1,6 +1,5 @@
 """Warnings to read before believing a ranking, each with its possible effect on the scores."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_sentence
+from adaptive_eval.store.spending import total_cost
 from adaptive_eval.store.usage import AnswerFault, TrialUsage, fault_sentence
 
 DECIDING = ("stopping.", "objective.", "prior_evidence", "trials.")
@@ -221,10 +221,9 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         verdicts = sum(one.verdicts for one in losses)
         of = [several(number, "answer")] * (number > 0)
         of += [f"{several(verdicts, 'verdict')} of its judge"] * (verdicts > 0)
-        tokens, usd = sum(one.tokens for one in losses), math.fsum(one.usd for one in losses)
-        gpu_hours = math.fsum(one.gpu_seconds for one in losses) / 3600.0
+        tokens, usd, gpu_seconds = total_cost(losses)
         counted = [f"{tokens:,} tokens"] * (tokens > 0) + [f"{usd:.4g} USD"] * (usd > 0.0)
-        counted += [f"{gpu_hours:.2g} GPU hours"] * (gpu_hours > 0.0 and model not in launched)
+        counted += [f"{gpu_seconds / 3600.0:.2g} GPU hours"] * (gpu_seconds > 0.0 and model not in launched)
         flying = f" ({killed} were in flight when the run was killed)" if killed else ""
         told = f"{' and '.join(of)} requested, but never received{flying}"
         if counted:
