@@ -24,6 +24,7 @@ from adaptive_eval.config.document import VARIABLE
 from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.exchange.gather import RecordGatherer
+from adaptive_eval.exchange.inspect.writer import make_distinct
 from adaptive_eval.exchange.samples import LoggedSettings
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
@@ -134,7 +135,7 @@ def _sections(tree: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}: {_yaml(value)}"
             continue
         yield "models:"
-        variables = _variables([model["name"] for model in value])
+        variables = make_distinct((_variable(model["name"]) for model in value), joint="_")
         for model, variable in zip(value, variables, strict=True):
             first, *rest = (f"{key}: {_yaml(part)}" for key, part in model.items())
             yield f"  - {first}"
@@ -148,15 +149,10 @@ def _yaml(value: object) -> str:
     return VARIABLE.sub(lambda match: f"${match[0]}", text)
 
 
-def _variables(names: Sequence[str]) -> list[str]:
-    """A distinct variable name for the address of each model."""
-    variables: list[str] = []
-    for name in names:
-        plain = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_") or "MODEL"
-        variable = f"{plain}_URL" if plain[0].isalpha() else f"MODEL_{plain}_URL"
-        taken = variables.count(variable)
-        variables.append(f"{variable}_{taken + 1}" if taken else variable)
-    return variables
+def _variable(name: str) -> str:
+    """The name of a variable for a model's address."""
+    plain = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_") or "MODEL"
+    return f"{plain}_URL" if plain[0].isalpha() else f"MODEL_{plain}_URL"
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,13 +70,13 @@ def write_logs(source: ExportSource, folder: Path, on_progress: OnProgress) -> N
             before = _write_log(archive, LoggedModel(source, name, results), before, on_progress)
 
 
-def make_distinct(names: Iterable[str]) -> list[str]:
+def make_distinct(names: Iterable[str], joint: str = "-") -> list[str]:
     """The names, with a number appended to those that equal an earlier one ignoring case."""
     found: dict[str, str] = {}
     for plain in names:
         name, number = plain, 2
         while name.casefold() in found:
-            name, number = f"{plain}-{number}", number + 1
+            name, number = f"{plain}{joint}{number}", number + 1
         found[name.casefold()] = name
     return list(found.values())
 
