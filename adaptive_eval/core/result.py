@@ -93,8 +93,6 @@ class GateResult(NamedTuple):
     """1: passed; -1: failed; 0: neither."""
     z: float
     """With delta added to the model's score: positive is better than the baseline less delta."""
-    sigma: float
-    """Of the difference."""
     own: BoundedScore
     baseline: BoundedScore
 
@@ -301,7 +299,6 @@ def _gates(plan: Plan, standing: JudgedLook, bounds: ScoreBounds | None) -> tupl
             part,
             int(standing.memory.call[at]),
             float(evidence.z[at]),
-            float(evidence.sigma[at]),
             BoundedScore(*scores[model, part].tolist()),
             BoundedScore(*scores[margin.baseline, part].tolist()),
         )

@@ -61,7 +61,7 @@ def plain_gate(
     for pair in pairs:
         name, z = judged_model(pair, asked.baseline), -1.0 if pair.better == asked.baseline else 1.0
         call = int(-z if (pair.better, pair.worse) in reversals else z) if pair.verdict == Verdict.RESOLVED else 0
-        yield GateResult(names.index(name), 0, call, z, nan, scores[name], scores[asked.baseline])
+        yield GateResult(names.index(name), 0, call, z, scores[name], scores[asked.baseline])
 
 
 TURNED = "it was called, and later trials point the other way"
