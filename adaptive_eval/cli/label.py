@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.cli.shared import report_errors
+from adaptive_eval.cli.shared import Run, report_errors
 from adaptive_eval.labels.effect import labelled_run
 from adaptive_eval.labels.file import (
     add_labels,
@@ -25,7 +25,7 @@ from adaptive_eval.store.address import require_directory
 
 
 def label(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
+    run: Run,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="Answers to label in this session.")] = 50,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the page; default: any free one.")] = None,
     source: Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.cli.shared import report_errors, typed_command
+from adaptive_eval.cli.shared import Run, report_errors, typed_command
 from adaptive_eval.config.load import load_config
 from adaptive_eval.record.lines import Scale, safe_name, several
 from adaptive_eval.record.words import cost_to_go_on
@@ -21,7 +21,7 @@ MAX_NAME = 40
 
 
 def regrade(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
+    run: Run,
     config: Annotated[
         Path | None,
         typer.Option(help="Grade every answer by the grader, rubric and answer keys of this configuration instead."),

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.cli.shared import TextFile, TextKind, report_errors, write_document
+from adaptive_eval.cli.shared import Run, TextFile, TextKind, report_errors, write_document
 from adaptive_eval.config.load import load_rubric
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.graders.rubric import RubricConfig
@@ -19,7 +19,7 @@ FORMAT = "adaptive-eval.relabelling/1"
 
 
 def relabel(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
+    run: Run,
     rubric: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="A file with a `rubric:`, such as a configuration; may be given again."),

@@ -7,7 +7,7 @@ import orjson
 import typer
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.cli.shared import report_errors, write_text
+from adaptive_eval.cli.shared import Run, report_errors, write_text
 from adaptive_eval.record.labelled import LABELS_FILE, LabelledRun
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.restore import StoredRun
@@ -20,7 +20,7 @@ FORMAT = "adaptive-eval.report/1"
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
+    run: Run,
     kind: Annotated[Kind, typer.Option("--format", help="What to write.")] = "html",
     output: Annotated[
         Path | None,

@@ -14,6 +14,7 @@ import typer
 from adaptive_eval.base.errors import AdaptiveEvalError, ExitCode, error_exit_code
 
 Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", metavar="CONFIG")]
+Run = Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Change a setting: --set trials.max=40", metavar="KEY=VALUE")
 ]

@@ -1,12 +1,11 @@
 """`adaptive-eval track RUN`: log a run to W&B or MLflow, while it goes on or afterwards."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from adaptive_eval.base.errors import ConfigError, StoreError
-from adaptive_eval.cli.shared import report_errors
+from adaptive_eval.cli.shared import Run, report_errors
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
 from adaptive_eval.show.track.points import Tracker, exclusive_follower, follow, redact_password
@@ -18,7 +17,7 @@ Text = str | None
 
 
 def track(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
+    run: Run,
     wandb: Annotated[bool, typer.Option("--wandb", help="Log it to W&B.")] = False,
     project: Annotated[Text, typer.Option(help="With --wandb; default: WANDB_PROJECT, or adaptive-eval.")] = None,
     entity: Annotated[Text, typer.Option(help="With --wandb: the team or user.")] = None,

@@ -1,19 +1,16 @@
 """`adaptive-eval verify RUN`: check that a stored run is intact."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli.shared import report_errors
+from adaptive_eval.cli.shared import Run, report_errors
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.verified import verify_run
 
 MAX_SHOWN = 50
 
 
-def verify(run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")]) -> None:
+def verify(run: Run) -> None:
     """Check RUN for damage: every stored row by its checksum, the database, and results.json. Nothing is changed.
 
     Exit code 0: all that can be checked is intact; 1: something is damaged, and every damage is listed.
