@@ -233,6 +233,19 @@ def was_killed(events: Sequence[Event]) -> bool:
     )
 
 
+def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None]:
+    """The status of a run that nobody carries on, and its reason: why it finished, or a sentence on why it did not."""
+    last, fatal_error = events[-1] if events else None, find_fatal_error(events)
+    if isinstance(last, RunFinished):
+        answered = last.reason.ends(trials)
+        return ("finished", str(last.reason)) if answered else ("stopped", "no answer came from any model")
+    if isinstance(last, TrialsRegraded):
+        return "stopped", "its answers were graded again; the command that runs it judges them anew"
+    if was_killed(events):
+        return "killed", None
+    return "stopped", None if fatal_error is None else fatal_error.headline
+
+
 def is_imported_alone(events: Sequence[Event]) -> bool:
     """Whether a run has the trials of other logs, and has asked nothing itself."""
     return bool(events_of_kind(events, TrialsImported)) and not events_of_kind(events, RunResumed)

@@ -31,7 +31,7 @@ from adaptive_eval.record.next_steps import ENOUGH
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.running.execute import run_directory
 from adaptive_eval.scheduler import loop
-from adaptive_eval.show.serve.folder import UNANSWERED, RunsFolder
+from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import CommitBatch, RunReader, RunResumed, RunStarted, SentRequest, Store, events_of_kind
 
@@ -456,7 +456,7 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site, unused_tc
     assert "95% interval" not in ended.stdout
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
     assert [(one.status, one.reason) for one in RunsFolder(site.directory().parent).briefs()] == [
-        ("stopped", UNANSWERED)
+        ("stopped", "no answer came from any model")
     ]
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
     assert "(stopped: blocked;" in (site.directory() / "report.md").read_text()

@@ -17,14 +17,14 @@ from typing import NamedTuple, Self
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.record.build import grading_cost
-from adaptive_eval.record.ending import was_killed
+from adaptive_eval.record.ending import status_at_end
 from adaptive_eval.record.other_costs import counted_gpu_seconds, other_costs, spent_on_removed_models
 from adaptive_eval.record.restore import StoredRun, stored_server_times
 from adaptive_eval.record.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.stored_sums import StoredSums
 from adaptive_eval.record.view import RunView, assemble_view
-from adaptive_eval.store import RunFinished, RunReader, is_held
+from adaptive_eval.store import RunReader, is_held
 from adaptive_eval.store.address import is_address
 from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
 from adaptive_eval.store.whereabouts import database_moment
@@ -131,10 +131,7 @@ class Feed:
             return "running"
         if self.results is not None:
             return self.results.run.status
-        events = self.sums.events
-        if events and isinstance(events[-1], RunFinished):
-            return "finished"
-        return "killed" if was_killed(events) else "stopped"
+        return status_at_end(self.sums.events, self.sums.spent().trials)[0]
 
     @property
     def other_costs(self) -> tuple[OtherCostRow, ...]:

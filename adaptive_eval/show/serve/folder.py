@@ -10,20 +10,16 @@ from typing import Any, cast
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.record.ending import find_fatal_error, was_killed
+from adaptive_eval.record.ending import status_at_end
 from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.gate import OPEN, UNDECIDED, gate_outcome
 from adaptive_eval.record.lines import minute, safe_line
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.serve.feed import FileMark
-from adaptive_eval.store import Event, RunFinished, RunReader, TrialsRegraded
+from adaptive_eval.store import RunReader
 from adaptive_eval.store.address import absolute_path
 from adaptive_eval.store.looks import NamedLook, read_look
 from adaptive_eval.store.whereabouts import holds_ledger, runs_in
-
-UNANSWERED = "no answer came from any model"
-REGRADED = "its answers were graded again; the command that runs it judges them anew"
-"""Reason for a run whose looks were taken on earlier grades."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +90,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
         models = cast(list[object], config["models"])
         found = None if stored is None else read_look(stored)
         verdicts = Counter(one.verdict for one in (() if found is None else found.look.comparisons))
-        status, reason = _status_and_reason(events, mark.running, reader.trial_count())
+        status, reason = ("running", None) if mark.running else status_at_end(events, reader.trial_count())
         return RunBrief(
             name=path.name,
             status=status,
@@ -109,20 +105,6 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             created=reader.created,
             updated=mark.written,
         )
-
-
-def _status_and_reason(events: Sequence[Event], running: bool, trials: int) -> tuple[str, str | None]:
-    if running:
-        return "running", None
-    last = events[-1] if events else None
-    if isinstance(last, RunFinished):
-        return ("finished", str(last.reason)) if last.reason.ends(trials) else ("stopped", UNANSWERED)
-    if isinstance(last, TrialsRegraded):
-        return "stopped", REGRADED
-    fatal_error = find_fatal_error(events)
-    if was_killed(events):
-        return "killed", None
-    return "stopped", None if fatal_error is None else fatal_error.headline
 
 
 def _max_trials(config: Mapping[str, Any], cells: int) -> int:
