@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from adaptive_eval.record.finding import state_word
 from adaptive_eval.record.lines import Scale, duration, first_few, several
-from adaptive_eval.show.changes import ModelChange, RunDiff
+from adaptive_eval.show.changes import LEVEL, ModelChange, RunDiff
 from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
 
 SHOWN = 20
-SIGNIFICANCE = 0.05
 
 
 def changes_markdown(found: RunDiff, weights: Sequence[float]) -> str:
@@ -20,8 +19,8 @@ def changes_markdown(found: RunDiff, weights: Sequence[float]) -> str:
 
 
 def _headline(found: RunDiff) -> str:
-    sure = [one for one in found.models if one.p < SIGNIFICANCE]
-    told = f"{len(sure)} of {len(found.models)} models have changed by more than chance (p < {SIGNIFICANCE:g} each)"
+    sure = [one for one in found.models if one.p < LEVEL]
+    told = f"{len(sure)} of {len(found.models)} models have changed by more than chance (p < {LEVEL:g} each)"
     each = ", each by those that it was asked in both" if found.drawn else ""
     return f"{told} on the {found.questions} questions that both runs have{each}; {', '.join(_cost_changes(found))}."
 

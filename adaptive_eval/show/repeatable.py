@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from adaptive_eval.config.normalise import INHERITED
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.questions.types import Question
@@ -13,8 +14,6 @@ from adaptive_eval.store import RunResumed, RunStarted
 
 PLACE_SECTIONS = {"folder", "store"}
 """Sections with places on the machine of the run."""
-SHARED_SECTIONS = ("sampling", "prompt", "concurrency")
-"""Sections that a model inherits from the run."""
 START_EVENTS = (RunStarted.KIND, RunResumed.KIND)
 
 
@@ -39,7 +38,7 @@ def published_configuration(config: RunConfig) -> dict[str, object]:
     """The configuration without defaults and without places on the machine."""
     whole: dict[str, Any] = config.model_dump(mode="json", exclude_defaults=True, exclude=PLACE_SECTIONS)
     for model in whole["models"]:
-        for section in SHARED_SECTIONS:
+        for section in INHERITED:
             if model.get(section) == whole.get(section):
                 model.pop(section, None)
         if (

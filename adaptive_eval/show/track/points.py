@@ -27,11 +27,11 @@ from adaptive_eval.record.view import LookView, RunView
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.repeatable import published_configuration, view_config
 from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.text import SECONDS_AN_HOUR
 from adaptive_eval.store import AnswersLost, RunReader
 
 MAX_NAME = 80
 """Most characters of a name in a series, or of a key."""
-SECONDS_AN_HOUR = 3600.0
 COLUMNS = ("rank", "tier", "model", "score", "lo", "hi", "sigma", "bayes", "trials", "tokens", "usd")
 MEND = "Free some space, or give TMPDIR another folder"
 
