@@ -249,13 +249,13 @@ def test_the_configuration_that_is_written_is_the_one_that_is_stored(
 
     rows = [
         {"model": model, "question": key, "category": 1, "prompt": f"${{HOME}} {key} é\u0085?", "answer": "no"}
-        for model in ("org/${a}: x", "1e5", "1e5 ", "é\U0001f600") for key in ("yes", "2")
+        for model in ("org/${a}: x", "1e5", "1e5 ", "1e5.", "1e5-", "é\U0001f600") for key in ("yes", "2")
     ]  # fmt: skip
     rows = [{**row, "trial": number} for number, row in enumerate(rows)]
     done = imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run")
     assert done.exit_code == 0, done.stderr
     text = (tmp_path / "run" / "config.yaml").read_text()
-    for name in ("ORG_A_X_URL", "MODEL_1E5_URL", "MODEL_URL"):
+    for name in ("ORG_A_X_URL", "MODEL_1E5_URL", "MODEL_1E5_URL_2", "MODEL_1E5_URL_3", "MODEL_URL"):
         assert f"base_url: ${{{name}}}" in text
         monkeypatch.setenv(name, "http://127.0.0.1:9/v1")
     header = prepare(load_config(tmp_path / "run" / "config.yaml")).header
