@@ -1,11 +1,18 @@
 """The tree of errors that `adaptive-eval` raises, and the exit codes of the command line."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
 def first_line(reason: str) -> str:
     """A reason without its further lines, such as those of a log."""
     return reason.partition("\n")[0]
+
+
+def first_lines(lines: Sequence[str], most: int) -> list[str]:
+    """Lines of a message, indented; those beyond `most` are only counted."""
+    more = len(lines) - most
+    return [f"  {line}" for line in [*lines[:most], *([f"and {more} more"] if more > 0 else [])]]
 
 
 class AdaptiveEvalError(Exception):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.errors import ConfigError, StoreError, first_lines
 from adaptive_eval.base.imports import DIGITS, SAID, fingerprints, first_words
 from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.benchmarks import prompt_for
@@ -355,12 +355,11 @@ def _require_gradable(config: RunConfig, questions: tuple[Question, ...]) -> Non
     for question in questions:
         if (problem := config.grader.key_problem(question)) is not None:
             same = alike.setdefault(problem.replace(repr(question.answer), ""), [])
-            same.append(f"  question {question.id}: {problem}")
+            same.append(f"question {question.id}: {problem}")
     if alike:
         lines = [first + f" (and {len(others)} more alike)" * bool(others) for first, *others in alike.values()]
-        more = [f"  and {len(lines) - SHOWN_PROBLEMS} more"] if len(lines) > SHOWN_PROBLEMS else []
         said = f"the grader {config.grader.kind} cannot use the answer key of some questions:"
-        raise ConfigError("\n".join([said, *lines[:SHOWN_PROBLEMS], *more]))
+        raise ConfigError("\n".join([said, *first_lines(lines, SHOWN_PROBLEMS)]))
 
 
 def render_prompts(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tuple[Prompt, ...], ...]:

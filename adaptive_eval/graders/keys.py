@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from adaptive_eval.base.errors import ConfigError, GraderError
+from adaptive_eval.base.errors import ConfigError, GraderError, first_lines
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark, InspectScores, benchmark_questions
 from adaptive_eval.graders.function import Python
@@ -94,8 +94,7 @@ async def _grade_key(grader: GraderOptions, pool: GradingPool, question: Questio
 def _refusal(grader: GraderOptions, problems: Sequence[str]) -> str:
     kind = _name(grader)
     lines = [f"the grader {kind} does not find right what the answer keys of some questions say:"]
-    lines += [f"  {problem}" for problem in problems[:SHOWN_PROBLEMS]]
-    lines += [f"  and {len(problems) - SHOWN_PROBLEMS} more"] if len(problems) > SHOWN_PROBLEMS else []
+    lines += first_lines(problems, SHOWN_PROBLEMS)
     mend = "mend the keys, or choose another grader"
     if kind == "python":
         mend = (

@@ -8,11 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError, first_lines
 from adaptive_eval.questions.readers import FileRow, read_rows
 from adaptive_eval.questions.types import FieldsConfig, Question, QuestionsConfig, Scalar
 
@@ -89,10 +88,8 @@ def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str) ->
 
 def _format_problems(source: str, problems: Mapping[str, list[str]]) -> str:
     """List each problem with its place, or with the first and last place and the number of occurrences."""
-    count, more = sum(map(len, problems.values())), len(problems) - SHOWN_PROBLEMS
-    told = (f"{_where(places)}: {problem}" for problem, places in problems.items())
-    lines = [f"  {line}" for line in islice(told, SHOWN_PROBLEMS)] + ([f"  and {more} more"] if more > 0 else [])
-    return "\n".join([f"{source}: {count} problem{'s' if count > 1 else ''}", *lines])
+    count, told = sum(map(len, problems.values())), [f"{_where(at)}: {problem}" for problem, at in problems.items()]
+    return "\n".join([f"{source}: {count} problem{'s' if count > 1 else ''}", *first_lines(told, SHOWN_PROBLEMS)])
 
 
 def _where(places: list[str]) -> str:

@@ -16,7 +16,7 @@ from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import count_states
-from adaptive_eval.record.lines import Scale, duration, safe_line, safe_name
+from adaptive_eval.record.lines import Scale, duration, first_few, safe_line, safe_name
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher, Watcher
 from adaptive_eval.show.live import LiveDisplay, counted_sites
@@ -138,8 +138,7 @@ class PlainDisplay:
         first = [model for model in scored if look.tiers[model] == look.tiers[scored[0]]]
         if len(first) == len(scored) > 1:
             return "no order yet"
-        names = [safe_name(self._models[model], 40) for model in first[:MAX_LEADERS]]
-        return f"first {', '.join(names)}{f' and {len(first) - len(names)} more' if len(first) > len(names) else ''}"
+        return f"first {first_few([safe_name(self._models[model], 40) for model in first], MAX_LEADERS)}"
 
     def _deserves_line(self, look: Look, states: str) -> bool:
         """Whether a look changes what was printed last, or that was long ago: there may be many looks a second."""

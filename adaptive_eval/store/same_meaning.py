@@ -8,7 +8,7 @@ mean over all questions.
 
 from collections.abc import Iterator, Mapping
 
-from adaptive_eval.base.errors import RunChanged
+from adaptive_eval.base.errors import RunChanged, first_lines
 from adaptive_eval.store.events.event import Change
 from adaptive_eval.store.records import RunHeader
 
@@ -36,12 +36,9 @@ def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -
         *differences(stored.questions, now.questions, "questions"),
     ]
     if changes:
-        lines = [f"  {change}" for change in changes[:SHOWN_CHANGES]]
-        if more := len(changes) - SHOWN_CHANGES:
-            lines += [f"  and {more} more"] if more > 0 else []
         raise RunChanged(
             f"the run in {directory} was begun with other settings, and its trials would no longer mean the same:\n"
-            + "\n".join(lines)
+            + "\n".join(first_lines(list(map(str, changes)), SHOWN_CHANGES))
             + "\nUndo the change, give a model that was changed another name, or begin another run beside it with "
             "--fresh. Without --run-dir FOLDER the run of this name that was begun last goes on. After a change of "
             "grader (its source files are part of it), rubric or answer keys alone, this grades anew what is stored:\n"
