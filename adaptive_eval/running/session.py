@@ -150,7 +150,7 @@ class Session:
                     if event is not None:
                         self._watcher.happened(event)
                 await self._scheduler.run()
-            if (stopped := self._scheduler.state.stopped_by_alarms) is not None:
+            if (stopped := self._scheduler.state.alarms.stopped) is not None:
                 raise Alarmed(stopped)
             return await self._end()
         except AdaptiveEvalError:

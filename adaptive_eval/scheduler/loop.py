@@ -226,7 +226,7 @@ class Loop:
         if decision.verdicts:
             self.journal.committer.next_batch().verdicts.extend(decision.verdicts)
         self.requests.waiting.core_was_told()
-        if self.state.stopped_by_alarms is not None and self.ending.halt is None:
+        if self.state.alarms.stopped is not None and self.ending.halt is None:
             self.stop()  # what is in flight comes back
         return decision.looks
 

@@ -43,14 +43,14 @@ class ModelStates:
         """By model, the first question since this start on which the grader failed, and its error."""
 
     def apply(self, event: Event) -> None:
-        """Apply a recorded event."""
+        """Apply a recorded event, of these models alone."""
         match event:
             case RunBegun():  # what earlier starts have given up is asked again
                 self.aside.clear()
                 self._ungraded.clear()
-            case ModelSetAside(model=name, reason=reason, cause=cause) if name in self._names:
+            case ModelSetAside(model=name, reason=reason, cause=cause):
                 self.aside.setdefault(self._names.index(name), Lost(cause, reason))
-            case AnswerUngraded(model=name, question=question, error=error) if name in self._names:
+            case AnswerUngraded(model=name, question=question, error=error):
                 self._ungraded.setdefault(self._names.index(name), (question, error))
             case SettingsChanged():  # it may want them again
                 self._reported_settled.clear()

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, GraderError
+from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import Ask
 from adaptive_eval.graders.frozen import fact_numbers, fit_frozen
@@ -41,7 +42,7 @@ class OpeningFit:
         self._held: dict[Place, HeldTrial] = {}
         self._uncategorised: list[HeldTrial] = []
         """Trials whose categories were not returned by `take_verdicts` yet."""
-        self.unplanned: set[Place] = set()
+        self._unplanned: set[Place] = set()
         """Held trials that no round has asked for: they are from a start with other models."""
 
     @classmethod
@@ -66,13 +67,27 @@ class OpeningFit:
         self.count(held.outcome)
         return held
 
+    def take(self, record: TrialRecord, controller: Controller, *, is_asked: bool) -> Regrade | None:
+        """Hold a trial, and have the core count its cost meanwhile. Returns its category if that is known and nobody
+        has asked for the trial in this start: the core is told at once, as by later starts, which find it on disk."""
+        held, (model, question) = self.hold(record), self._roster.cell(record.model, record.question)
+        if self.is_over and not is_asked:
+            return held.verdict(self.rubric)
+        if not (is_asked or controller.has_issued(model, question, record.trial)):
+            self._unplanned.add(trial_place(record))
+            controller.spend_outside_plan(1, record.cost)
+        controller.hold(model, question, record.trial, record.cost)
+        return None
+
     def holds(self, ask: Ask) -> bool:
         """Whether the trial is stored and waits for its category."""
         held, roster = self._held, self._roster
         return bool(held) and (roster.models[ask.model], roster.questions[ask.question], ask.trial) in held
 
     def count(self, outcome: StoredOutcome) -> None:
-        """Count a stored trial, with or without a grade."""
+        """Count a stored trial, with or without a grade, for the fit."""
+        if self.is_over:
+            return
         model, question = self._roster.cell(outcome.model, outcome.question)
         if outcome.trial < self._opening[model, question]:
             self._missing[model, question] -= 1
@@ -112,17 +127,23 @@ class OpeningFit:
         trials, self._uncategorised = self._uncategorised, []
         return [one.verdict(self.rubric) for one in trials]
 
-    def release(self, verdict: Regrade) -> StoredOutcome | None:
-        """Release a trial whose category is on disk; returns its outcome, or None if it was not held."""
-        held = self._held.pop(trial_place(verdict), None)
-        return None if held is None else held.outcome._replace(category=verdict.category, awaits_thresholds=False)
+    def release(self, verdict: Regrade, controller: Controller) -> StoredOutcome | None:
+        """Release a trial whose category is on disk; returns its outcome for the core, or None if it was not held."""
+        place = trial_place(verdict)
+        held = self._held.pop(place, None)
+        if held is None:
+            return None
+        if place in self._unplanned:  # the core is told of it now, and counts it itself
+            self._unplanned.remove(place)
+            controller.spend_outside_plan(-1, held.outcome.cost.times(-1))
+        return held.outcome._replace(category=verdict.category, awaits_thresholds=False)
 
     def fit_stored(self, store: Store) -> None:
         """Fit and categorise the stored answers of a run that asks nothing more, without incomplete models."""
         for record in store.reader.trials("ungraded"):
             if record.awaits_thresholds and record.model in self._roster.models:
                 self.hold(record)
-        if not self.is_over:
+        if not self.is_over:  # all trials are read for this
             for outcome in store.reader.outcomes():
                 if not outcome.awaits_thresholds and outcome.model in self._roster.models:
                     self.count(outcome)

@@ -2,7 +2,8 @@
 
 from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.store import StoredOutcome
+from adaptive_eval.graders.asked import cost_from_signals
+from adaptive_eval.store import StoredOutcome, TrialRecord
 from adaptive_eval.store.records import GradingUse
 from adaptive_eval.store.spending import mean_cost
 from adaptive_eval.store.usage import TrialUsage
@@ -27,12 +28,18 @@ class SpentByModel:
                 max(largest.tokens, cost.tokens), max(largest.usd, cost.usd), max(largest.gpu_seconds, cost.gpu_seconds)
             )
 
-    def lost_cost(self, model: int, worst: Cost | None) -> Cost:
-        """The cost of a lost answer: the `worst` one, or what is reserved if that is unbounded; without it the mean of
-        the model's answers, or of all if it has none."""
-        if worst is not None:
-            return trial_reserve(worst, self._largest[model])
+    def worst_cost(self, model: int, worst: Cost) -> Cost:
+        """The `worst` cost of an answer, or what is reserved for it if that is unbounded."""
+        return trial_reserve(worst, self._largest[model])
+
+    def mean_cost(self, model: int) -> Cost:
+        """The mean cost of the model's answers, or of all if it has none."""
         return mean_cost(model, list(enumerate(self.usages)), {at: one.grading for at, one in enumerate(self.usages)})
+
+    def count_verdict(self, model: int, record: TrialRecord) -> None:
+        """Count what a judge has used for the grade of this answer, if one has graded it."""
+        if (cost := cost_from_signals(record.signals)) is not None:
+            self.count_grading(model, GradingUse(1, cost))
 
     def count_grading(self, model: int, use: GradingUse) -> None:
         """Count what grades have used."""

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, SetAside
-from adaptive_eval.graders.asked import cost_from_signals
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.model_states import ModelStates
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, trial_place
@@ -83,7 +82,8 @@ class RunState:
         requests; `fit`: if the rubric has thresholds to be fitted."""
         self.controller, self.alarms = controller, alarms or Alarms.judged()
         self.fit = fit or OpeningFit.over(roster)
-        self.roster, self.lanes, self.reserve = roster, lanes, reserve
+        self.roster, self.lanes = roster, lanes
+        self.judged, self._reserve = reserve is not None, reserve or NO_COST
         self.capped = controller.plan.budget.bought
         """Whether a cap counts answers that were lost."""
         self.models = ModelStates(tuple(roster.models), controller.plan.bench.recorded)
@@ -95,11 +95,6 @@ class RunState:
         self._untold = UntoldFacts()
 
     @property
-    def stopped_by_alarms(self) -> str | None:
-        """Why alarms end the run; None if it goes on."""
-        return self.alarms.stopped
-
-    @property
     def has_begun(self) -> bool:
         """Whether the core was told of the records of earlier starts."""
         return self._untold.begun
@@ -107,7 +102,10 @@ class RunState:
     # -- facts ----------------------------------------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
-        """Apply one stored record."""
+        """Apply one stored record, unless it is of a model that is no longer in the run."""
+        name = getattr(record, "model", None)
+        if name is not None and name not in self.roster.models:
+            return
         match record:
             case StoredOutcome():
                 self._apply_outcome(record)
@@ -116,8 +114,7 @@ class RunState:
             case Regrade():
                 self._apply_verdict(record)
             case GradingSpent(model=name, use=use):
-                if name in self.roster.models:
-                    self.spent.count_grading(self.roster.models.position(name), use)
+                self.spent.count_grading(self.roster.models.position(name), use)
             case Event():
                 self._apply_event(record)
 
@@ -126,29 +123,29 @@ class RunState:
         match event:
             case RunBegun():
                 self._untold.set_aside.clear()
-            case ModelSetAside(model=name) if name in self.roster.models:
+            case ModelSetAside(model=name):
                 model = self.roster.models.position(name)
                 self._untold.set_aside.append(SetAside(model, event.reason, event.cause))
-            case AnswersLost(model=name) if self.capped and name in self.roster.models:
+            case AnswersLost(model=name) if self.capped:
                 model, cost = self.roster.models.position(name), stored_cost(event)
                 self.spent.lost_gpu_seconds[model] += cost.gpu_seconds
                 self._untold.lost[model] = self._untold.lost.get(model, NO_COST).plus(cost)
-            case VerdictsWasted(model=name) if name in self.roster.models:
+            case VerdictsWasted(model=name):
                 self.spent.count_grading(self.roster.models.position(name), wasted_use(event))
             case AlarmRaised():
                 self.alarms.raised.add((event.model, event.fault))
 
     def loss(self, model: int, answers: int, *, killed: bool) -> AnswersLost:
         """The loss of answers that were asked for: at the worst cost if a cap counts them, else at the mean one."""
-        worst = self.lanes[model].price.worst if self.capped else None
-        cost = self.spent.lost_cost(model, worst).times(answers)
-        estimated = None if self.capped else True
-        return AnswersLost(self.lanes[model].name, answers, *cost, killed=killed, estimated=estimated)
+        lane = self.lanes[model]
+        if self.capped:
+            cost, estimated = self.spent.worst_cost(model, lane.price.worst), None
+        else:
+            cost, estimated = self.spent.mean_cost(model), True
+        return AnswersLost(lane.name, answers, *cost.times(answers), killed=killed, estimated=estimated)
 
     def _apply_trial(self, record: TrialRecord) -> None:
         """Apply an answer with its texts: one that has just come, or one that waits for thresholds."""
-        if record.model not in self.roster.models:
-            return
         model, question = self.roster.cell(record.model, record.question)
         self.alarms.see(model, record)
         if record.awaits_verdict:
@@ -158,40 +155,29 @@ class RunState:
             self.trials.move(model, question, (record.trial,), Step.AWAITS_VERDICT)
             return
         is_asked = self._is_asked(model, question, record.trial)
-        if is_asked and (cost := cost_from_signals(record.signals)) is not None:
-            self.spent.count_grading(model, GradingUse(1, cost))
+        if is_asked:
+            self.spent.count_verdict(model, record)
         if not record.awaits_thresholds:
             self._apply_graded(model, question, record.outcome(), is_asked)
             self._report_ungraded(model, record)
             return
         self._spend(model, record.outcome())
-        held = self.fit.hold(record)
         if is_asked:
             self.trials.move(model, question, (record.trial,), Step.AWAITS_THRESHOLDS)
-        elif self.fit.is_over:  # the core is told at once, as by later starts, which find its category on disk
-            self._apply_verdict(held.verdict(self.fit.rubric))
-            return
-        elif not self.controller.has_issued(model, question, record.trial):
-            self.fit.unplanned.add(trial_place(record))
-            self.controller.spend_outside_plan(1, record.cost)
-        self.controller.hold(model, question, record.trial, record.cost)
+        if (verdict := self.fit.take(record, self.controller, is_asked=is_asked)) is not None:
+            self._apply_verdict(verdict)
 
     def _apply_verdict(self, verdict: Regrade) -> None:
         """Apply the category of a stored answer, from a judge or by thresholds that are fitted now."""
         if (record := self.awaiting.pop(trial_place(verdict), None)) is not None:
             self.spent.usages[self.roster.models.position(record.model)].spend(record.outcome(), -1)
             self._apply_trial(record.judged(verdict))
-        elif (outcome := self.fit.release(verdict)) is not None:
-            if trial_place(verdict) in self.fit.unplanned:  # the core is told of it now, and counts it itself
-                self.fit.unplanned.remove(trial_place(verdict))
-                self.controller.spend_outside_plan(-1, outcome.cost.times(-1))
+        elif (outcome := self.fit.release(verdict, self.controller)) is not None:
             model, question = self.roster.cell(outcome.model, outcome.question)
             self._judge(model, question, outcome, self._is_asked(model, question, outcome.trial))
             self._report_ungraded(model, verdict)
 
     def _apply_outcome(self, outcome: StoredOutcome) -> None:
-        if outcome.model not in self.roster.models:
-            return
         if outcome.awaits_verdict:  # of an earlier start, and the caps did not allow a verdict
             self._untold.unjudged = True
             self.spent.spend(self.roster.models.position(outcome.model), outcome)
@@ -208,13 +194,12 @@ class RunState:
 
     def _apply_graded(self, model: int, question: int, outcome: StoredOutcome, is_asked: bool) -> None:
         self._spend(model, outcome)
-        if not self.fit.is_over:
-            self.fit.count(outcome)
+        self.fit.count(outcome)
         self._judge(model, question, outcome, is_asked)
 
     def _spend(self, model: int, outcome: StoredOutcome) -> None:
         self.spent.spend(model, outcome)
-        if self.capped and self.reserve is None:  # else there is a verdict in it
+        if self.capped and not self.judged:  # else there is a verdict in it
             self._require_within_reserve(model, outcome.cost)
 
     def _judge(self, model: int, question: int, outcome: StoredOutcome, is_asked: bool) -> None:
@@ -237,7 +222,7 @@ class RunState:
         """Set aside a model whose answer used more than caps reserve for it."""
         if not (self.capped and self.lanes):
             return
-        reserved = self.lanes[model].price.worst.tokens - (0 if self.reserve is None else self.reserve.tokens)
+        reserved = self.lanes[model].price.worst.tokens - self._reserve.tokens
         if 0 < reserved < cost.tokens:
             why = BEYOND.format(cost.tokens, reserved)
             self._untold.events += self.models.set_aside(model, Lost(Cause.SERVER, why))
