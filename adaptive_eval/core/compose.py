@@ -7,6 +7,7 @@ that holds at any schedule of looks allows that.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -28,47 +29,6 @@ REFILL = 0.8
 """A model is asked for more once at most this share of its intended trials is in flight."""
 STEPS = 12
 """Multiples of today's trials to try, in equal ratios up to the horizon."""
-
-
-class RoundInputs(NamedTuple):
-    """Inputs from which a round is composed."""
-
-    standing: JudgedLook
-    pace: Pace
-    most: int
-    """Trials a question at the horizon."""
-    held: NDArray[np.int64]
-    """(L,): trials of each model that the look has seen, including those known beforehand."""
-    before: NDArray[np.int64]
-    """(L,): trials known beforehand."""
-    in_play: NDArray[np.bool_]
-
-
-def next_round(plan: Plan, flight: BatchesInFlight, now: RoundInputs) -> tuple[TrialArray, bool]:
-    """The next round for as many open comparisons as the caps allow, and whether they allow all of them.
-
-    If rounds as large as needed do not fit, the smallest rounds are tried before any comparison is left out.
-    """
-    if not now.pace.share:
-        return _affordable_round(plan, flight, now, np.zeros(plan.bench.models))
-    needed = needed_trials(plan, now, now.pace.share)
-    extra, fits = _affordable_round(plan, flight, now, needed)
-    if not fits and needed.any():
-        return _affordable_round(plan, flight, now, np.zeros_like(needed))
-    return extra, fits
-
-
-def needed_trials(plan: Plan, now: RoundInputs, share: float) -> FloatArray:
-    """(L,): `share` of the further trials that each model needs until one of its open comparisons may be decided."""
-    standing, pairs = now.standing, now.standing.open_pairs()
-    at = standing.evidence.positions(pairs)
-    times = times_to_decision(standing.cautious, standing.rule, plan.judging, at)
-    further = share * (trials_for(times, standing.fixed[at]) - 1.0)
-    needed = np.zeros(plan.bench.models + 1)
-    held = np.append(now.held, 0)
-    for side in (0, 1):
-        np.maximum.at(needed, pairs[:, side], further * held[pairs[:, side]])
-    return needed[:-1]
 
 
 def times_to_decision(
@@ -106,42 +66,6 @@ def _given_up(evidence: Evidence, rule: Rule, delta: float, futility: float) -> 
     return np.asarray(forecast_power(evidence, rule, delta, np.ones_like(left)) < futility * left)
 
 
-def _affordable_round(
-    plan: Plan, flight: BatchesInFlight, now: RoundInputs, needed: FloatArray
-) -> tuple[TrialArray, bool]:
-    """The policy's round for as many open comparisons as fit, and whether all of them did.
-
-    A round issued ahead of a look serves only comparisons that are likely to be still open then. If not all fit, those
-    with the highest chance of being settled for the money come first. Bisection finds how many fit: a round for more of
-    them never costs less.
-    """
-    standing = now.standing
-    pairs, power = standing.open_pairs(), standing.open_power()
-    if flight.batches():
-        issued = flight.issued.sum(axis=1) - flight.parked + now.before
-        stay = likely_open(standing, now.held, issued, plan.judging.delta)
-        pairs, power = pairs[stay], power[stay]
-    prices = np.append(flight.account.prices(), 0.0)
-
-    by_trial = standing.evidence.paired
-    paired = np.zeros(len(pairs), bool) if by_trial is None else by_trial[standing.evidence.positions(pairs)]
-
-    def allocate(chosen: IndexArray) -> TrialArray:
-        served = ServedPairs(pairs[chosen], paired[chosen])
-        sizes = _round_sizes(flight, now, served, prices[:-1], needed, plan.least_round)
-        if plan.drawn:
-            # the policy sets the number for each model, the draw sets the order of the questions
-            of_models = make_view(now, served.pairs, flight.issued.sum(axis=1, keepdims=True), sizes, power[chosen])
-            return next_questions(flight.issued, checked_allocation(plan.policy, of_models)[:, 0])
-        g = plan.bench.question_weights
-        extra = checked_allocation(plan.policy, make_view(now, served.pairs, flight.issued, sizes, power[chosen], g))
-        return _even_round(extra, flight.issued, served.in_step(len(flight.issued)), g)
-
-    worth = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")
-    extra, fits = most_that_fit(worth, allocate, lambda extra: flight.account.fits(extra.sum(axis=1)))
-    return np.zeros_like(flight.issued) if extra is None else extra, fits
-
-
 def most_that_fit(
     worth: IndexArray, allocate: Callable[[IndexArray], TrialArray], fits: Callable[[TrialArray], bool]
 ) -> tuple[TrialArray | None, bool]:
@@ -171,27 +95,6 @@ def _even_round(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_]
             issued[served], weighted(np.ones((len(served), issued.shape[1])), g), extra[served].sum(axis=1)
         )
     return extra
-
-
-def make_view(
-    now: RoundInputs,
-    pairs: IndexArray,
-    issued: TrialArray,
-    sizes: NDArray[np.int64],
-    power: FloatArray,
-    g: FloatArray | None = None,
-) -> View:
-    """The policy's view, given the `power` of its pairs."""
-    return View(
-        open_pairs=pairs,
-        power=power,
-        order=now.standing.order,
-        in_play=now.in_play,
-        issued=issued,
-        trial_var=now.standing.estimates.trial_var,
-        sizes=sizes,
-        question_weights=g,
-    )
 
 
 def checked_allocation(policy: Policy, view: View) -> TrialArray:
@@ -224,29 +127,114 @@ class ServedPairs(NamedTuple):
         return ahead
 
 
-def _round_sizes(
-    flight: BatchesInFlight, now: RoundInputs, served: ServedPairs, prices: FloatArray, needed: FloatArray, least: int
-) -> NDArray[np.int64]:
-    """Trials a model may get in a round, at least `least`; cheap models get more, by the square root of the price.
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundComposer:
+    """Composes the next round from the latest look."""
 
-    For a pair, n proportional to 1/sqrt(price) gives the most information for the money, unless only shared trials
-    count.
-    """
-    pairs = served.pairs
-    models, questions = flight.issued.shape
-    issued, in_step = flight.issued.sum(axis=1), served.in_step(models)
-    members = pairs[pairs < models]
-    dearest = prices[members].max() if len(members) else 1.0
-    cheap = np.where(in_step, 1.0, np.clip(np.sqrt(dearest / prices), 1.0, MOST_PER_ROUND))
-    if now.pace.in_step:
-        sizes = np.asarray(np.rint(least * cheap).astype(np.int64))
-    elif now.pace.held:
-        round_of_all = questions * int(now.in_play[np.unique(members)].sum())
-        ahead = now.pace.rounds_ahead(flight.account.affordable() + int(flight.sizes.sum()), round_of_all)
-        sizes = np.where(flight.sizes <= ahead * questions, questions, 0)
-    else:
-        wanted = np.maximum(np.rint(needed), questions * (1 + now.pace.lookahead)) * cheap
-        short = np.where(flight.sizes <= (REFILL if now.pace.lookahead else 0.0) * wanted, wanted - flight.sizes, 0.0)
-        sizes = np.floor(short / questions).astype(np.int64) * questions
-    sizes[~now.in_play | served.ahead(issued)] = 0
-    return np.asarray(np.clip(now.most * questions - issued, 0, sizes))
+    plan: Plan
+    flight: BatchesInFlight
+    standing: JudgedLook
+    pace: Pace
+    most: int
+    """Trials a question at the horizon."""
+    held: NDArray[np.int64]
+    """(L,): trials of each model that the look has seen, including those known beforehand."""
+    before: NDArray[np.int64]
+    """(L,): trials known beforehand."""
+    in_play: NDArray[np.bool_]
+
+    def next_round(self) -> tuple[TrialArray, bool]:
+        """The next round for as many open comparisons as the caps allow, and whether they allow all of them.
+
+        If rounds as large as needed do not fit, the smallest rounds are tried before any comparison is left out.
+        """
+        nothing = np.zeros(self.plan.bench.models)
+        if not self.pace.share:
+            return self._affordable_round(nothing)
+        needed = self._needed_trials()
+        extra, fits = self._affordable_round(needed)
+        if not fits and needed.any():
+            return self._affordable_round(nothing)
+        return extra, fits
+
+    def _needed_trials(self) -> FloatArray:
+        """(L,): the pace's share of the further trials that each model needs until one of its open comparisons may be
+        decided."""
+        standing, pairs = self.standing, self.standing.open_pairs()
+        at = standing.evidence.positions(pairs)
+        times = times_to_decision(standing.cautious, standing.rule, self.plan.judging, at)
+        further = self.pace.share * (trials_for(times, standing.fixed[at]) - 1.0)
+        needed = np.zeros(self.plan.bench.models + 1)
+        held = np.append(self.held, 0)
+        for side in (0, 1):
+            np.maximum.at(needed, pairs[:, side], further * held[pairs[:, side]])
+        return needed[:-1]
+
+    def _affordable_round(self, needed: FloatArray) -> tuple[TrialArray, bool]:
+        """The policy's round for as many open comparisons as fit, and whether all of them did.
+
+        A round issued ahead of a look serves only comparisons that are likely to be still open then. If not all fit,
+        those with the highest chance of being settled for the money come first. Bisection finds how many fit: a round
+        for more of them never costs less.
+        """
+        plan, flight, standing = self.plan, self.flight, self.standing
+        issued, g = flight.issued, plan.bench.question_weights
+        pairs, power = standing.open_pairs(), standing.open_power()
+        if flight.batches():
+            known = issued.sum(axis=1) - flight.parked + self.before
+            stay = likely_open(standing, self.held, known, plan.judging.delta)
+            pairs, power = pairs[stay], power[stay]
+        prices = np.append(flight.account.prices(), 0.0)
+
+        by_trial = standing.evidence.paired
+        paired = np.zeros(len(pairs), bool) if by_trial is None else by_trial[standing.evidence.positions(pairs)]
+
+        def allocate(chosen: IndexArray) -> TrialArray:
+            served = ServedPairs(pairs[chosen], paired[chosen])
+            # of drawn questions the policy sets the number for each model, and the draw sets their order
+            view = View(
+                open_pairs=served.pairs,
+                power=power[chosen],
+                order=standing.order,
+                in_play=self.in_play,
+                issued=issued.sum(axis=1, keepdims=True) if plan.drawn else issued,
+                trial_var=standing.estimates.trial_var,
+                sizes=self._round_sizes(served, prices[:-1], needed),
+                question_weights=None if plan.drawn else g,
+            )
+            extra = checked_allocation(plan.policy, view)
+            if plan.drawn:
+                return next_questions(issued, extra[:, 0])
+            return _even_round(extra, issued, served.in_step(len(issued)), g)
+
+        worth = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")
+        found, fits = most_that_fit(worth, allocate, lambda extra: flight.account.fits(extra.sum(axis=1)))
+        return np.zeros_like(issued) if found is None else found, fits
+
+    def _round_sizes(self, served: ServedPairs, prices: FloatArray, needed: FloatArray) -> NDArray[np.int64]:
+        """Trials a model may get in a round, at least the plan's least; cheap models get more, by the square root of
+        the price.
+
+        For a pair, n proportional to 1/sqrt(price) gives the most information for the money, unless only shared trials
+        count.
+        """
+        flight, pairs = self.flight, served.pairs
+        models, questions = flight.issued.shape
+        issued, in_step = flight.issued.sum(axis=1), served.in_step(models)
+        members = pairs[pairs < models]
+        dearest = prices[members].max() if len(members) else 1.0
+        cheap = np.where(in_step, 1.0, np.clip(np.sqrt(dearest / prices), 1.0, MOST_PER_ROUND))
+        if self.pace.in_step:
+            sizes = np.asarray(np.rint(self.plan.least_round * cheap).astype(np.int64))
+        elif self.pace.held:
+            round_of_all = questions * int(self.in_play[np.unique(members)].sum())
+            ahead = self.pace.rounds_ahead(flight.account.affordable() + int(flight.sizes.sum()), round_of_all)
+            sizes = np.where(flight.sizes <= ahead * questions, questions, 0)
+        else:
+            wanted = np.maximum(np.rint(needed), questions * (1 + self.pace.lookahead)) * cheap
+            short = np.where(
+                flight.sizes <= (REFILL if self.pace.lookahead else 0.0) * wanted, wanted - flight.sizes, 0.0
+            )
+            sizes = np.floor(short / questions).astype(np.int64) * questions
+        sizes[~self.in_play | served.ahead(issued)] = 0
+        return np.asarray(np.clip(self.most * questions - issued, 0, sizes))

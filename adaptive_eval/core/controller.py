@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.compose import RoundInputs, next_round
+from adaptive_eval.core.compose import RoundComposer
 from adaptive_eval.core.conclusions import SILENT, UNPAID, still_wanted, why_no_further
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart, Opening
@@ -507,8 +507,9 @@ class Controller:
         for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else self._horizon.most):
             before, may_be_asked = self._tally.known_before, self._in_play() & self.plan.bench.asked
             held = self.trials + before
-            inputs = RoundInputs(self.standing, pace, self._horizon.trials.max, held, before, may_be_asked)
-            extra, fits = next_round(self.plan, self._flight, inputs)
+            most = self._horizon.trials.max
+            composer = RoundComposer(self.plan, self._flight, self.standing, pace, most, held, before, may_be_asked)
+            extra, fits = composer.next_round()
             if not extra.any():
                 break
             self._issue(extra)

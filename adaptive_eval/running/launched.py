@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -50,14 +51,11 @@ def _hosts_here(context: SourceContext) -> OpenedHosts:
     shared = [place for group in config.serving_groups for place in group.places]
     places = ExclusivePlaces(shared, config.name, patient=context.patient)
     context.stack.callback(places.release)
-    ports, hosts = free_ports(), []
+    opener, hosts = ServerOpener(config, environment, context.logs, free_ports(), context.notices), []
     endpoints: defaultdict[int, ServedEndpoint] = defaultdict(ServedEndpoint)
     for group in config.serving_groups:
         for place in group.places or (None,):
-            servers = {
-                number: open_server(config, number, environment, context.logs, place, ports, context.notices)
-                for number in group.models
-            }
+            servers = {number: opener.open(number, place) for number in group.models}
             hosts.append(Host(place, servers, places))
             for number, server in servers.items():
                 endpoints[number].add(server.served)
@@ -81,55 +79,53 @@ def require_programs(config: RunConfig, environment: Mapping[str, str]) -> None:
         raise ConfigError("\n".join(problems))
 
 
-def open_server(
-    config: RunConfig,
-    number: int,
-    environment: Mapping[str, str],
-    logs: Path,
-    place: str | None,
-    ports: Iterator[int],
-    notices: Sequence[Notice] = (),
-) -> LaunchedServer:
-    """The server of a model at a place, which is not started; raises `ConfigError`."""
-    model = config.models[number]
-    spec_at = partial(_spec, model, config, environment, logs, place)
-    if (problem := model.missing_key(environment)) is not None:
-        raise ConfigError(problem)
+@dataclass(frozen=True, slots=True)
+class ServerOpener:
+    """Opens servers of a configuration on one machine; nothing is started."""
 
-    opener = partial(open_endpoint, keys=environment, ready=True, folder=config.folder, notices=notices)
+    config: RunConfig
+    environment: Mapping[str, str] = field(repr=False)
+    logs: Path
+    ports: Iterator[int]
+    notices: Sequence[Notice] = ()
 
-    def opened(root: str, has_answered: bool) -> Endpoint:
-        """The endpoint of the server at an address."""
-        address = model.model_copy(update={"base_url": f"{root}/v1"})
-        return opener(address, model.sampling, model.concurrency, has_answered=has_answered)
+    def open(self, number: int, place: str | None) -> LaunchedServer:
+        """The server of a model at a place; raises `ConfigError`."""
+        model, config = self.config.models[number], self.config
+        if (problem := model.missing_key(self.environment)) is not None:
+            raise ConfigError(problem)
+        keys = self.environment
+        opener = partial(open_endpoint, keys=keys, ready=True, folder=config.folder, notices=self.notices)
 
-    return LaunchedServer(spec_at, ports, opened)
+        def opened(root: str, has_answered: bool) -> Endpoint:
+            """The endpoint of the server at an address."""
+            address = model.model_copy(update={"base_url": f"{root}/v1"})
+            return opener(address, model.sampling, model.concurrency, has_answered=has_answered)
 
+        return LaunchedServer(partial(self._spec, model, place), self.ports, opened)
 
-def _spec(
-    model: ModelConfig, config: RunConfig, environment: Mapping[str, str], logs: Path, place: str | None, port: int
-) -> ServerSpec:
-    """Command, environment and log of the server of this model at this port."""
-    launch, pool = model.launch, config.servers.pool
-    assert launch is not None
-    in_pool = pool is not None and model.in_pool
-    placed = {name: str(value) for name, value in pool.variables.items()} if pool is not None and in_pool else {}
-    sees = server_environment(launch, model.model, str(port), environment, place or "", placed)
-    return ServerSpec(
-        model=model.name,
-        port=port,
-        command=server_command(launch, model.model, str(port), place or ""),
-        environment=sees,
-        folder=config.folder,
-        log=logs / f"{file_name(f'{model.name}@{place}' if in_pool and place else model.name)}.log",
-        health=launch.health,
-        timeout=launch.timeout,
-        place=place,
-        sleeps=launch.sleep,
-        overlaps=launch.overlap,
-        alternatives=pool is not None and in_pool and len(pool.places) > 1,
-        secrets=secret_forms(secret_values(sees, () if model.api_key_env is None else (model.api_key_env,))),
-    )
+    def _spec(self, model: ModelConfig, place: str | None, port: int) -> ServerSpec:
+        """Command, environment and log of the server of this model at this port."""
+        launch, pool = model.launch, self.config.servers.pool
+        assert launch is not None
+        in_pool = pool is not None and model.in_pool
+        placed = {name: str(value) for name, value in pool.variables.items()} if pool is not None and in_pool else {}
+        sees = server_environment(launch, model.model, str(port), self.environment, place or "", placed)
+        return ServerSpec(
+            model=model.name,
+            port=port,
+            command=server_command(launch, model.model, str(port), place or ""),
+            environment=sees,
+            folder=self.config.folder,
+            log=self.logs / f"{file_name(f'{model.name}@{place}' if in_pool and place else model.name)}.log",
+            health=launch.health,
+            timeout=launch.timeout,
+            place=place,
+            sleeps=launch.sleep,
+            overlaps=launch.overlap,
+            alternatives=pool is not None and in_pool and len(pool.places) > 1,
+            secrets=secret_forms(secret_values(sees, () if model.api_key_env is None else (model.api_key_env,))),
+        )
 
 
 def file_name(name: str) -> str:

@@ -23,7 +23,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Marks
 from adaptive_eval.questions.types import Question
-from adaptive_eval.running.launched import file_name, open_server, require_programs
+from adaptive_eval.running.launched import ServerOpener, file_name, require_programs
 from adaptive_eval.running.serving import allow_open_files
 from adaptive_eval.scheduler.grading import result_or_error
 from adaptive_eval.sites.messages import (
@@ -200,7 +200,7 @@ class SiteWorker:
         if setup.pool is not None:  # several places may serve the model at the same time
             logs /= file_name(setup.site)
         place = environment.get("CUDA_VISIBLE_DEVICES", "") if setup.place is None else setup.place
-        return open_server(config, 0, environment, logs, place, self._ports, notices)
+        return ServerOpener(config, environment, logs, self._ports, notices).open(0, place)
 
     async def _grade_with(self, material: SiteMaterial, setup: SiteSetup, site_secrets: SiteSecrets) -> None:
         """Make the grading pool for this material, unless it is the same as before."""
