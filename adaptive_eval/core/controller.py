@@ -504,11 +504,10 @@ class Controller:
         # parked batches stay reserved, since they may have been sent: of a cap on usage that would take too much
         if pace.held and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
             self._flight.park(self.standing.in_open_pairs() | (self.trials == 0))
+        most, before = self._horizon.trials.max, self._tally.known_before
+        held, may_be_asked = self.trials + before, self._in_play() & self.plan.bench.asked
+        composer = RoundComposer(self.plan, self._flight, self.standing, pace, most, held, before, may_be_asked)
         for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else self._horizon.most):
-            before, may_be_asked = self._tally.known_before, self._in_play() & self.plan.bench.asked
-            held = self.trials + before
-            most = self._horizon.trials.max
-            composer = RoundComposer(self.plan, self._flight, self.standing, pace, most, held, before, may_be_asked)
             extra, fits = composer.next_round()
             if not extra.any():
                 break

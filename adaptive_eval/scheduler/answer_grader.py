@@ -5,18 +5,27 @@ the run ends between the two.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.committer import RepeatGuard
-from adaptive_eval.scheduler.grading import Grading, grade_or_error, make_record, make_regrade, waiting_record
-from adaptive_eval.scheduler.verdict_costs import VerdictCosts
-from adaptive_eval.store import TrialRecord
+from adaptive_eval.scheduler.grading import (
+    Grading,
+    grade_or_error,
+    make_record,
+    make_regrade,
+    waiting_record,
+    wasted_verdict,
+)
+from adaptive_eval.scheduler.state import RunState
+from adaptive_eval.scheduler.verdict_costs import VerdictCosts, used
+from adaptive_eval.store import CommitBatch, Regrade, TrialRecord
 from adaptive_eval.supply.happenings import Judged, Say, TaskEnded
-from adaptive_eval.supply.types import Lane, Request
+from adaptive_eval.supply.types import Request
 
 
 class AnswerGrader:
@@ -24,14 +33,14 @@ class AnswerGrader:
 
     def __init__(
         self,
-        lanes: Sequence[Lane],
+        state: RunState,
         questions: Sequence[Question],
         grading: Grading,
-        costs: VerdictCosts,
         repeats: RepeatGuard,
         say: Say,
     ) -> None:
-        self._lanes, self._questions, self.grading, self.costs = lanes, questions, grading, costs
+        self._state, self._lanes, self._questions, self.grading = state, state.lanes, questions, grading
+        self.costs = VerdictCosts(grading, questions, state.spent.usages, capped=state.capped)
         self.questions = {question.id: question for question in questions}
         self._repeats, self._say = repeats, say
         self._tasks: set[asyncio.Task[None]] = set()
@@ -54,11 +63,20 @@ class AnswerGrader:
                 records.append(make_record(lane, question, trial, request.round, answer, grade))
         return records
 
-    def judge(self, record: TrialRecord) -> None:
-        """Start to judge a stored answer."""
-        task = asyncio.create_task(self._verdict(record))
-        self._tasks.add(task)
-        task.add_done_callback(self._on_end)
+    def judge(self, stored: Iterable[TrialRecord]) -> None:
+        """Start to judge those of these stored answers that await a verdict."""
+        for record in stored:
+            if record.awaits_verdict:
+                task = asyncio.create_task(self._verdict(record))
+                self._tasks.add(task)
+                task.add_done_callback(self._on_end)
+
+    def enter_verdict(self, verdict: Regrade, reserved: Cost, batch: CommitBatch) -> None:
+        """Add a verdict to a commit; raises `Unavailable` if it shows that caps cannot hold, or that all verdicts
+        fail."""
+        batch.verdicts.append(used(verdict, reserved))
+        batch.events.extend(filter(None, [wasted_verdict(verdict)]))
+        self.costs.require_kept(verdict, reserved, finished=self._state.controller.finished is not None)
 
     async def cancel(self) -> None:
         """Stop judging; the next start judges the answers that have no verdict."""

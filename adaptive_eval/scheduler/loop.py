@@ -14,19 +14,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from adaptive_eval.base.errors import EndpointError, RetryNotAllowed
-from adaptive_eval.core.types import Cause, Cost, Look, Lost
+from adaptive_eval.core.types import Cause, Look, Lost
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.committer import Observer, RepeatGuard, RunJournal
-from adaptive_eval.scheduler.grading import Grading, wasted_verdict
+from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.meter import RunMeter
 from adaptive_eval.scheduler.requests import ModelDemand, Requests
 from adaptive_eval.scheduler.run_end import RunEnd
 from adaptive_eval.scheduler.state import RunState, committed_records
 from adaptive_eval.scheduler.trials import Step
 from adaptive_eval.scheduler.troubles import ServerWatch
-from adaptive_eval.scheduler.verdict_costs import VerdictCosts, used
-from adaptive_eval.store import AnswersLost, CommitBatch, Event, ModelSetAside, Regrade, Store, ThresholdsFrozen
+from adaptive_eval.store import AnswersLost, CommitBatch, Event, ModelSetAside, Store, ThresholdsFrozen
 from adaptive_eval.supply.happenings import (
     Abandoned,
     Answered,
@@ -73,10 +72,8 @@ class Loop:
         self.supply = Supplies(state.lanes, supplies, say, self)
         self.meter = RunMeter(state.lanes, self.supply, store.reader, removed_gpu_seconds)
         self.journal = RunJournal(store, self.meter, observer, say)
-        committer = self.journal.committer
-        costs = VerdictCosts(grading, questions, state.spent.usages, capped=state.capped)
-        guard = RepeatGuard(state, committer, say)
-        self.grader = AnswerGrader(state.lanes, questions, grading, costs, guard, say)
+        guard = RepeatGuard(state, self.journal.committer, say)
+        self.grader = AnswerGrader(state, questions, grading, guard, say)
         self.requests = Requests(state, self.supply, self.grader, self.journal, guard, say)
         self._demand = ModelDemand(state, self.requests, self.meter.idle)
         self._watch = ServerWatch(state.lanes, state.models, grading)
@@ -125,7 +122,7 @@ class Loop:
                     if not one.done():
                         one.set_result(None)
             case Judged(verdict, reserved):
-                self._on_judged(verdict, reserved)
+                self.grader.enter_verdict(verdict, reserved, self.journal.committer.next_batch())
             case Unanswered(request, error):
                 self._on_unanswered(request, error)
             case Abandoned(request, failed):
@@ -158,20 +155,13 @@ class Loop:
             self.journal.observer.happened(event)
         for record in committed_records(batch):
             self.state.apply(record)
-        for trial in batch.trials:
-            if trial.awaits_verdict and not self.ending.over:
-                self.grader.judge(trial)
+        if not self.ending.over:
+            self.grader.judge(batch.trials)
         self.decide()
         over = self.ending.is_ending or self.state.controller.finished is not None
         self.requests.send_booked(batch, ending=over)
         if not self.ending.over:
             self.fill_all()
-
-    def _on_judged(self, verdict: Regrade, reserved: Cost) -> None:
-        batch = self.journal.committer.next_batch()
-        batch.verdicts.append(used(verdict, reserved))
-        batch.events.extend(filter(None, [wasted_verdict(verdict)]))
-        self.grader.costs.require_kept(verdict, reserved, finished=self.state.controller.finished is not None)
 
     def _on_unanswered(self, request: Request, error: EndpointError) -> None:
         """End the run if the model refuses its first request, and set the model aside if it fails later."""
