@@ -27,7 +27,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.running.execute import execute
-from adaptive_eval.show.displays import QuietDisplay
+from adaptive_eval.running.watching import Display
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults, TimeWindow
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -125,7 +125,7 @@ def carry_out(scenario: Scenario, size: Size) -> Outcome:
         for _ in range(scenario.kills):
             killed(config, directory)
         ends: list[Ended] = []
-        asyncio.run(execute(prepare(load_config(config)), directory, QuietDisplay(), ends.append))
+        asyncio.run(execute(prepare(load_config(config)), directory, Display(), ends.append))
         seconds, retries = time.monotonic() - began, ends[0].status.traffic.retries
         return read(directory, seconds, retries, sum((server.counts for server in servers), Counter()))
 

@@ -28,7 +28,7 @@ from adaptive_eval.endpoints.types import Answer, EndpointStats, ReplicaStats
 from adaptive_eval.graders.types import Marks
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
-from adaptive_eval.running.watching import IdleWatcher, Watchers
+from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import (
@@ -139,7 +139,7 @@ class SimulatedCluster:
         return SiteOrigin(SimulatedSite(), SiteFacts(f"node{self.placed // 8}", 1, __version__), found=False)
 
 
-class LatestStatus(IdleWatcher):
+class LatestStatus(Watcher):
     """Keeps the way to the status, so that the trials can be counted."""
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:

@@ -22,8 +22,8 @@ from adaptive_eval.record.words import cost_to_go_on
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.execute import execute, run_directory
 from adaptive_eval.running.launched import RemoteServers
-from adaptive_eval.running.watching import Watcher, Watchers
-from adaptive_eval.show.displays import Display, DisplayKind, open_display
+from adaptive_eval.running.watching import Display, Watcher, Watchers
+from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.store import RunReader, TrialsRegraded, events_of_kind, events_since_start
 
 TaskModels = Annotated[list[str] | None, typer.Option(help="A model of Inspect, such as openai/gpt-x.", metavar="NAME")]

@@ -15,7 +15,7 @@ from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.lines import Scale, duration, safe_line
 from adaptive_eval.record.results import ModelRow
 from adaptive_eval.record.status import Status
-from adaptive_eval.running.watching import IdleWatcher
+from adaptive_eval.running.watching import Display
 from adaptive_eval.show.ranking import ranking_table
 from adaptive_eval.show.text import count, stopping_line
 from adaptive_eval.store import Event
@@ -36,7 +36,7 @@ def notebook() -> Any | None:
     return display
 
 
-class NotebookDisplay(IdleWatcher):
+class NotebookDisplay(Display):
     """Draws the status into one output; what a run has found is shown by what `run` returns."""
 
     def __init__(self, display: Any, scale: Scale) -> None:

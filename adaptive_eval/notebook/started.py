@@ -23,7 +23,8 @@ from adaptive_eval.record.lines import Scale
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.execute import execute, run_directory
 from adaptive_eval.running.interrupts import MOST_REQUESTS
-from adaptive_eval.show.displays import Display, DisplayKind, open_display
+from adaptive_eval.running.watching import Display
+from adaptive_eval.show.displays import DisplayKind, open_display
 
 Configuration = str | Path | Mapping[str, object] | RunConfig
 Shown = DisplayKind | Literal["notebook"]

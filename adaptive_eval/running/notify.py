@@ -19,7 +19,7 @@ from adaptive_eval.config.run import NotifyConfig, RunConfig
 from adaptive_eval.endpoints.secrets import remove_keys
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
-from adaptive_eval.running.watching import IdleWatcher
+from adaptive_eval.running.watching import Watcher
 from adaptive_eval.store import (
     AlarmRaised,
     Event,
@@ -89,7 +89,7 @@ class Sender:
         return f"the command has ended with exit code {done.returncode}" if done.returncode else None
 
 
-class Notifier(IdleWatcher):
+class Notifier(Watcher):
     """Watches a run, and has it told when something has happened that somebody asked for."""
 
     def __init__(self, name: str, notify: NotifyConfig, sender: Sender) -> None:

@@ -2,19 +2,27 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from adaptive_eval.core.types import Look
+from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
-from adaptive_eval.scheduler.committer import Observer
 from adaptive_eval.store import Event, RunBegun, RunFinished, RunStopped
 
 
-class Watcher(Observer, Protocol):
-    """An observer of the scheduler that is also told of the beginning and the end; may not take long."""
+class Watcher:
+    """An observer of the scheduler that is also told of the beginning and the end; may not take long.
+
+    This one hears nothing; who derives from it overrides what it wants to hear.
+    """
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         """The run begins; `take` gives its status at any time, in the loop's thread."""
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        """Rounds were completed."""
+
+    def happened(self, event: Event) -> None:
+        """An event was recorded."""
 
     def stopping(self, in_flight: int) -> None:
         """The user has stopped the run, and so many requests are being waited for."""
@@ -23,26 +31,14 @@ class Watcher(Observer, Protocol):
         """The run has ended, well or badly: give the terminal back."""
 
 
-class IdleWatcher:
-    """Does nothing; those that derive from it hear what they want to hear alone."""
+class Display(Watcher):
+    """Shows a run in progress, and how it ended. This one shows nothing."""
 
-    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
-        pass
-
-    def looked(self, looks: Sequence[Look]) -> None:
-        pass
-
-    def happened(self, event: Event) -> None:
-        pass
-
-    def stopping(self, in_flight: int) -> None:
-        pass
-
-    def closed(self) -> None:
-        pass
+    def ended(self, ended: Ended) -> None:
+        """Say how the run ended and what to do next; called after `closed`, unless an error ended the run."""
 
 
-class Watchers:
+class Watchers(Watcher):
     """Several watchers as one."""
 
     def __init__(self, *watchers: Watcher) -> None:
@@ -69,7 +65,7 @@ class Watchers:
             watcher.closed()
 
 
-class TwoPartWatcher:
+class TwoPartWatcher(Watcher):
     """Watches a run after its greedy answers, which are a run before it: watchers see one from beginning to end."""
 
     def __init__(self, watcher: Watcher, name: str, promise: str | None) -> None:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, Literal, Protocol, TextIO, cast
+from typing import BinaryIO, Literal, TextIO, cast
 
 import orjson
 
@@ -18,21 +18,14 @@ from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.lines import Scale, duration, first_few, safe_line, safe_name
 from adaptive_eval.record.status import Status
-from adaptive_eval.running.watching import IdleWatcher, Watcher
+from adaptive_eval.running.watching import Display
 from adaptive_eval.show.live import LiveDisplay, counted_sites
 from adaptive_eval.show.summary import last_screen, pending_in_short
 from adaptive_eval.show.text import Rates, count, stopping_line
 from adaptive_eval.store import Event
 
 
-class QuietDisplay(IdleWatcher):
-    """Shows nothing."""
-
-    def ended(self, ended: Ended) -> None:
-        pass
-
-
-class JsonDisplay(IdleWatcher):
+class JsonDisplay(Display):
     """Writes a record for every look and event, and one at the end."""
 
     def __init__(self, out: BinaryIO | None = None) -> None:
@@ -98,7 +91,7 @@ LOOK_SECONDS = 10.0
 """Time after the last line before a look without a change has one."""
 
 
-class PlainDisplay:
+class PlainDisplay(Display):
     """Prints lines as things happen."""
 
     def __init__(self, out: TextIO | None = None) -> None:
@@ -193,13 +186,6 @@ def pending_look(status: Status) -> str:
     return f"look {status.looks + 1} is not complete yet: {', '.join(parts)}"
 
 
-class Display(Watcher, Protocol):
-    """Shows a run in progress, and how it ended."""
-
-    def ended(self, ended: Ended) -> None:
-        """Say how the run ended and what to do next; called after `closed`, unless an error ended the run."""
-
-
 class DispensableDisplay:
     """A display that may fail without ending the run: once it cannot write, nothing more is shown."""
 
@@ -220,7 +206,7 @@ class DispensableDisplay:
         try:
             yield
         except OSError as error:
-            lost, self._display = self._display, QuietDisplay()
+            lost, self._display = self._display, Display()
             with suppress(OSError):
                 lost.closed()
             _redirect_to_null(sys.stdout)
@@ -247,5 +233,5 @@ def open_display(kind: DisplayKind | None, weights: Sequence[float]) -> Display:
     if kind == "rich":
         display = LiveDisplay(Scale.of(weights))
     elif kind != "plain":
-        display = JsonDisplay() if kind == "json" else QuietDisplay()
+        display = JsonDisplay() if kind == "json" else Display()
     return cast(Display, DispensableDisplay(display))

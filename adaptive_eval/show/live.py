@@ -22,7 +22,7 @@ from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.lines import Scale, duration, safe_line, safe_name
 from adaptive_eval.record.sites import SiteRow, SiteState
 from adaptive_eval.record.status import Cap, Standing, Status
-from adaptive_eval.running.watching import IdleWatcher
+from adaptive_eval.running.watching import Display
 from adaptive_eval.show.ranking import ranking_text
 from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short
 from adaptive_eval.show.text import Rates, count, number_or_dash, stopping_line
@@ -50,7 +50,7 @@ STYLES: dict[str, str] = {
 CAP_NAMES = {"trials": "trials", "tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU time", "wall_seconds": "time"}
 
 
-class LiveDisplay(IdleWatcher):
+class LiveDisplay(Display):
     """Draws the status until the run ends, then prints the summary."""
 
     def __init__(self, scale: Scale, console: Console | None = None) -> None:

@@ -17,7 +17,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Look
 from adaptive_eval.running.execute import execute
-from adaptive_eval.running.watching import IdleWatcher, Watchers
+from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.sites.opening import RunSites
 from adaptive_eval.store.address import VARIABLE, LedgerAddress
 
@@ -27,7 +27,7 @@ SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
 KILLED_AT = (1, 3)
 
 
-class Killer(IdleWatcher):
+class Killer(Watcher):
     """Kills the database when these looks have been taken, and starts it again."""
 
     def __init__(self, database: PostgresServer) -> None:

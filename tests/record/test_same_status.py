@@ -39,7 +39,7 @@ from adaptive_eval.record.snapshot import run_subject
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.serving import Serving
-from adaptive_eval.show.displays import QuietDisplay
+from adaptive_eval.running.watching import Display
 from adaptive_eval.show.serve.attach import build_ended_from_feed, stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import CommitBatch, HeldTime, ModelSetAside
@@ -156,7 +156,7 @@ def test_models_are_read_as_set_aside_where_they_were(
     played.close()
 
 
-class Watching(QuietDisplay):
+class Watching(Display):
     """Hears of looks, and of the end."""
 
     def __init__(self, at_look: Callable[[], object]) -> None:

@@ -27,9 +27,10 @@ from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.results import Caution, GateRow, ModelRow, Results
 from adaptive_eval.record.snapshot import RunSubject
 from adaptive_eval.record.status import CurrentTraffic, Standing, Status, standings
+from adaptive_eval.running.watching import Display
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.show import displays
-from adaptive_eval.show.displays import Display, JsonDisplay, PlainDisplay, QuietDisplay
+from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
 from adaptive_eval.show.live import LiveDisplay, ranking
 from adaptive_eval.show.ranking import abbreviate, ranking_text
 from adaptive_eval.show.summary import findings, last_screen
@@ -126,7 +127,7 @@ async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(
     tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     bed, found = Watched(tmp_path), ten_models(names)
-    await bed.show(QuietDisplay())
+    await bed.show(Display())
     found = replace(found, warnings=tuple(Caution("odd", None, "a warning " * at) for at in (40, 41, 42)))
     found = replace(found, looks=(replace(found.looks[-1], trials=1),))  # most answers were asked ahead of it
     assert counted_sentence(found) is not None
@@ -225,7 +226,7 @@ async def test_plain_tells_of_looks_that_come_quickly_only_what_is_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed, out, now = Watched(tmp_path), io.StringIO(), [100.0]
-    await bed.show(QuietDisplay())
+    await bed.show(Display())
     monkeypatch.setattr(displays, "time", SimpleNamespace(monotonic=lambda: now[0]))
     first = bed.controller.looks[0]
     display = PlainDisplay(out)
@@ -254,7 +255,7 @@ async def test_json_writes_records_only(tmp_path: Path) -> None:
 
 
 async def test_none_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    await Watched(tmp_path).show(QuietDisplay())
+    await Watched(tmp_path).show(Display())
     assert capsys.readouterr() == ("", "")
 
 
@@ -338,7 +339,7 @@ def test_a_narrow_terminal_cuts_names_and_never_scores() -> None:
 
 async def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut(tmp_path: Path) -> None:
     bed = Watched(tmp_path)
-    await bed.show(QuietDisplay())
+    await bed.show(Display())
     names = [f"Qwen3-8B-step-{number}000" for number in range(10)]
     rows = [
         standing(name, Verdict.RESOLVED, "better than", following, tier)
@@ -381,14 +382,14 @@ def test_an_interval_does_not_leave_the_scale() -> None:
 )
 async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | None, last: str) -> None:
     bed = Watched(tmp_path)
-    await bed.show(QuietDisplay())
+    await bed.show(Display())
     *_, told, command = last_screen(how_it_ended(reason, bed.take(), tmp_path)).splitlines()
     assert told == last and command == "          adaptive-eval run 'my run.yaml'"
 
 
 async def test_a_run_without_a_look_tells_how_long_its_servers_were_held(tmp_path: Path) -> None:
     bed = Watched(tmp_path)
-    await bed.show(QuietDisplay())
+    await bed.show(Display())
     status = bed.take()
     held = [replace(one, server_seconds=300.0, server_gpu_seconds=600.0) for one in status.models]
     ended = how_it_ended(Reason.GPU_TIME, replace(status, models=tuple(held)), tmp_path)
@@ -414,7 +415,7 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
     tmp_path: Path, lost: dict[str, Lost], code: ExitCode, mend: bool
 ) -> None:
     bed = Watched(tmp_path)
-    await bed.show(QuietDisplay())
+    await bed.show(Display())
     ended = how_it_ended(Reason.BLOCKED, bed.take(), tmp_path, lost=lost)
     assert ended.exit_code is code
     assert all(f"{name} ({one.headline})" in ended.why for name, one in lost.items())
@@ -439,7 +440,7 @@ async def test_the_plain_display_breaks_a_silence(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(displays, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
     monkeypatch.setattr(displays, "SILENCE_SECONDS", 0.02)
     bed, out = Watched(tmp_path), io.StringIO()
-    await bed.show(QuietDisplay())
+    await bed.show(Display())
     down = replace(bed.take(), looks=0, trials=7, traffic=CurrentTraffic(5, 12, 15, 1, 2))
     display = PlainDisplay(out)
     display.opened("run", ("ada",), lambda: down)
@@ -461,7 +462,7 @@ def test_safe_keeps_letters_and_one_line() -> None:
 
 async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None:
     bed = Watched(tmp_path, ("模型一", "bob", "long-" * 12))
-    await bed.show(QuietDisplay())
+    await bed.show(Display())
     results = results_of(
         RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0, False),) * 3, created=0.0),
         bed.controller,
@@ -515,7 +516,7 @@ def test_abbreviated_names_are_told_apart() -> None:
 
 async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path) -> None:
     bed = Watched(tmp_path)
-    await bed.show(QuietDisplay())
+    await bed.show(Display())
     results = results_of(
         RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0, False),) * 3, created=0.0),
         bed.controller,

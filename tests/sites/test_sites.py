@@ -23,7 +23,7 @@ from adaptive_eval.endpoints import failures
 from adaptive_eval.record.sites import SiteRow, answers_by_site
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
-from adaptive_eval.running.watching import IdleWatcher, Watchers
+from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.sites.opening import RunSites, require_sites, site_resources
@@ -59,14 +59,14 @@ def written(site: Site, **changes: object) -> Path:
     return site.write(trials={"min": 4, "max": 8, "favour": "answers"}, concurrency=2, **changes)
 
 
-def run_at(cluster: NearCluster, config: Path, site: Site, *watchers: IdleWatcher) -> ExitCode:
+def run_at(cluster: NearCluster, config: Path, site: Site, *watchers: Watcher) -> ExitCode:
     """The run with these sites, in the directory of its name."""
     prepared = prepare(load_config(config, ()))
     running = execute(prepared, site.directory(), Watchers(*watchers), lambda ended: None, sites=RunSites(cluster))
     return asyncio.run(running)
 
 
-class LetsGo(IdleWatcher):
+class LetsGo(Watcher):
     """Servers that are `held` go on when so many are up: a run is not over before the last of them has come."""
 
     def __init__(self, site: Site, servers: int) -> None:
@@ -140,7 +140,7 @@ def test_what_a_model_answered_at_an_earlier_start_counts_where_nothing_else_is_
     assert not any("given up" in one.reason for one in events(site, ModelSetAside))
 
 
-class Glances(IdleWatcher):
+class Glances(Watcher):
     """Takes the status at every event and look."""
 
     def __init__(self) -> None:

@@ -18,7 +18,8 @@ from adaptive_eval.record.sites import site_rows
 from adaptive_eval.record.snapshot import batch_rows
 from adaptive_eval.record.status import CurrentTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.record.words import promise_in_short
-from adaptive_eval.show.displays import Display, pending_look
+from adaptive_eval.running.watching import Display
+from adaptive_eval.show.displays import pending_look
 from adaptive_eval.show.live import title_line
 from adaptive_eval.show.ranking import WIDEST_NAME
 from adaptive_eval.show.serve.feed import Feed

@@ -15,7 +15,7 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.results import BatchRow
 from adaptive_eval.record.sites import SiteRow, SiteState
 from adaptive_eval.record.status import ModelTraffic, Status
-from adaptive_eval.running.watching import IdleWatcher
+from adaptive_eval.running.watching import Watcher
 
 try:
     from prometheus_client import CollectorRegistry, start_http_server
@@ -68,7 +68,7 @@ def serve_metrics(address: Address) -> Iterator["Metrics"]:
         thread.join()
 
 
-class Metrics(IdleWatcher, Collector):
+class Metrics(Watcher, Collector):
     """Watches a run and reports its status."""
 
     def __init__(self) -> None:
