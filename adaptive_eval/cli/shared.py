@@ -63,7 +63,7 @@ TextFile = Annotated[Path | None, typer.Option("--output", "-o", help="The file;
 
 
 def write_document(markdown: str, plain: object, kind: TextKind, output: TextFile) -> None:
-    """Write a document, as which it is made, as text without markup, or as JSON with `plain` values."""
+    """Write a document as Markdown, as text without markup, or as JSON of its `plain` values."""
     from adaptive_eval.show.text import strip_markup
 
     if kind == "json":

@@ -71,7 +71,7 @@ class _Job:
 
 
 class Workers:
-    """Grades batches in as many processes as configured, or by default in as many more for slow answers."""
+    """Grades batches in the configured number of processes, or in two to four, with as many more for slow answers."""
 
     def __init__(self, grader: GraderOptions, folder: Path, keys: Collection[str]) -> None:
         self._grader, self._folder, self._keys = grader, folder, keys

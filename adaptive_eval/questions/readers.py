@@ -72,7 +72,7 @@ def _json(path: Path) -> Iterator[FileRow]:
     try:
         entries = _parse_json(text)
     except ValueError as error:
-        raise ConfigError(f"{path}: {error}; write an array of objects, or one object a line") from error
+        raise ConfigError(f"{path}: {error}") from error
     for number, entry in enumerate(entries, start=1):
         problem = None if isinstance(entry, dict) else f"holds {_type_name(entry)}, not an object"
         yield FileRow(f"entry {number}", {} if problem else entry, problem)
@@ -82,20 +82,20 @@ def _json_row(place: str, line: bytes) -> FileRow:
     try:
         value = _parse_json(line)
     except ValueError as error:
-        return FileRow(place, {}, f"{error}; a JSONL file has one object a line")
+        return FileRow(place, {}, str(error))
     if not isinstance(value, dict):
         return FileRow(place, {}, f"holds {_type_name(value)}, not an object; a JSONL file has one object a line")
     return FileRow(place, value)
 
 
 def _parse_json(raw: bytes) -> Any:
-    """Parse JSON; the message of a `ValueError` says what is wrong."""
+    """Parse JSON; the message of a `ValueError` says what is wrong, and how to mend it."""
     try:
         return json.loads(raw.decode(), parse_float=Decimal, parse_int=_integer, parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8 (byte {error.start + 1})") from error
+        raise ValueError(f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8") from error
     except ValueError as error:
-        raise ValueError(f"is not JSON: {error}") from error
+        raise ValueError(f"is not JSON: {error}; write an array of objects, or one object a line") from error
     except RecursionError as error:
         raise ValueError("is nested too deeply to be read") from error
 

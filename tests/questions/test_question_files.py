@@ -108,7 +108,9 @@ class TestJsonl:
     def test_bytes_that_are_not_utf8_are_named(self, tmp_path: Path) -> None:
         path = tmp_path / "q.jsonl"
         path.write_bytes(b'{"prompt": "a", "answer": "1"}\n{"prompt": "\xff", "answer": "1"}')
-        assert "line 2: is not UTF-8" in refusal(path)
+        assert "line 2: is not UTF-8 (byte 13); save the file as UTF-8" in refusal(path)
+        path.write_bytes(b'[{"prompt": "\xff", "answer": "1"}]')
+        assert refusal(path).endswith("is not UTF-8 (byte 14); save the file as UTF-8")
 
     def test_a_missing_field_says_which_there_are(self, tmp_path: Path) -> None:
         told = refusal(jsonl(tmp_path, {"question": "?", "answer": "1"}))
