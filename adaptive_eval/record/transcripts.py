@@ -73,7 +73,12 @@ def _last_message(sample: Any) -> tuple[str | None, str]:
         last, attachments = sample["messages"][-1], sample.get("attachments") or {}
         content = last["content"]
         texts = [content] if isinstance(content, str) else [part.get("text") or f"[{part['type']}]" for part in content]
-        said = [" ".join(attachments[text[len(ATTACHED) :]] if text.startswith(ATTACHED) else text for text in texts)]
+        parts, room = [], MAX_TEXT
+        for text in texts:
+            whole = attachments[text[len(ATTACHED) :]] if text.startswith(ATTACHED) else text
+            parts.append(whole[:room])  # a stranger's log may name one long attachment a million times
+            room -= len(parts[-1])
+        said = [" ".join(parts)]
         for call in last.get("tool_calls") or ():
             said.append(f"[calls {call['function']} with {orjson.dumps(call['arguments']).decode()}]")
         return str(last["role"]), "\n".join(filter(None, said))

@@ -13,13 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logs import DEFLATED, ZSTANDARD, archive, header, imported, inspect_log, lines, lm_eval_row, outcomes, sample
+from small_run import make_trial
 from thoroughness import examples
 
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.detect import read_records
 from adaptive_eval.exchange.importing import import_logs
+from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record import log_files
 from adaptive_eval.record.log_files import LogError, LogFile
+from adaptive_eval.record.transcripts import MAX_TEXT, transcript_ends
 
 pytestmark = pytest.mark.usefixtures("quick_graders")
 
@@ -141,6 +144,21 @@ def test_names_in_an_archive_are_no_paths_and_obey_no_terminal(tmp_path: Path, n
     assert "\x1b" not in message
     assert "is not a sample: it must have an id" in message
     assert not (tmp_path.parent / "escaped.json").exists()
+
+
+def test_a_transcript_that_names_one_attachment_again_and_again_is_cut(tmp_path: Path) -> None:
+    said = {"role": "user", "content": [{"type": "text", "text": "attachment://a"}] * 2000}
+    body = {"messages": [said], "attachments": {"a": "x" * 100_000}}
+    (tmp_path / INSPECT_LOGS).mkdir(parents=True)
+    archive(tmp_path / INSPECT_LOGS / "a.eval", [("samples/q1#0_epoch_1.json", json.dumps(body).encode())])
+    record = make_trial("m", "q1", 0, 1, replica=f"{INSPECT_LOGS}/a.eval", attempts=1)
+    tracemalloc.start()
+    try:
+        (end,) = transcript_ends(tmp_path, [record])
+        assert tracemalloc.get_traced_memory()[1] < 20 * MAX_TEXT
+    finally:
+        tracemalloc.stop()
+    assert (end.role, len(end.text), set(end.text)) == ("user", MAX_TEXT, {"x", " "})
 
 
 def test_deep_json_in_a_member(tmp_path: Path) -> None:
