@@ -26,12 +26,12 @@ from browsing import Tabs, chromium
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from live_runs import EndedRuns, Site, small_world
-from patient_time import PatientLoop
+from patient_time import HANGS, PatientLoop
 from ports import held_port
 from tenacity import wait_random_exponential
 from thoroughness import THOROUGH, examples
 
-from adaptive_eval.endpoints import checking, failures, replica_care, replicas, servers
+from adaptive_eval.endpoints import checking, client, failures, replica_care, replicas, servers, transport
 from adaptive_eval.record import build
 from adaptive_eval.running.garbage import MADE
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -53,6 +53,9 @@ if not THOROUGH:  # constants of all modules that a process has loaded would be 
 
 if not THOROUGH:  # a report of each run that has ended plays it again so often: an eighth of the time of all whole runs
     build.REPLAYS = 2
+
+# servers on loopback are reached at once, unless the machine stands still meanwhile
+client.PROBE_SECONDS = transport.CONNECT_SECONDS = HANGS
 
 MEMORY, ENOUGH = Path("/dev/shm"), 4 * 2**30
 """A container may have 64 MB there, and may forbid to start the programs that tests write."""

@@ -126,6 +126,7 @@ async def test_refusals_say_why(data: bytes, status: bytes) -> None:
     assert said.startswith(b"HTTP/1.1 " + status) and b"X-Ours: always" in said
 
 
+@pytest.mark.patient
 async def test_a_head_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.05)
     async with serving() as (server, port):

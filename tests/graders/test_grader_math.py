@@ -1,16 +1,19 @@
-"""Mathematics: boxes, text, numbers, expressions, and the traps of math-verify."""
+"""Mathematics: boxes, text, numbers, expressions, and the traps of math-verify.
+
+sympy is imported by the tests that need it: each process that runs tests imports this module.
+"""
 
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sympy import Integer, Pow, Symbol, expand, factorial, prod, sqrt
 from thoroughness import examples
 
 from adaptive_eval.graders.answer_text import MAX_BOX, last_box
-from adaptive_eval.graders.magnitude import digits_at_least, far_apart, values_differ
 from adaptive_eval.graders.mathematics import Math, _parsed, normal_form, rational
 from adaptive_eval.questions.types import Question
 
@@ -213,22 +216,30 @@ class TestMagnitude:
     @pytest.mark.parametrize(
         ("expression", "digits"),
         [
-            (Integer(1000), 3.0),
-            (Integer(0), None),
-            (Integer(-5), None),
-            (Symbol("x"), None),
-            (sqrt(2, evaluate=False), None),
-            (Pow(2, 100, evaluate=False), math.log10(2**100)),
-            (factorial(100, evaluate=False), math.log10(math.factorial(100))),
-            (Pow(9, Pow(9, Pow(9, 9, evaluate=False), evaluate=False), evaluate=False), math.inf),
+            (lambda sympy: sympy.Integer(1000), 3.0),
+            (lambda sympy: sympy.Integer(0), None),
+            (lambda sympy: sympy.Integer(-5), None),
+            (lambda sympy: sympy.Symbol("x"), None),
+            (lambda sympy: sympy.sqrt(2, evaluate=False), None),
+            (lambda sympy: sympy.Pow(2, 100, evaluate=False), math.log10(2**100)),
+            (lambda sympy: sympy.factorial(100, evaluate=False), math.log10(math.factorial(100))),
+            (lambda sympy: sympy.sympify("9**9**9**9", evaluate=False), math.inf),
         ],
     )
-    def test_digits(self, expression: object, digits: float | None) -> None:
-        bound = digits_at_least(expression)
+    def test_digits(self, expression: Callable[[Any], object], digits: float | None) -> None:
+        import sympy
+
+        from adaptive_eval.graders.magnitude import digits_at_least
+
+        bound = digits_at_least(expression(sympy))
         assert bound == pytest.approx(digits) if digits is not None and digits < 1e9 else (bound or 1e300) > 1e9
 
     @given(st.integers(1, 60), st.integers(0, 60), st.integers(1, 10**90))
     def test_equal_numbers_are_never_far_apart(self, base: int, exponent: int, other: int) -> None:
+        from sympy import Integer, Pow, factorial
+
+        from adaptive_eval.graders.magnitude import far_apart
+
         power = Pow(base, exponent, evaluate=False)
         assert not far_apart(power, Integer(base**exponent))
         assert not far_apart(factorial(base, evaluate=False), Integer(math.factorial(base)))
@@ -290,11 +301,17 @@ class TestValues:
         ],
     )
     def test_what_is_equal_or_not_plain_is_left_to_math_verify(self, one: str, other: str) -> None:
+        from adaptive_eval.graders.magnitude import values_differ
+
         (mine, *_), (others, *_) = _parsed(one), _parsed(other)
         assert not values_differ(mine, others) and not values_differ(others, mine)
 
     @given(st.lists(st.integers(-9, 9), min_size=2, max_size=6), st.integers(1, 9))
     def test_the_same_polynomial_never_differs_from_itself(self, roots: list[int], shift: int) -> None:
+        from sympy import Symbol, expand, prod
+
+        from adaptive_eval.graders.magnitude import values_differ
+
         x = Symbol("x")
         product = prod(x - root for root in roots)
         assert not values_differ(product, expand(product))

@@ -11,7 +11,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from live_runs import MODELS, Found, Site, wait_for_trials
 from patient_time import HANGS
@@ -175,6 +174,8 @@ def test_ctrl_c_stops_a_run_in_order_where_a_loop_runs(site: Site) -> None:
 
 
 def test_a_run_becomes_data_frames(record: adaptive_eval.RunRecord) -> None:
+    from pandas import DataFrame
+
     frames = record.to_pandas(texts=True)
     assert record.results is not None
     assert len(frames.trials) == record.results.cost.trials and frames.trials["text"].str.len().min() > 0
@@ -184,7 +185,7 @@ def test_a_run_becomes_data_frames(record: adaptive_eval.RunRecord) -> None:
     assert list(frames.ranking["name"]) == [row.name for row in record.results.models]
     assert set(frames.comparisons["verdict"]) <= {"resolved", "tied", "open", "out_of_reach", "blocked"}
     latest = frames.looks[frames.looks["look"] == frames.looks["look"].max()].sort_values("place")
-    assert list(latest["model"]) == list(frames.ranking["name"]) and isinstance(frames.looks, pd.DataFrame)
+    assert list(latest["model"]) == list(frames.ranking["name"]) and isinstance(frames.looks, DataFrame)
 
 
 def test_without_pandas_the_error_says_how_to_get_it(

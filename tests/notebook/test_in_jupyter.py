@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import nbclient
-import nbformat
 import pytest
 from live_runs import MODELS, Site, wait_for_trials
 
@@ -50,20 +48,22 @@ turns > 1, awaited.results.run.status
 FAIL = {"refused", "interrupted"}
 
 
-class Watching(nbclient.NotebookClient):
-    """Keeps everything that an output showed before it was drawn anew."""
-
-    drawn: dict[int, list[str]]
-
-    def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
-        if msg["msg_type"] in ("display_data", "update_display_data"):
-            self.drawn.setdefault(cell_index, []).append(msg["content"]["data"]["text/html"])
-        return super().process_message(msg, cell, cell_index)
-
-
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> dict[str, Any]:
     """The cells after they were executed, in the folder of their configurations."""
+    import nbclient  # here, since each process that runs tests imports this module
+    import nbformat
+
+    drawn: dict[int, list[str]] = {}
+
+    class Watching(nbclient.NotebookClient):  # type: ignore[misc]
+        """Keeps everything that an output showed before it was drawn anew."""
+
+        def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
+            if msg["msg_type"] in ("display_data", "update_display_data"):
+                drawn.setdefault(cell_index, []).append(msg["content"]["data"]["text/html"])
+            return super().process_message(msg, cell, cell_index)
+
     site = Site.make(tmp_path_factory.mktemp("notebook"), base_url)
     models = [{"name": name, "base_url": base_url, "model": name} for name in MODELS]
     site.write()
@@ -74,14 +74,13 @@ def cells(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> dict[str, 
         found[name].metadata["tags"] = ["raises-exception"]
     book = nbformat.v4.new_notebook(cells=list(found.values()))
     client = Watching(book, timeout=None, resources={"metadata": {"path": str(site.folder)}})
-    client.drawn = {}
     with client.setup_kernel(), ThreadPoolExecutor(1) as beside:
         for at, (name, cell) in enumerate(found.items()):
             if name == "interrupted":
                 beside.submit(interrupt, int(value(found["process"])), site.directory("long"))
             client.execute_cell(cell, at)
     for at, cell in enumerate(book.cells):
-        cell.metadata["drawn"] = client.drawn.get(at, [])
+        cell.metadata["drawn"] = drawn.get(at, [])
     return dict(zip(found, book.cells, strict=True))
 
 

@@ -1,9 +1,11 @@
-"""Results with names that unpack as plain tuples, and data frames as outcomes."""
+"""Results with names that unpack as plain tuples, and data frames as outcomes.
+
+pandas is imported by the tests that need it: each process that runs tests imports this module.
+"""
 
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import scorio
@@ -11,7 +13,6 @@ from scorio import Counts
 
 OUTCOMES = np.array([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
 RAGGED = np.array([[0, 1, 1, -1, -1], [1, 1, 0, 1, 1]])
-FRAME = pd.DataFrame(RAGGED, index=["q1", "q2"]).where(RAGGED >= 0)
 
 
 def test_results_have_names_and_unpack() -> None:
@@ -40,7 +41,10 @@ def test_a_notebook_shows_a_table(value: Any, rows: int, names: list[str]) -> No
 
 @pytest.mark.parametrize("kind", ["float64", "Int64", "object", "boolean"])
 def test_a_frame_is_its_trials_and_what_is_missing_is_none(kind: str) -> None:
-    frame, same = FRAME.astype(kind), Counts.from_ragged(RAGGED)
+    from pandas import DataFrame
+
+    frame = DataFrame(RAGGED, index=["q1", "q2"]).where(RAGGED >= 0).astype(kind)
+    same = Counts.from_ragged(RAGGED)
     assert np.array_equal(Counts.from_outcomes(frame).n, same.n) and np.array_equal(
         Counts.from_ragged(RAGGED).n, same.n
     )
@@ -49,29 +53,33 @@ def test_a_frame_is_its_trials_and_what_is_missing_is_none(kind: str) -> None:
 
 
 def test_a_whole_frame_is_its_matrix_and_a_column_is_one_question() -> None:
-    assert scorio.eval.bayes(pd.DataFrame(OUTCOMES)) == scorio.eval.bayes(OUTCOMES)
-    assert scorio.eval.bayes(pd.Series([0, 1, None])) == scorio.eval.bayes([0, 1])
-    assert scorio.eval.bayes(pd.DataFrame([[0, 2, 1]]), [0.0, 0.5, 1.0]) == scorio.eval.bayes(
-        [0, 2, 1], [0.0, 0.5, 1.0]
-    )
-    by_model = pd.DataFrame([[1, 1, 0], [0, 1, 0]], index=["a", "b"])
+    from pandas import DataFrame, Series
+
+    assert scorio.eval.bayes(DataFrame(OUTCOMES)) == scorio.eval.bayes(OUTCOMES)
+    assert scorio.eval.bayes(Series([0, 1, None])) == scorio.eval.bayes([0, 1])
+    assert scorio.eval.bayes(DataFrame([[0, 2, 1]]), [0.0, 0.5, 1.0]) == scorio.eval.bayes([0, 2, 1], [0.0, 0.5, 1.0])
+    by_model = DataFrame([[1, 1, 0], [0, 1, 0]], index=["a", "b"])
     assert np.array_equal(scorio.rank.avg(by_model), scorio.rank.avg(by_model.to_numpy()))
 
 
 @pytest.mark.parametrize(
-    ("frame", "said"),
+    ("row", "said"),
     [
-        (pd.DataFrame([[0.5, 1.0]]), "whole numbers"),
-        (pd.DataFrame([["right", "wrong"]]), "whole numbers"),
-        (pd.DataFrame([[-1, 1]]), "a missing trial is NaN"),
-        (pd.DataFrame([[2, 1]]), "w is omitted"),
+        ([0.5, 1.0], "whole numbers"),
+        (["right", "wrong"], "whole numbers"),
+        ([-1, 1], "a missing trial is NaN"),
+        ([2, 1], "w is omitted"),
     ],
 )
-def test_a_frame_that_holds_something_else_is_refused(frame: pd.DataFrame, said: str) -> None:
+def test_a_frame_that_holds_something_else_is_refused(row: list[object], said: str) -> None:
+    from pandas import DataFrame
+
     with pytest.raises(ValueError, match=said):
-        scorio.eval.bayes(frame)
+        scorio.eval.bayes(DataFrame([row]))
 
 
 def test_a_question_without_any_trial_has_no_average() -> None:
+    from pandas import DataFrame
+
     with pytest.raises(ValueError, match="a trial of every question"):
-        scorio.eval.avg(pd.DataFrame([[1.0, 0.0], [np.nan, np.nan]]))
+        scorio.eval.avg(DataFrame([[1.0, 0.0], [np.nan, np.nan]]))

@@ -280,6 +280,6 @@ def test_what_a_site_takes(
     ],
 )
 def test_what_sites_cannot_serve_is_told(site: Site, changes: dict[str, object], said: str) -> None:
-    changes["models"] = [*changes["models"], ELSEWHERE]  # type: ignore[misc]
+    models = [*changes["models"], ELSEWHERE]  # type: ignore[misc]
     with pytest.raises(ConfigError, match=said):
-        require_sites(load_config(site.write(**changes), ()))
+        require_sites(load_config(site.write(**{**changes, "models": models}), ()))
