@@ -29,7 +29,6 @@ from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
 from adaptive_eval.endpoints.redaction import request_secrets
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess
-from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
 from adaptive_eval.endpoints.transport import Incoming, httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
@@ -123,7 +122,6 @@ class Caller:
         self._beside = reach.client(headers, BESIDE_BYTES)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
-        self._time_limit = TimeLimit(sampling.timeout)
         sent = httpx2.Headers({"Content-Type": "application/json", **headers})
         self._posters = {
             base_url: reach.poster(self._http, base_url + PATHS[config.api], sent, sampling.timeout)
@@ -131,20 +129,21 @@ class Caller:
         }
         self._health_urls: dict[str, str] = {}
 
-    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
-        """Send one request; raises `Failure` without a reply. `pulse` records each piece of a stream."""
+    async def ask(self, base_url: str, body: Mapping[str, object]) -> Reply:
+        """Send one request, within the time limit; raises `Failure` without a reply."""
+        with convert_failures(self.secrets, self._limit):
+            async with asyncio.timeout(self._limit):
+                return await self.send(base_url, body)
+
+    async def send(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
+        """Send one request, without a time limit; `pulse` records each piece of a stream."""
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         content = orjson.dumps(body)
         begun = perf_counter()
         try:
-            with EndableBlock() as block:
-                self._time_limit.begin(block)
-                try:
-                    came = await self._posters[base_url].post(content, longest_response(body, len(content)))
-                    whole = await read_to_end(came, reader, pulse)
-                finally:
-                    self._time_limit.leave(block)
-        except (TimeoutError, httpx2.HTTPError) as error:
+            came = await self._posters[base_url].post(content, longest_response(body, len(content)))
+            whole = await read_to_end(came, reader, pulse)
+        except httpx2.HTTPError as error:
             raise make_failure(error, self.secrets, self._limit) from None
         return make_reply(came, whole, reader, begun, perf_counter(), self.secrets)
 
@@ -177,7 +176,6 @@ class Caller:
 
     async def close(self) -> None:
         """Close every connection."""
-        self._time_limit.close()
         await self._http.aclose()
         await self._beside.aclose()
 
@@ -255,8 +253,6 @@ def make_failure(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...
         kind = FailureKind.OUT_OF_FILES
     elif isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)):
         kind = FailureKind.UNREACHABLE
-    elif isinstance(error, httpx2.ReadTimeout):
-        kind = FailureKind.STALLED
     elif isinstance(error, (httpx2.RemoteProtocolError, httpx2.DecodingError)):
         kind = FailureKind.BAD_RESPONSE
     shown = safe_excerpt(str(error) or type(error).__name__, secrets)

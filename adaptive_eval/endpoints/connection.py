@@ -32,12 +32,9 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._pieces = 0
-        self._heard_at = 0.0
         self._sent_at = 0.0
-        self._silence: float | None = None
         self._parser: ResponseParser | None = None
         self._chunks: list[bytes] = []
         self.connect_seconds = 0.0
@@ -50,17 +47,14 @@ class Connection(asyncio.Protocol):
 
     # -- called by the transport ---------------------------------------------------------------------------------
 
-    async def ask(self, payload: bytes, max_body: int, silence: float | None) -> ResponseParser:
-        """Send a request and wait for the head of the response; `silence` seconds without a byte end it."""
+    async def ask(self, payload: bytes, max_body: int) -> ResponseParser:
+        """Send a request and wait for the head of the response."""
         assert self._transport is not None
         self._chunks = []
         self._pieces = 0
         parser = self._parser = ResponseParser(self._chunks.append, max_body)
         self._transport.write(payload)
-        self._sent_at = self._heard_at = self._loop.time()
-        self._silence = silence
-        if silence is not None:
-            self._timer = self._loop.call_at(self._heard_at + silence, self._expire)
+        self._sent_at = self._loop.time()
         try:
             while not parser.begun:
                 await self._more()
@@ -119,7 +113,7 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close the connection at once."""
         self.open = False
-        self._cancel_timers()
+        self._cancel_pause()
         if self._transport is not None:
             self._transport.abort()
 
@@ -139,22 +133,10 @@ class Connection(asyncio.Protocol):
         else:
             self._waiter.set_exception(error)
 
-    def _expire(self) -> None:
-        """End the request if the allowed silence is over."""
-        assert self._silence is not None
-        due = self._heard_at + self._silence
-        if self._loop.time() < due:
-            self._timer = self._loop.call_at(due, self._expire)
-        else:
-            self._wake(httpx2.ReadTimeout(f"the stream stopped: no byte for {self._silence:g} s"))
-
-    def _cancel_timers(self) -> None:
-        if self._timer is None and self._pause is None:
-            return
-        for timer in (self._timer, self._pause):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._pause = None
+    def _cancel_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
 
     # -- called by the event loop --------------------------------------------------------------------------------
 
@@ -170,15 +152,13 @@ class Connection(asyncio.Protocol):
             # unrequested bytes, such as a 408 before the server closes an idle connection
             self.abort()
             return
-        if self._silence is not None:
-            self._heard_at = self._loop.time()
         try:
             complete = parser.feed(data)
         except httpx2.RemoteProtocolError as error:
             self._wake(error)
             return
         if complete:
-            self._cancel_timers()
+            self._cancel_pause()
             self._wake()
         elif parser.begun:
             self._hand_over()
@@ -196,7 +176,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
-        self._cancel_timers()
+        self._cancel_pause()
         if self._parser is None or self._parser.complete:
             return
         if exc is None and self._parser.feed_eof():

@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import NamedTuple
 
+from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.replicas import Replica
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.types import Notice
@@ -56,7 +57,7 @@ LOOK_EVERY = 0.5
 class Heartbeat:
     """Times at which pieces of an attempt's response arrived."""
 
-    __slots__ = ("begun", "cuts", "first_at", "heard_at", "longest", "overdue", "sent_at", "streamed")
+    __slots__ = ("begun", "cuts", "first_at", "heard_at", "longest", "sent_at", "streamed")
 
     def __init__(
         self, now: float, streamed: bool, cuts: int, begun: Callable[[float], None] = lambda sent_at: None
@@ -70,8 +71,6 @@ class Heartbeat:
         self.streamed = streamed
         self.cuts = cuts
         """How often this request was cut before."""
-        self.overdue: str | None = None
-        """Why it was cut."""
 
     def send(self, now: float) -> None:
         """Start the time of the request now that it is sent."""
@@ -235,10 +234,9 @@ class OverdueWatch:
             now, limits = self._clock(), self._times.limits()
             for lease, (replica, pulse) in list(self._attempts.items()):
                 why = self._overdue(pulse, replica, now, spoken.get(replica.url, 0.0), limits)
-                if why is not None and not lease.ended:
-                    pulse.overdue = why
+                if why is not None:
                     self.leave(lease)
-                    lease.end()
+                    lease.end(Failure(FailureKind.STALLED, why))
             if not self._told_far:
                 self._tell_far(now, limits.whole)
 

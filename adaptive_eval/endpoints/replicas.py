@@ -27,7 +27,7 @@ from math import inf
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import EndpointError, Unavailable
-from adaptive_eval.endpoints.failures import Failure, Refusal
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.types import ReplicaStats
 
@@ -146,7 +146,8 @@ class Replica:
         for lease, ended in list(self.leases.items()):
             if misses >= MISSES * 2**ended:
                 del self.leases[lease]
-                lease.end()
+                why = f"{self.url} was found dead while a request was in flight"
+                lease.end(Failure(FailureKind.REPLICA_LOST, why))
 
 
 class ReplicaSet:

@@ -4,7 +4,6 @@ It costs several times the CPU of the default client per request (`benchmarks/th
 bytes, over the same connections: bodies, retries, time limits and the interpretation of replies are the same.
 """
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
@@ -56,7 +55,7 @@ class SdkCaller(Caller):
             for base_url in config.replicas
         }
 
-    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
+    async def send(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
         """Send one request through the SDK."""
         client = self._clients[base_url]
         resource: Any = client.chat.completions if self._chat else client.completions
@@ -69,7 +68,7 @@ class SdkCaller(Caller):
         asking = resource.with_streaming_response.create(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit)))
         with convert_failures(self.secrets, limit):
             try:
-                async with asyncio.timeout(limit), asking as opened:
+                async with asking as opened:
                     came = incoming_response(opened.http_response)
                     whole = await read_to_end(came, reader, pulse)
             except openai.APIStatusError as error:

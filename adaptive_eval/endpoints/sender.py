@@ -12,15 +12,23 @@ from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.replica_care import ReplicaCare
 from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
 from adaptive_eval.endpoints.servers import IdentifiedServers, read_fingerprint, read_model_name
-from adaptive_eval.endpoints.time_limit import EndableBlock
+from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
 from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import stream_several, unstreamed
 
 _NOT_STREAMED = frozenset({FailureKind.BAD_RESPONSE, FailureKind.RESET, FailureKind.SERVER_ERROR})
 """Failures that may mean that a server cannot stream, unless it has done so."""
-_MAY_HAVE_COST = frozenset({FailureKind.RESET, FailureKind.STALLED, FailureKind.TIMED_OUT, FailureKind.BAD_RESPONSE})
-"""Failures after which an answer may have been generated in vain, as may the answer of a replica found dead."""
+_MAY_HAVE_COST = frozenset(
+    {
+        FailureKind.RESET,
+        FailureKind.STALLED,
+        FailureKind.TIMED_OUT,
+        FailureKind.BAD_RESPONSE,
+        FailureKind.REPLICA_LOST,
+    }
+)
+"""Failures after which an answer may have been generated in vain."""
 
 
 class ReplyReader:
@@ -75,6 +83,7 @@ class RequestSender:
         self._servers = servers
         self._replies = replies
         self._care = ReplicaCare(self.replicas, servers, caller, limits, self.longest_refusal, self.clock)
+        self._time_limit = TimeLimit(sampling.timeout)
         self._times = ResponseTimes(sampling.timeout, sampling.longest_answer)
         other = self.replicas.has_alternative
         self.overdue = OverdueWatch(self._times, sampling.timeout, other, self.clock, servers.note)
@@ -92,6 +101,7 @@ class RequestSender:
 
     async def close(self) -> None:
         """Stop watching."""
+        self._time_limit.close()
         await self._care.watch.close()
         await self.overdue.close()
 
@@ -117,10 +127,9 @@ class RequestSender:
                     body = stream_several(body)
                     pulse.streamed = bool(body.get("stream"))
                 self.overdue.enter(lease, replica, pulse)
-                reply = await self._caller.ask(replica.url, body, pulse)
+                self._time_limit.begin(lease)
+                reply = await self._caller.send(replica.url, body, pulse)
             answers = self._read(request, replica, reply)
-        except TimeoutError:
-            raise self._on_interrupted(request, replica, pulse) from None
         except Refusal as refusal:
             raise self._on_refused(request, replica, refusal, pulse.sent_at) from None
         except Failure as failure:
@@ -133,6 +142,7 @@ class RequestSender:
             self.traffic.in_flight -= 1
             replica.leases.pop(lease, None)
             self.overdue.leave(lease)
+            self._time_limit.leave(lease)
             self.replicas.release(replica)
         now = self.clock()
         self._learn(answers, reply, pulse, now)
@@ -164,20 +174,6 @@ class RequestSender:
             return Refused(refusal, believed=False)
         return Refused(refusal, self._care.on_refusal(replica, refusal, sent_at, self.overdue.pending(replica)))
 
-    def _on_interrupted(self, request: AttemptedRequest, replica: Replica, pulse: Heartbeat) -> Failure:
-        """The failure of an attempt ended from outside, because it was overdue or its replica is dead."""
-        self._count_lost(request)
-        if pulse.overdue is None:
-            request.ended += 1
-            failure = Failure(FailureKind.REPLICA_LOST, f"{replica.url} was found dead while a request was in flight")
-            self.traffic.on_failure(failure.kind, failure)
-            return failure
-        request.cuts += 1
-        failure = Failure(FailureKind.STALLED, pulse.overdue)
-        self.traffic.on_failure(failure.kind, failure)
-        self._care.on_failure(replica, failure, pulse.sent_at)
-        return failure
-
     def _on_failed(self, request: AttemptedRequest, replica: Replica, failure: Failure, sent_at: float) -> None:
         if failure.kind is FailureKind.OUT_OF_FILES:  # it was not sent
             request.attempts -= 1
@@ -185,9 +181,13 @@ class RequestSender:
             self._care.on_unsent(replica, sent_at)
             return
         self.traffic.on_failure(failure.kind, failure)
-        self._care.on_failure(replica, failure, sent_at)
         if failure.kind in _MAY_HAVE_COST:
             self._count_lost(request)
+        if failure.kind is FailureKind.REPLICA_LOST:
+            request.ended += 1
+            return
+        request.cuts += failure.kind is FailureKind.STALLED
+        self._care.on_failure(replica, failure, sent_at)
         if self.streaming is None and failure.kind in _NOT_STREAMED and request.attempts > 1:
             request.body = unstreamed(request.body)
 

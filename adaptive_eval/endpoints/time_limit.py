@@ -8,14 +8,16 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
+from adaptive_eval.endpoints.failures import Failure, FailureKind
+
 
 class EndableBlock:
-    """A block of a task that can be ended from outside, with a `TimeoutError`.
+    """A block of a task that can be ended from outside, with an error.
 
     It works like `asyncio.timeout(None)`, at a third of the cost.
     """
 
-    __slots__ = ("_cancelling", "_cut", "_handle", "_task")
+    __slots__ = ("_cancelling", "_cut", "_error", "_handle", "_task")
 
     def __init__(self) -> None:
         self._handle: asyncio.Handle | None = None
@@ -35,16 +37,12 @@ class EndableBlock:
         self._handle.cancel()
         # a task that was also cancelled by others stays cancelled
         if self._cut and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+            raise self._error from None
 
-    @property
-    def ended(self) -> bool:
-        """Whether it was ended from outside."""
-        return self._handle is not None
-
-    def end(self) -> None:
-        """End the block in the next turn of the loop, unless it has completed by then; once is enough."""
+    def end(self, error: Exception) -> None:
+        """End the block in the next turn of the loop, unless it has completed by then; the first error counts."""
         if self._handle is None:
+            self._error = error
             self._handle = asyncio.get_running_loop().call_soon(self._cancel)
 
     def _cancel(self) -> None:
@@ -87,4 +85,4 @@ class TimeLimit:
                 self._timer = self._loop.call_at(due, self._look)
                 return
             del self._due[block]
-            block.end()
+            block.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._seconds:g} s"))

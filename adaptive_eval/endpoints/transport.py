@@ -83,7 +83,7 @@ _all_transports: "WeakSet[SlotTransport]" = WeakSet()
 class SlotTransport(httpx2.AsyncBaseTransport):
     """Connections by origin: a stack of idle ones, and a busy one for each request in flight.
 
-    Of a request's time-outs it applies `connect`, and `read` as the longest silence between two bytes.
+    Of a request's time-outs it applies `connect` alone.
     """
 
     def __init__(self, tls: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context, max_body: int = MAX_BODY) -> None:
@@ -97,22 +97,17 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         timeout = request.extensions.get("timeout", {})
         most = request.extensions.get(MOST_BYTES, self._max_body)
         payload = b"%b\r\n%b" % (request_head(request), await request.aread())
-        came = await self.exchange(url_origin(request.url), payload, most, timeout.get("connect"), timeout.get("read"))
+        came = await self.exchange(url_origin(request.url), payload, most, timeout.get("connect"))
         if came.rest is None:
             return httpx2.Response(came.status, headers=came.headers, content=came.body)
         return httpx2.Response(came.status, headers=came.headers, stream=came.rest)
 
-    async def exchange(
-        self, origin: Origin, payload: bytes, most: int, connect: float | None, silence: float | None = None
-    ) -> Incoming:
-        """Send a request as it is; the body of the response may have `most` bytes.
-
-        `connect` and `silence` are the seconds to connect, and between two bytes.
-        """
+    async def exchange(self, origin: Origin, payload: bytes, most: int, connect: float | None) -> Incoming:
+        """Send a request as it is, after at most `connect` seconds; the body of the response may have `most` bytes."""
         while True:
             connection = self._take(origin) or await self._connect(origin, connect)
             try:
-                parser = await connection.ask(payload, most, silence)
+                parser = await connection.ask(payload, most)
                 break
             except httpx2.ReadError:
                 if not connection.stale:

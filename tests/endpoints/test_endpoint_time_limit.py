@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
 
 pytestmark = pytest.mark.patient
@@ -20,7 +21,8 @@ async def took(limit: TimeLimit, seconds: float) -> float | None:
                 await asyncio.sleep(seconds)
             finally:
                 limit.leave(block)
-    except TimeoutError:
+    except Failure as failure:
+        assert failure.kind is FailureKind.TIMED_OUT and str(failure) == "no answer within 10 s"
         return loop.time() - begun
     return None
 
@@ -58,16 +60,16 @@ async def test_a_block_that_is_ended_twice_or_too_late_ends_once_or_not_at_all()
             with EndableBlock() as block:
                 begun.set()
                 await asyncio.sleep(seconds)
-                block.end()
-                block.end()
+                block.end(TimeoutError("first"))
+                block.end(ValueError("second"))
                 if seconds == 0.0:
                     await asyncio.sleep(60.0)
-        except TimeoutError:
-            return "ended"
+        except TimeoutError as error:
+            return str(error)
         await asyncio.sleep(1.0)  # who was not ended in time is not cancelled afterwards
         return "done"
 
-    assert await one(0.0) == "ended"
+    assert await one(0.0) == "first"
     assert await one(1.0) == "done"
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
 
@@ -82,13 +84,13 @@ async def test_a_task_that_is_cancelled_as_its_block_is_ended_stays_cancelled() 
 
     task = asyncio.create_task(wait())
     await asyncio.sleep(0.0)
-    blocks[0].end()
+    blocks[0].end(TimeoutError())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     other = asyncio.create_task(wait())
     await asyncio.sleep(0.0)
-    blocks[1].end()
+    blocks[1].end(TimeoutError())
     with pytest.raises(TimeoutError):
         await other
 
@@ -96,7 +98,7 @@ async def test_a_task_that_is_cancelled_as_its_block_is_ended_stays_cancelled() 
 async def test_an_error_within_a_block_that_is_ended_is_told_as_it_is() -> None:
     async def fail() -> None:
         with EndableBlock() as block:
-            block.end()
+            block.end(TimeoutError())
             try:
                 await asyncio.sleep(60.0)
             finally:

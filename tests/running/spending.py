@@ -104,7 +104,10 @@ class SpendingWire:
         asked = next((key for key in QUESTIONS if f"ask {key}" in content), None)
         return "OK." if asked is None else server_answer(self._model, asked, seed)  # a tiny request asks nothing
 
-    async def ask(self, base_url: str, body: Mapping[str, Any], pulse: Heartbeat | None = None) -> Reply:
+    async def ask(self, base_url: str, body: Mapping[str, Any]) -> Reply:
+        return await self.send(base_url, body)
+
+    async def send(self, base_url: str, body: Mapping[str, Any], pulse: Heartbeat | None = None) -> Reply:
         world, loop = self._world, asyncio.get_running_loop()
         world.start.moment()
         if self._gone:

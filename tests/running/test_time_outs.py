@@ -1,10 +1,10 @@
 """What is no answer is not a wrong one: whole runs against servers that hang, or end answers for unknown reasons."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
-from copy import copy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Reason
-from adaptive_eval.endpoints.client import Caller, Reply
+from adaptive_eval.endpoints.client import Caller, Reply, convert_failures
 from adaptive_eval.endpoints.overdue import Heartbeat
-from adaptive_eval.endpoints.time_limit import TimeLimit
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import ModelSetAside, RunReader, events_of_kind
 
@@ -86,17 +85,17 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     """It, and a client that waits long for all but what will never come: no test depends on the clock."""
-    ask = Caller.ask
+    send = Caller.send
 
-    async def patient_ask(
+    async def patient_send(
         self: Caller, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None
     ) -> Reply:
-        caller = copy(self)
-        caller._limit = SOON if listening.hangs(body) else HANGS
-        caller._time_limit = TimeLimit(caller._limit)
-        return await ask(caller, base_url, body, pulse)
+        limit = SOON if listening.hangs(body) else HANGS
+        with convert_failures(self.secrets, limit):
+            async with asyncio.timeout(limit):
+                return await send(self, base_url, body, pulse)
 
-    monkeypatch.setattr(Caller, "ask", patient_ask)
+    monkeypatch.setattr(Caller, "send", patient_send)
     with Hanging() as listening:
         thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

@@ -63,7 +63,7 @@ class ServedPlace:
             self._before = [replace(summed_stats([*self._before, ended.stats]), in_flight=0, oldest=0.0, replicas=())]
             blocks, self._blocks = self._blocks, set()
             for block in blocks:
-                block.end()
+                block.end(ServerGone())
             self.changed()
         return ended
 
@@ -118,10 +118,6 @@ class ServedPlace:
             with block:
                 self._blocks.add(block)
                 return await endpoint.sample(prompt, seeds, again)
-        except TimeoutError:
-            if not block.ended:
-                raise
-            raise ServerGone from None
         finally:
             self._blocks.discard(block)
 
