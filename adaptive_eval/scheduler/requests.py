@@ -28,7 +28,7 @@ from adaptive_eval.scheduler.trials import Step
 from adaptive_eval.store import AnswersLost, CommitBatch, SentRequest, Store
 from adaptive_eval.supply.happenings import Abandoned, Answered, Recorded, Say, TaskEnded, Unanswered
 from adaptive_eval.supply.idle_servers import IdleServers
-from adaptive_eval.supply.types import Lane, Request, Supply, trials_per_request
+from adaptive_eval.supply.types import Lane, Request, Supply
 
 
 class Slots:
@@ -88,10 +88,9 @@ class Requests:
             return
         lane = self._lanes[model]
         for free in range(self.slots.free(model), 0, -1):
-            request = self.waiting.first(model, free * lane.samples_per_request)
+            request = self.waiting.take(model, free * lane.samples_per_request)
             if request is None:
                 return
-            request = self.waiting.take(model, trials_per_request(lane, request.question, request.first))
             self.slots.taken[model] += 1
             self._committer.next_batch().sent.append(self._entry(request))
             if self._state.capped:
@@ -226,7 +225,7 @@ class ModelDemand:
 
     def is_wanted(self, model: int) -> bool:
         gone, needed = self._state.models.is_gone(model), self._server_capacity(model)
-        return not gone and self._requests.waiting.first(model, needed) is not None
+        return not gone and self._requests.waiting.number(model, needed) > 0
 
     def has_queue_for(self, model: int, servers: int) -> bool:
         gone, needed = self._state.models.is_gone(model), servers * self._server_capacity(model)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from adaptive_eval.core.types import Ask
 from adaptive_eval.scheduler.state import RunState
-from adaptive_eval.supply.types import Request
+from adaptive_eval.supply.types import Lane, Request, trials_per_request
 
 ASKED_AHEAD = 16
 """Requests that are queued beyond the free slots, so that the core is not asked at every answer."""
@@ -29,15 +29,11 @@ class TrialQueue:
             else:
                 self._requests.append(Request(model, question, trial, 1, round_))
 
-    def peek(self) -> Request | None:
-        """The next request, which stays in the queue."""
-        return self._requests[0] if self._requests else None
-
-    def take(self, at_most: int) -> Request:
-        """Remove and return the next request, cut to `at_most` trials; the others stay first in the queue."""
+    def take(self, lane: Lane) -> Request:
+        """Remove and return the next request, cut to the trials that fit into one; the others stay first."""
         request = self._requests.popleft()
         model, question, first, size, round_ = request
-        if size > at_most:
+        if size > (at_most := trials_per_request(lane, question, first)):
             self._requests.appendleft(Request(model, question, first + at_most, size - at_most, round_))
             request = Request(model, question, first, at_most, round_)
         self.trials -= request.size
@@ -65,10 +61,6 @@ class TrialQueues:
         """Whether nothing waits."""
         return not any(queue.trials for queue in self._queues)
 
-    def first(self, model: int, needed: int) -> Request | None:
-        """The next request of a model, with so many trials `needed` now; None while the model is paused."""
-        return self._queues[model].peek() if self.number(model, needed) else None
-
     def number(self, model: int, needed: int) -> int:
         """How many trials of a model wait, with so many `needed` now; 0 while the model is paused."""
         if self._state.controller.is_paused(model):
@@ -76,9 +68,9 @@ class TrialQueues:
         self._top_up(model, needed)
         return self._queues[model].trials
 
-    def take(self, model: int, at_most: int) -> Request:
-        """Remove and return a model's next request, cut to `at_most` trials."""
-        return self._queues[model].take(at_most)
+    def take(self, model: int, needed: int) -> Request | None:
+        """Remove and return a model's next request, with so many trials `needed` now; None if `number` is 0."""
+        return self._queues[model].take(self._lanes[model]) if self.number(model, needed) else None
 
     def give_back(self, request: Request) -> None:
         """Queue the trials of an unanswered request again."""

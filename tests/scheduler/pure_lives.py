@@ -50,7 +50,7 @@ from adaptive_eval.store import (
 from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
 from adaptive_eval.store.spending import in_flight_cost, lost_costs
 from adaptive_eval.store.thresholds import kept_rubric
-from adaptive_eval.supply.types import Lane, Request, TrialPrice, trials_per_request
+from adaptive_eval.supply.types import Lane, Request, TrialPrice
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
 QUESTIONS = tuple(Question(f"q{number}", f"ask {number}", "right") for number in range(3))
@@ -459,10 +459,9 @@ class Start:
             return
         lane = self.lanes[model]
         while (free := lane.slots - self.taken[model]) > 0:
-            request = self.queues.first(model, free * lane.samples_per_request)
+            request = self.queues.take(model, free * lane.samples_per_request)
             if request is None:
                 return
-            request = self.queues.take(model, trials_per_request(lane, request.question, request.first))
             self.taken[model] += 1
             self.draft.sent.append(self._entry(request))
             if self.setting.capped:
