@@ -109,7 +109,7 @@ class FakeGrading:
     def lost_vote(self, lost: Cost) -> Cost:
         return NO_COST
 
-    async def grade(self, answer: Answer, question: Question) -> Grade:
+    async def grade(self, answer: Answer, question: Question, again: object = None) -> Grade:
         self.calls += 1
         if self.fails(answer, question):
             raise GraderError("the worker was killed after 10 s")

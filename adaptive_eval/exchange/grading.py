@@ -52,7 +52,7 @@ class RecordGrader:
             signals.update(record.signals)
             if rubric.needs <= (facts := {**answer_facts(record.answer), **signals}).keys():
                 return _trial(one, rubric.category(facts), signals, record.extracted, None)
-        grade = await grade_or_error(pool, record.answer, question.for_trial(one.trial))
+        grade = await grade_or_error(pool.grade, record.answer, question.for_trial(one.trial))
         if isinstance(grade, GraderError):
             return _trial(one, None, {}, None, str(grade))
         awaits = AWAITS_THRESHOLDS if grade.category is None else None

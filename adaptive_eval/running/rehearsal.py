@@ -73,7 +73,7 @@ async def _try(lane: Lane, at: int, question: Question, pool: Grading) -> TriedA
         return TriedAnswer(lane.name, question, EndpointError(late), None)
     try:
         async with asyncio.timeout(LONGEST_WAIT):
-            grade = await grade_or_error(pool, answer, question.for_trial(0))
+            grade = await grade_or_error(pool.grade, answer, question.for_trial(0))
     except TimeoutError:
         grade = GraderError(f"its grade has not come within {LONGEST_WAIT / 60:g} minutes; a run may wait longer")
     return TriedAnswer(lane.name, question, *redact_answer(answer, grade, lane.secrets))

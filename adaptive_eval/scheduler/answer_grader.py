@@ -59,7 +59,7 @@ class AnswerGrader:
                 waiting = waiting_record(lane, question, trial, request.round, answer)
                 records.append(replace(waiting, cost=waiting.cost.plus(self.costs.reserved(waiting))))
             else:
-                grade = await grade_or_error(self.grading, answer, question.for_trial(trial))
+                grade = await grade_or_error(self.grading.grade, answer, question.for_trial(trial))
                 records.append(make_record(lane, question, trial, request.round, answer, grade))
         return records
 
@@ -88,7 +88,7 @@ class AnswerGrader:
         loss = self.costs.loss(record)
         again = None if loss is None else partial(self._repeats.may_repeat, loss=loss)
         question = self.questions[record.question].for_trial(record.trial)
-        grade = await grade_or_error(self.grading, record.answer, question, again)
+        grade = await grade_or_error(self.grading.grade, record.answer, question, again)
         self._say(Judged(make_regrade(record, grade), self.costs.reserved(record)))
 
     def _on_end(self, task: asyncio.Task[None]) -> None:

@@ -9,7 +9,6 @@ next start of the run, try to grade the stored answer.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 from adaptive_eval.base.errors import GraderError, GraderExhausted, JudgeFailed
@@ -31,19 +30,17 @@ Result = TypeVar("Result")
 
 
 async def grade_or_error(
-    grading: Grading, answer: Answer, question: Question, again: Again | None = None
-) -> Grade | GraderError:
+    grade: Callable[[Answer, Question, Again | None], Awaitable[Result]],
+    answer: Answer,
+    question: Question,
+    again: Again | None = None,
+) -> Result | GraderError:
     """Grade an answer; returns the error of the last attempt, or of the server if it gave no answer."""
     if "unanswered" in answer.signals:
         return GraderError(f"its server fails this request every time, and answers others: {answer.finish_reason}")
-    return await result_or_error(partial(grading.grade, answer, question, *(() if again is None else (again,))))
-
-
-async def result_or_error(grade: Callable[[], Awaitable[Result]]) -> Result | GraderError:
-    """Call a grader up to `ATTEMPTS` times; returns its result, or the last error."""
     for _ in range(ATTEMPTS):
         try:
-            return await grade()
+            return await grade(answer, question, again)
         except GraderError as error:
             last = error
             if isinstance(error, GraderExhausted):
@@ -59,7 +56,7 @@ async def grade_stored(
 ) -> list[Regrade]:
     """Grade stored answers again, all at once."""
     asked = ((one.answer, questions[one.question].for_trial(one.trial), again(one)) for one in records)
-    return [*map(make_regrade, records, await asyncio.gather(*(grade_or_error(grading, *one) for one in asked)))]
+    return [*map(make_regrade, records, await asyncio.gather(*(grade_or_error(grading.grade, *one) for one in asked)))]
 
 
 def waiting_record(lane: Lane, question: Question, trial: int, round_: int, answer: Answer) -> TrialRecord:

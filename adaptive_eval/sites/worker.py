@@ -19,13 +19,13 @@ from adaptive_eval import __version__
 from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig, ServersConfig
-from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Marks
 from adaptive_eval.questions.types import Question
 from adaptive_eval.running.launched import ServerOpener, file_name, require_programs
 from adaptive_eval.running.serving import allow_open_files
-from adaptive_eval.scheduler.grading import result_or_error
+from adaptive_eval.scheduler.grading import grade_or_error
 from adaptive_eval.sites.messages import (
     BEAT_SECONDS,
     FULL_MESSAGE,
@@ -233,7 +233,11 @@ class SiteWorker:
         """Grade an answer, with as many attempts as on the head; None if the head grades."""
         if self._grading is None:
             return None
-        return await result_or_error(partial(self._grading.marks, answer.text, question))
+        return await grade_or_error(self._marks, answer, question)
+
+    async def _marks(self, answer: Answer, question: Question, again: Again | None) -> Marks:
+        assert self._grading is not None
+        return await self._grading.marks(answer.text, question)
 
     def _record_event(self, event: Event) -> None:
         """Record an event of the server."""

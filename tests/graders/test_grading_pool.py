@@ -149,7 +149,7 @@ async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
     """The one would compute as long again; the other may have waited for something that comes."""
     opened = GradingPool(custom(), BINARY, folder=HERE)
     answer = Answer(f"{deed} {tmp_path / 'tries'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
-    failed = await grade_or_error(opened, answer, QUESTION)
+    failed = await grade_or_error(opened.grade, answer, QUESTION)
     await opened.close()
     assert isinstance(failed, GraderExhausted) and str(failed) == f"the grader took longer than {HANGS:g} s"
     assert (tmp_path / "tries").read_text() == "tried\n" * tries

@@ -211,7 +211,7 @@ def live(folder: Path, directory: Path, life: Life) -> Ended | None:
     """How the run itself says that it has ended; None where an error ended it."""
 
     class Pool(GradingPool):
-        async def grade(self, answer: Answer, question: Question) -> Grade:
+        async def grade(self, answer: Answer, question: Question, again: object = None) -> Grade:
             if question.id == life.ungraded:
                 raise GraderError("it is broken")
             return await super().grade(answer, question)

@@ -33,7 +33,7 @@ class SlowGrading(FakeGrading):
         super().__init__()
         self._seen, self._slow = seen, slow
 
-    async def grade(self, answer: Answer, question: Question) -> Grade:
+    async def grade(self, answer: Answer, question: Question, again: object = None) -> Grade:
         grade = await super().grade(answer, question)
         if self.calls <= self._slow:
             for _ in range(MANY_TURNS):
