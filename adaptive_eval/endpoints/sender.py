@@ -11,7 +11,7 @@ from adaptive_eval.endpoints.overdue import Heartbeat, OverdueWatch, ResponseTim
 from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.replica_care import ReplicaCare
 from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
-from adaptive_eval.endpoints.servers import IdentifiedServers, read_fingerprint, read_model_name
+from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
 from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
@@ -45,8 +45,7 @@ class ReplyReader:
     def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
         """The answers for the first seeds; raises `Failure` or `Refusal` if the reply has none."""
         if reply.status == 200:
-            self._servers.note_name(read_model_name(reply.payload))
-            self._servers.note_fingerprint(origin.replica, read_fingerprint(reply.payload))
+            self._servers.note_reply(origin.replica, reply.payload)
             return self._answers.answers(reply.payload, prompt, seeds, origin)
         signal = error_signal(
             reply.status,

@@ -55,16 +55,10 @@ def _names(entry: dict[str, Any]) -> set[str]:
     return {str(entry["id"]), *(map(str, aliases) if isinstance(aliases, list) else ())}
 
 
-def read_model_name(payload: object) -> str | None:
+def _read_model_name(payload: object) -> str | None:
     """The model name in a response; None if it has none."""
     named = payload.get("model") if isinstance(payload, dict) else None
     return named if isinstance(named, str) else None
-
-
-def read_fingerprint(payload: object) -> str | None:
-    """The system fingerprint of a response; None if it has none."""
-    told = payload.get("system_fingerprint") if isinstance(payload, dict) else None
-    return told if isinstance(told, str) else None
 
 
 def is_same_model(named: str, asked: str) -> bool:
@@ -152,8 +146,14 @@ class IdentifiedServers:
         if self._servers.pop(url, None) is not None:
             del self._asked[url]
 
-    def note_name(self, named: str | None) -> None:
-        """Note the model name in an answer."""
+    def note_reply(self, url: str, payload: object) -> None:
+        """Note the model name and the system fingerprint in a response."""
+        self._note_name(_read_model_name(payload))
+        fingerprint = payload.get("system_fingerprint") if isinstance(payload, dict) else None
+        if isinstance(fingerprint, str):
+            self._note_fingerprint(url, fingerprint)
+
+    def _note_name(self, named: str | None) -> None:
         if named in self._names:
             named = self._model
         if named is None or named in self._named or len(self._named) >= NAMED:
@@ -168,9 +168,8 @@ class IdentifiedServers:
             self.note(Notice("named", f"its answers are named {named!r}, and it was asked for {self._model!r}"))
         self._named.add(named)
 
-    def note_fingerprint(self, url: str, fingerprint: str | None) -> None:
-        """Note the system fingerprint in an answer."""
-        if fingerprint is None or (before := self._fingerprints.setdefault(url, fingerprint)) == fingerprint:
+    def _note_fingerprint(self, url: str, fingerprint: str) -> None:
+        if (before := self._fingerprints.setdefault(url, fingerprint)) == fingerprint:
             return
         was, now = (safe_excerpt(one, self._caller.secrets, LONGEST_NAME) for one in (before, fingerprint))
         text = f"the system_fingerprint of its server at {url} was {was!r} and is {now!r}: the server was changed"
@@ -251,7 +250,7 @@ class IdentifiedServers:
                 if pause is None:
                     raise ModelNotServed(404, rule) from None
                 await asyncio.sleep(pause)
-        named = read_model_name(reply.payload)
+        named = _read_model_name(reply.payload)
         if named is None or not is_same_model(named, self._model):
             shown = None if named is None else safe_excerpt(named, self._caller.secrets, LONGEST_NAME)
             raise ModelNotServed(404, f"{rule} (it answers any name, and calls this answer {shown!r})")

@@ -340,7 +340,12 @@ class GradingPool(Grading):
 
     async def marks(self, text: str, question: Question) -> Marks:
         """The grader's marks for a text; raises `GraderError` if it gives none."""
-        marks = self._quick(text, question)
+        try:
+            marks = self._grader.quick(text, question)
+        except GraderError:
+            raise
+        except Exception as error:  # any failure of a grader is a grader error, not a wrong answer
+            raise GraderError(f"the grader raised {type(error).__name__}: {error}") from error
         return marks if marks is not None else await self._workers.grade(text, question)
 
     @property
@@ -350,14 +355,6 @@ class GradingPool(Grading):
 
     async def close(self) -> None:
         await self._workers.close()
-
-    def _quick(self, text: str, question: Question) -> Marks | None:
-        try:
-            return self._grader.quick(text, question)
-        except GraderError:
-            raise
-        except Exception as error:  # any failure of a grader is a grader error, not a wrong answer
-            raise GraderError(f"the grader raised {type(error).__name__}: {error}") from error
 
 
 def make_grade(answer: Answer, marks: Marks, rubric: Rubric, question: str = "") -> Grade:
