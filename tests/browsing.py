@@ -1,4 +1,10 @@
-"""Debian's chromium, driven by playwright, and pages in it that may not go wrong."""
+"""Debian's chromium, driven by playwright, and pages in it that may not go wrong.
+
+A key, a mouse button and what is filled in have had their effect when playwright returns; it can be read at once.
+Waited for is what comes later: an answer of a server, a request that it has got, what `details` show once open, rows
+that come into sight, the click that a touch becomes, the place to which the page scrolls, and every timer but those of
+a clock that is held.
+"""
 
 import shutil
 import time

@@ -132,9 +132,11 @@ def serve(tabs: Tabs) -> Iterator[Callable[..., Server]]:
         server.stop()
 
 
-def opened(tabs: Tabs, server: Server, path: str = "") -> "Page":
-    """The page of a run, drawn to its end."""
+def opened(tabs: Tabs, server: Server, path: str = "", *, held: bool = False) -> "Page":
+    """The page of a run, drawn to its end; its clock may be `held`."""
     page = tabs.open()
+    if held:
+        hold_clock(page)
     page.goto(server.url + path)
     unfold(page)
     return page
@@ -179,9 +181,10 @@ def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> Non
     assert view.results is not None
     undecided = tuple(replace(pair, verdict="open") for pair in view.results.pairs)
     server = serve(replace(view, results=replace(view.results, pairs=undecided)))
-    page = opened(tabs, server)
+    page = opened(tabs, server, held=True)
     resolved = (replace(undecided[0], verdict="resolved"), *undecided[1:])
     server.change(replace(view, results=replace(view.results, pairs=resolved)))
+    page.clock.run_for(3100)
     said = page.locator("#page > [aria-live]")
     page.wait_for_selector("#page > [aria-live]:not(:empty)", state="attached")
     assert said.inner_text() == f"{undecided[0].better} over {undecided[0].worse}: resolved"
@@ -216,9 +219,7 @@ def test_a_page_asks_each_second_and_reads_the_view_each_third_while_somebody_lo
     tabs: Tabs, serve: Callable[..., Server]
 ) -> None:
     server = serve(early())
-    page = tabs.open()
-    hold_clock(page)
-    page.goto(server.url)
+    page = opened(tabs, server, held=True)
 
     def asked() -> tuple[int, int]:
         """How often for the progress, and for the view."""
