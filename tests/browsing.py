@@ -53,8 +53,9 @@ def until(page: "Page", expression: str) -> None:
 
 
 def until_painted(page: "Page") -> None:
-    """Wait until the browser has painted what was drawn so far, and has scrolled to keep in place what is read."""
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    """Wait until the browser has painted what was drawn so far, has scrolled to keep in place what is read, and has
+    done what was to be done after that."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))")
 
 
 def unfold(page: "Page") -> None:

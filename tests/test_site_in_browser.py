@@ -8,7 +8,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from browsing import Tabs
+from browsing import Tabs, until_painted
 from document_blocks import ROOT
 
 pytestmark = pytest.mark.browser
@@ -48,6 +48,8 @@ def test_every_page_is_whole_without_a_network(address: str, tabs: Tabs) -> None
 def test_the_search_finds_a_word_of_the_guide(address: str, tabs: Tabs) -> None:
     page = tabs.open()
     page.goto(f"{address}/index.html")
+    page.locator("dialog[aria-label=Search]").wait_for(state="attached")  # the index has been read
+    until_painted(page)  # and then keys are heard
     page.keyboard.press("Control+k")
     page.locator("input:focus").type("reach")
     page.locator("a", has_text="Given up for now").first.wait_for()
