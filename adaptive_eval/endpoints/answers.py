@@ -42,6 +42,8 @@ from adaptive_eval.endpoints.types import (
 
 _MOST = 2**31
 """Upper bound for counts and log-probabilities; it also excludes infinities and NaN."""
+_ROUNDED = 0.01
+"""Largest log-probability: rounding on a server lifts some of certain tokens a little above 0."""
 _LONGEST_REASON = 60
 _MOST_AT_A_SLOT = 128
 """Most alternative tokens read at one position."""
@@ -100,12 +102,12 @@ def _count(value: object) -> int:
 
 
 def mean_bits(logprobs: Sequence[object]) -> float | None:
-    """Mean bits per token if all log-probabilities are known; else None."""
+    """Mean bits per token over the log-probabilities that are known; None if none is."""
     from scorio.categorical import bits_per_token  # few servers are asked for log-probabilities
 
     known = [value for value in logprobs if type(value) is float]
-    if not 0 < len(known) == len(logprobs) or not math.hypot(*known) < _MOST:  # some are None, too large or not numbers
-        known = [float(value) for value in logprobs if isinstance(value, (int, float)) and abs(value) < _MOST]
+    if not 0 < len(known) == len(logprobs) or not math.hypot(*known) < _MOST or max(known) > _ROUNDED:
+        known = [value for value in map(_read_logprob, logprobs) if value is not None]
     return float(bits_per_token(sum(known), len(known))) if known else None
 
 
@@ -153,7 +155,7 @@ def _named_logprobs(choice: dict[str, Any], before: int) -> AnswerLogprobs | Non
 
 def _read_logprob(value: object) -> float | None:
     """A value as a log-probability; None if it is not one."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _MOST:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not -_MOST < value <= _ROUNDED:
         return None
     return float(value)
 

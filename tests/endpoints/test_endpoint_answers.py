@@ -279,7 +279,7 @@ def test_prompt_bits_of_vllm_stand_beside_the_choices() -> None:
 
 
 def test_tokens_are_kept_of_chats_and_of_text_completions() -> None:
-    told = [{"token": "4", "logprob": -0.5}, {"token": None, "logprob": True}, "2", {"logprob": float("nan")}]
+    told = [{"token": "4", "logprob": -0.5}, {"token": None, "logprob": True}, "2", {"logprob": 5.0}]
     config = EndpointConfig(base_url="http://a/v1", model="m")
     payload = {"choices": [choice("42") | {"logprobs": {"content": told}}]}
     (answer,) = AnswerReader(config, keeps_tokens=True).answers(payload, CHAT, range(1), ARRIVAL)
