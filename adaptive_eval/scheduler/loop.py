@@ -201,13 +201,13 @@ class Loop:
 
     # -- what follows --------------------------------------------------------------------------------------------
 
-    def decide(self) -> Sequence[Look]:
-        """Have the core decide on the new records, and record the decision."""
-        begun = self.state.has_begun
+    def decide(self, *, resuming: bool = False) -> Sequence[Look]:
+        """Have the core decide on the new records, and record the decision. The observer knows looks of earlier starts,
+        which are taken again when `resuming`."""
         decision = self.state.decide(self.meter.launched, stopping=self.ending.halt is not None)
         self._note_set_aside(decision.set_aside)
         self.journal.note_looks(decision.looks, self.state.roster.models, self.state.controller.plan)
-        if decision.looks and begun:
+        if decision.looks and not resuming:
             self.journal.observer.looked(decision.looks)
         for event in decision.events:
             self.note(event)

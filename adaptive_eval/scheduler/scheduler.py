@@ -79,7 +79,7 @@ class Scheduler:
         for event in lose_entered(store, state, left):
             observer.happened(event)
         self.taken_up = state.spent.total
-        last, looks = store.reader.latest_look(), self._loop.decide()
+        last, looks = store.reader.latest_look(), self._loop.decide(resuming=True)
         if (
             last is not None
             and not _is_retaken(last, looks, state.roster)

@@ -94,11 +94,6 @@ class RunState:
         """Answers on disk that await their verdicts."""
         self._untold = UntoldFacts()
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether the core was told of the records of earlier starts."""
-        return self._untold.begun
-
     # -- facts ----------------------------------------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
