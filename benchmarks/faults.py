@@ -85,7 +85,7 @@ def scenarios() -> list[Scenario]:
 
 @dataclass(frozen=True)
 class Size:
-    """How large the runs are: models too close together to be told apart, so that every round is needed."""
+    """How large the runs are, of models too close together to be told apart."""
 
     world: World
     trials: int
@@ -105,8 +105,8 @@ def configuration(folder: Path, urls: list[str], scenario: Scenario, size: Size)
         "models": [{"name": model, "base_url": urls} for model in size.world.models],
         "sampling": {"temperature": 0.6, "max_tokens": 4000, "timeout": scenario.time_limit},
         "grader": "math",
-        "trials": {"min": 4, "max": size.trials},
-        "stopping": {"confidence": 0.999999},
+        "trials": {"min": 4, "max": size.trials, "policy": "uniform"},
+        "stopping": {"rule": "published", "prior": "uniform"},  # gives nothing up, so that every trial is needed
         "concurrency": {"in_flight": size.concurrency, "attempts": 12},
     }
     path = folder / "faults.yaml"
