@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptive_eval.base.files import make_folder
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import report_errors
 
@@ -43,8 +44,12 @@ def _run_study(
     with report_errors(*runs):
         from rich.console import Console
 
-        from adaptive_eval.show.experiments import show_experiment, write_experiment
+        from adaptive_eval.show.experiments import MEND, has_figures, show_experiment, write_experiment
 
+        if output is not None:  # before minutes of work
+            make_folder(output, MEND)
+            if not has_figures():
+                typer.echo("no figures: they need an extra; pip install 'adaptive-eval[plots]'", err=True)
         with Progress(1.0) as progress:
             found = experiment(progress.to)
         show_experiment(found, Console(highlight=False, markup=False))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 
 import orjson
@@ -9,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from adaptive_eval.base.files import make_folder, write_whole
+from adaptive_eval.base.files import write_whole
 from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.study.experiment import Cell, Criterion, DataTable, Experiment
@@ -63,18 +64,22 @@ def cell_text(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else safe_line(cell, 200)
 
 
+def has_figures() -> bool:
+    """Whether figures can be drawn: they need an extra."""
+    return find_spec("matplotlib") is not None
+
+
 def write_experiment(experiment: Experiment, folder: Path) -> Iterator[Path]:
-    """Write tables as CSV, everything as JSON, and figures as SVG and PNG."""
-    make_folder(folder, MEND)
+    """Write tables as CSV, everything as JSON, and figures, if they can be drawn, as SVG and PNG."""
     for table in experiment.tables:
         yield _write(folder / f"{table.name}.csv", csv_text(table.columns, table.rows).encode("utf-8", "replace"))
     found = {field.name: getattr(experiment, field.name) for field in fields(experiment) if field.name != "figures"}
     data = {"format": FORMAT, "study": found}
     yield _write(folder / f"{experiment.name}.json", orjson.dumps(data, option=orjson.OPT_INDENT_2))
-    # imported here: it needs an extra
-    from adaptive_eval.show.study_figures import draw_study_figures
+    if has_figures():
+        from adaptive_eval.show.study_figures import draw_study_figures
 
-    yield from draw_study_figures(experiment.figures, folder, MEND)
+        yield from draw_study_figures(experiment.figures, folder, MEND)
 
 
 def _write(path: Path, data: bytes) -> Path:

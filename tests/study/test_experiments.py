@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -121,8 +122,18 @@ def test_a_study_is_a_command_whose_seed_decides(name: str, tmp_path: Path) -> N
         assert rows[0] == data["columns"] and len(rows) == len(data["rows"]) + 1
 
 
+def test_without_matplotlib_a_study_writes_its_data_and_says_what_figures_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    told = CliRunner().invoke(app, ["study", "ranking", "--replicates", "5", "--output", str(tmp_path)])
+    assert told.exit_code == 0 and "pip install 'adaptive-eval[plots]'" in told.stderr
+    assert {one.suffix for one in tmp_path.iterdir()} == {".csv", ".json"}
+
+
 def test_a_study_that_cannot_write_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     told = CliRunner().invoke(app, ["study", "ranking", "--replicates", "5", "--output", str(tmp_path / "file")])
     assert told.exit_code == 1 and "cannot be a folder" in told.stderr and "--output" in told.stderr
+    assert not told.stdout  # it is told before the work
     assert CliRunner().invoke(app, ["study", "ranking", "--replicates", "0"]).exit_code == 2
