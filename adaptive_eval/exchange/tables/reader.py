@@ -39,6 +39,7 @@ from adaptive_eval.graders.types import FLAGS, SignalValue
 from adaptive_eval.questions import readers
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.record.log_files import MOST_BYTES, LogFile, open_log, parse_log_json
+from adaptive_eval.store.forms import MOST_TRIALS
 
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row]]
@@ -47,8 +48,12 @@ BOM = b"\xef\xbb\xbf"
 HEAD, MOST_HEADER = 4096, 2**16
 BATCH = 64
 """Rows of a Parquet file to load at once: a row may have a thousand answers."""
-SIGNED = frozenset({"seed", "completion_bpt", "prompt_bpt"})
-"""Numbers of a table that may be negative."""
+LIMITS = {
+    "seed": (NOT_LOGGED, MOST_TRIALS),
+    **dict.fromkeys(("round", "attempts"), (0, MOST_TRIALS)),
+    **dict.fromkeys(("completion_bpt", "prompt_bpt"), (-1, LARGEST)),
+}
+"""By column, the least and the largest number that a run can store; of others 0 and `LARGEST`."""
 
 
 def first_bytes(file: LogFile) -> bytes:
@@ -269,8 +274,10 @@ class _Row:
         if not abs(found) <= LARGEST or (kind is int and not found.is_integer()):
             what = "a whole number" if kind is int else "a number"
             raise self._refuse(f"{key} must be {what}, but got {as_text(value):.80}")
-        if found < 0.0 and key not in SIGNED:
-            raise self._refuse(f"{key} must not be negative, but got {as_text(value):.80}")
+        least, most = LIMITS.get(key, (0, LARGEST))
+        if not least <= found <= most:
+            limits = f"be from {least} to {most}" if key in LIMITS else "not be negative"
+            raise self._refuse(f"{key} must {limits}, but got {as_text(value):.80}")
         return kind(found)
 
     def _json(self, key: str, text: str) -> Any:
