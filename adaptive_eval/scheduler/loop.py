@@ -250,21 +250,17 @@ class Loop:
 
     def end_if_over(self) -> None:
         """End the run if there is nothing left to wait for."""
-        committer, busy = self.journal.committer, self._is_busy
+        committer, busy = self.journal.committer, self.requests.tasks + self.grader.tasks > 0
         committer.gathers = busy
         quiet = not busy and committer.idle and not self._happenings
         self.ending.end_if_over(quiet=quiet)
         if quiet and not (self.ending.done or self.supply.is_moving or self._demand.is_any_waiting):
             self.ending.abort(RuntimeError("the decision core is neither finished nor asks for trials"))
 
-    @property
-    def _is_busy(self) -> bool:
-        """Whether answers or verdicts are awaited."""
-        return self.requests.tasks + self.grader.tasks > 0
-
     def _unserved(self) -> Iterator[int]:
         """Models that the whole run waits for: nothing is under way, and none of their servers is up or on its way."""
-        if not (self._is_busy or self.supply.is_moving or self.ending.is_ending):
+        busy = self.requests.tasks + self.grader.tasks > 0 or self.supply.is_moving
+        if not (busy or self.ending.is_ending):
             for model in range(len(self.state.lanes)):
                 if not self.supply.servers(model) and self._demand.is_wanted(model):
                     yield model
