@@ -16,11 +16,13 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from functools import cache
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.testing
 import warm_inspect
 from browsing import Tabs, chromium
 from hypothesis import HealthCheck, settings
@@ -31,6 +33,7 @@ from ports import held_port
 from tenacity import wait_random_exponential
 from thoroughness import THOROUGH, examples
 
+from adaptive_eval import cli
 from adaptive_eval.endpoints import checking, client, failures, replica_care, replicas, servers, transport
 from adaptive_eval.record import build
 from adaptive_eval.running.garbage import MADE
@@ -53,6 +56,10 @@ if not THOROUGH:  # constants of all modules that a process has loaded would be 
 
 if not THOROUGH:  # a report of each run that has ended plays it again so often: an eighth of the time of all whole runs
     build.REPLAYS = 2
+
+# what takes options apart is made once, as in a process of its own, and not for each command that a test gives
+cli.load_command = cache(cli.load_command)
+typer.testing._get_command = cache(typer.testing._get_command)
 
 # servers on loopback are reached at once, unless the machine stands still meanwhile
 client.PROBE_SECONDS = transport.CONNECT_SECONDS = HANGS
