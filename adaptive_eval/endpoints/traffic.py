@@ -68,15 +68,15 @@ class Traffic:
 
     def count_answers(self, answers: list[Answer], attempts: int) -> int:
         """Count the answers to a request, and return their tokens."""
-        prompt = sum([answer.prompt_tokens for answer in answers])
-        completion = sum([answer.completion_tokens for answer in answers])
-        self.prompt_tokens += prompt
-        self.completion_tokens += completion
+        before = self.prompt_tokens + self.completion_tokens
+        for answer in answers:
+            self.prompt_tokens += answer.prompt_tokens
+            self.completion_tokens += answer.completion_tokens
         self.answers += len(answers)
         self.has_answered = True
         self.answered += 1
         self.failed_before += attempts - 1
-        return prompt + completion
+        return self.prompt_tokens + self.completion_tokens - before
 
     def on_failure(self, kind: FailureKind, failure: Failure | Refusal) -> None:
         """Count a failed attempt."""
