@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from endpoint_opener import CLIENTS, opened_caller
+from patient_time import HANGS
 from raw_servers import CHAT, Exchange, raw_server
 from small_proxy import small_proxy
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.endpoints import server_access
 from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
@@ -76,6 +78,7 @@ async def test_https_goes_through_a_tunnel_that_the_proxy_cannot_read(
 ) -> None:
     async with raw_server(answer, tls=serving_tls) as server, small_proxy(port_of(server.base_url)) as proxy:
         monkeypatch.setenv(variable, proxy.url)
+        monkeypatch.setattr(server_access._ONE_CONNECTION, "keepalive_expiry", HANGS)
         asking = caller("https://model.test/v1", client, ca_file=str(certificate))
         for _ in range(3):
             assert (await asking.ask("https://model.test/v1", BODY)).status == 200
