@@ -146,6 +146,13 @@ def test_names_in_an_archive_are_no_paths_and_obey_no_terminal(tmp_path: Path, n
     assert not (tmp_path.parent / "escaped.json").exists()
 
 
+def test_a_sample_that_names_one_attachment_again_and_again_is_refused(tmp_path: Path) -> None:
+    said = {"role": "assistant", "content": [{"type": "text", "text": "attachment://a"}] * 3000}
+    changes = {"output": {"choices": [{"message": said}]}, "attachments": {"a": "x" * 100_000}}
+    path = inspect_log(tmp_path / "log.eval", [sample(), sample("q2", **changes)])
+    assert "samples/q2_epoch_1.json: names its attachments again and again" in refusal(path)
+
+
 def test_a_transcript_that_names_one_attachment_again_and_again_is_cut(tmp_path: Path) -> None:
     said = {"role": "user", "content": [{"type": "text", "text": "attachment://a"}] * 2000}
     body = {"messages": [said], "attachments": {"a": "x" * 100_000}}

@@ -26,10 +26,13 @@ from adaptive_eval.exchange.samples import (
 from adaptive_eval.exchange.tables.reader import OWN, record_of_row
 from adaptive_eval.questions.benchmark import MODEL_OF_RUN, parse_sample_name
 from adaptive_eval.questions.load import as_text
-from adaptive_eval.record.log_files import Archive, LogFile
+from adaptive_eval.record.log_files import MOST_BYTES, Archive, LogFile
 from adaptive_eval.record.transcripts import ATTACHED
 
 Sample = Mapping[str, Any]
+
+MOST_ATTACHED = 4 * MOST_BYTES
+"""Most characters of attachments in the messages of a sample: each may be named a million times."""
 
 STOP_REASONS = {"max_tokens": "length", "model_length": "length"}
 LIMITS: Mapping[str, Signal] = {
@@ -97,6 +100,8 @@ class SampleReader:
             raise self._file.refuse("is not a sample: it must have an id, and an epoch from 1 on", place)
         if self._file.graded_anew and isinstance(told.get("target"), list) and len(told["target"]) > 1:
             raise self._file.refuse(SEVERAL, place)
+        if _attached_size(told) > MOST_ATTACHED:
+            raise self._file.refuse("names its attachments again and again, which no harness writes", place)
         prompt, system = _conversation(told)
         score = self._score(told, place)
         value = value_of_score(score.get("value"))
@@ -234,6 +239,15 @@ def _text(content: object, sample: Sample) -> tuple[str, str | None]:
     text = "".join(_attached(as_text(part.get("text")), sample) for part in parts if part.get("type") == "text")
     thoughts = [_attached(as_text(part.get("reasoning")), sample) for part in parts if part.get("type") == "reasoning"]
     return text, "\n".join(thoughts) if thoughts else None
+
+
+def _attached_size(sample: Sample) -> int:
+    """Characters of all attachments that texts of a sample refer to, as often as they do."""
+    choices = map(mapping, sequence(mapping(sample.get("output")).get("choices")))
+    messages = [*map(mapping, sequence(sample.get("messages"))), *(mapping(one.get("message")) for one in choices)]
+    parts = (part for message in messages for part in map(mapping, sequence(message.get("content"))))
+    texts = (part.get(kind) for part in parts for kind in ("text", "reasoning"))
+    return sum(len(_attached(one, sample)) for one in texts if isinstance(one, str) and one.startswith(ATTACHED))
 
 
 def _attached(text: str, sample: Sample) -> str:
