@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -88,27 +89,33 @@ HUGE = "\0" * 1_500_000
 
 
 @pytest.mark.parametrize(
-    ("data", "why"),
+    ("write", "why"),
     [
-        (b"", "not a Parquet file"),
-        (b"PAR1" + b"\xff" * 40 + b"PAR1", "not a Parquet file, or cut off"),
-        (b"PAR1" + b"\0" * 40 + (20).to_bytes(4, "little") + b"PAR1", "damaged"),
-        (written(PLAIN)[:-9] + b"PAR1", "damaged"),
-        (written({"text": ["a"]}), "no column reasoning"),
-        (written({"text": ["x" * 1000] * 5000, "reasoning": [None] * 5000}, use_dictionary=True), "lie elsewhere"),
+        (lambda: b"", "not a Parquet file"),
+        (lambda: b"PAR1" + b"\xff" * 40 + b"PAR1", "not a Parquet file, or cut off"),
+        (lambda: b"PAR1" + b"\0" * 40 + (20).to_bytes(4, "little") + b"PAR1", "damaged"),
+        (lambda: written(PLAIN)[:-9] + b"PAR1", "damaged"),
+        (lambda: written({"text": ["a"]}), "no column reasoning"),
         (
-            written(
+            lambda: written({"text": ["x" * 1000] * 5000, "reasoning": [None] * 5000}, use_dictionary=True),
+            "lie elsewhere",
+        ),
+        (
+            lambda: written(
                 {"text": ["x" * 1000] * 5000, "reasoning": [None] * 5000},
                 column_encoding={"text": "DELTA_BYTE_ARRAY"},
             ),
             "pages of another kind",
         ),
-        (written(PLAIN, data_page_version="2.0"), "pages of another kind"),
-        (written({"text": [HUGE] * 4, "reasoning": [None] * 4}), "unpack to more than was ever written"),
+        (lambda: written(PLAIN, data_page_version="2.0"), "pages of another kind"),
+        (lambda: written({"text": [HUGE] * 4, "reasoning": [None] * 4}), "unpack to more than was ever written"),
     ],
     ids=["empty", "no footer", "no metadata", "cut off", "column", "dictionary", "prefixes", "version 2", "bomb"],
 )
-def test_what_is_no_segment_is_refused_within_bounds(data: bytes, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_segment_is_refused_within_bounds(
+    write: Callable[[], bytes], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write()
     monkeypatch.setattr(files, "MOST_UNPACKED", 1_000_000)
     before = pyarrow.total_allocated_bytes()
     tracemalloc.start()
