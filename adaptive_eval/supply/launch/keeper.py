@@ -137,12 +137,14 @@ def _descendants_outside(group: int) -> list[int]:
 
 def _start_server(command: list[str]) -> "subprocess.Popen[bytes]":
     """Start the server as the leader of its own process group."""
-    nothing = subprocess.DEVNULL
-    return subprocess.Popen(command, stdin=nothing, stdout=sys.stderr, process_group=0, preexec_fn=_die_with_keeper)
+    keeper, nothing = os.getpid(), subprocess.DEVNULL
 
+    def die_with_keeper() -> None:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != keeper:  # it was killed just before
+            os._exit(1)
 
-def _die_with_keeper() -> None:
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return subprocess.Popen(command, stdin=nothing, stdout=sys.stderr, process_group=0, preexec_fn=die_with_keeper)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -133,6 +133,27 @@ async def test_nobody_is_left_when_the_keeper_is_killed(tmp_path: Path, port: in
     assert gone(str(port))
 
 
+KILLED_BETWEEN = """
+import os, sys
+from adaptive_eval.supply.launch import keeper
+
+def killed(*_):
+    parent = os.getppid()
+    os.kill(parent, 9)
+    while os.getppid() == parent:
+        pass
+
+keeper._prctl = killed
+keeper._start_server([sys.executable, "-S", "-c", "import sys; print('it runs', file=sys.stderr)"])
+"""
+
+
+def test_no_server_begins_when_its_keeper_was_killed_just_before() -> None:
+    """As asyncio does where a start is cancelled: nobody would end that server."""
+    done = subprocess.run([sys.executable, "-c", KILLED_BETWEEN], capture_output=True, timeout=HANGS)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGKILL, b"", b"")
+
+
 STARTS_AND_WAITS = """
 import asyncio, os, sys
 from pathlib import Path
