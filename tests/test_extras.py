@@ -29,6 +29,49 @@ WITH = {"cli/track.py": ("show/track",), "cli/label.py": ("labels",)}
 """What is deleted with it."""
 NEEDED_BY = {"batches": "batches"}
 """The golden run that needs it."""
+COMMANDS = "cli/test_cli_app.py::test_a_command_says_of_itself_what_the_list_says_of_it"
+EXAMPLES = "cli/test_cli_app.py::test_the_examples_of_a_command_have_options_that_it_takes"
+OWN_TESTS: Mapping[str, tuple[str, ...]] = {
+    "inspect": ("inspect", "show/test_transcripts.py"),
+    "lm_eval": ("lm_eval", "config/test_named_benchmarks.py"),
+    "batches": (
+        "batches",
+        "running/test_batched_runs.py",
+        "running/test_greedy_combined.py::test_greedy_answers_come_in_batches_as_others_do",
+        "running/test_lives.py::test_some_lives_of_a_run",
+        "running/test_rehearsal.py::test_a_dry_run_asks_models_directly_that_a_run_asks_in_batches",
+        "running/test_servers_beside_batches.py",
+        "scheduler/test_cut_off_at_the_end.py",
+        "supply/test_supplies.py",
+    ),
+    "sites": (
+        "sites",
+        "ray",
+        "show/test_sites_shown.py",
+        "running/test_launched_run.py::test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none",
+    ),
+    "store/segments": (
+        "storage",
+        "running/test_answers_in_segments.py",
+        "running/test_token_logprobs.py::test_they_leave_the_ledger_with_the_texts",
+        "store/test_moving.py",
+        "store/test_segments.py",
+    ),
+    "store/postgres": ("postgres",),
+    "cli/track.py": (
+        "show/test_track.py",
+        "cli/test_forged_runs.py",  # all commands that read
+        "cli/test_reading_runs_no_code.py",  # the same
+        "record/test_files_of_strangers.py",  # with those of labels
+        f"{COMMANDS}[track",
+        f"{EXAMPLES}[track",
+    ),
+    "cli/label.py": ("labels", "running/test_labels_of_judged_runs.py", f"{COMMANDS}[label", f"{EXAMPLES}[label"),
+    "show/serve/metrics.py": ("show/test_monitor_metrics.py",),
+}
+"""Tests that need it, below tests/; those of the store's contract on segments besides, which say so."""
+OF_THE_WHOLE = ("dependencies", "documents", "extras", "layers", "readme")
+"""Tests of the whole tree, documents and all."""
 IMPORT_ALL_AND_RUN = """
 import importlib, pathlib
 for file in sorted(pathlib.Path("adaptive_eval").rglob("*.py")):
@@ -40,10 +83,10 @@ importlib.import_module("adaptive_eval.cli").main()
 
 def copy_without(folder: Path, *extras: str) -> Path:
     """What is developed here, in a folder of its own, without some extras."""
-    for name in ("adaptive_eval", "scorio", "tests", "configs", "examples"):
+    for name in ("adaptive_eval", "scorio", "tests", "benchmarks", "configs", "examples", "docs"):
         # with what is compiled of it, which a copy's times still fit
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("runs"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"):
         shutil.copy(ROOT / name, folder)
     for path in [path for extra in extras for path in (extra, *WITH.get(extra, ()))]:
         place = folder / "adaptive_eval" / path
@@ -105,4 +148,18 @@ def test_without_extras_runs_are_as_they_were(tmp_path: Path, extras: tuple[str,
     chosen = " and ".join(filter(None, [runs, *(f"not {NEEDED_BY[extra]}" for extra in extras if extra in NEEDED_BY)]))
     words = ["-m", "pytest", "-q", "-n0", "-m", "not release", "-k", chosen, "tests/golden"]
     told = python(copy_without(tmp_path / "tree", *extras), *words)
+    assert told.returncode == 0 and " passed" in told.stdout, told.stdout
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("extras", [pytest.param(tuple(EXTRAS), id="all"), *((extra,) for extra in EXTRAS)])
+def test_without_extras_all_tests_but_theirs_pass(tmp_path: Path, extras: tuple[str, ...]) -> None:
+    tree = copy_without(tmp_path / "tree", *extras)
+    left_out = [f"tests/test_{name}.py" for name in OF_THE_WHOLE]
+    left_out += [f"tests/{name}" for extra in extras for name in OWN_TESTS[extra]]
+    assert all((tree / name.partition("::")[0]).exists() for name in left_out)
+    words = [f"--{'deselect' if '::' in name else 'ignore'}={name}" for name in left_out]
+    if "store/segments" in extras:
+        words += ["-k", "not segments"]
+    told = python(tree, "-m", "pytest", "-q", "-n", "auto", *words)
     assert told.returncode == 0 and " passed" in told.stdout, told.stdout
