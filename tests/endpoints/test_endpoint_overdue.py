@@ -3,11 +3,12 @@
 import asyncio
 
 import pytest
-from endpoint_opener import CLIENTS, Opener
+from endpoint_opener import Opener
 from hypothesis import given
 from hypothesis import strategies as st
 from patient_time import HANGS, until
 from raw_servers import CHAT, Exchange, raw_server
+from thoroughness import first_of
 
 from adaptive_eval.endpoints import load, overdue, replicas
 from adaptive_eval.endpoints.overdue import KNOWN, LEAST, QUIET_SECONDS, SAFETY, Heartbeat, ResponseTimes
@@ -100,7 +101,7 @@ def test_it_is_known_how_long_the_oldest_attempt_has_been_waited_for() -> None:
     assert watch.oldest == 10.0
 
 
-@CLIENTS
+@pytest.mark.parametrize("client", first_of(["http", "httpx2", "openai"], 1))
 async def test_a_stream_that_stops_is_asked_again_while_others_speak(
     endpoint: Opener, quick: None, client: str
 ) -> None:
@@ -274,7 +275,9 @@ def idle_metrics(running: int) -> bytes:
     return b"vllm:num_requests_running %d\nvllm:num_requests_waiting 0\n" % running
 
 
-@pytest.mark.parametrize(("counted", "believed"), [(8, True), (7, True), (4, False)])
+@pytest.mark.parametrize(
+    ("counted", "believed"), [(8, True), (4, False), pytest.param(7, True, marks=pytest.mark.slow)]
+)
 async def test_what_a_server_without_anything_to_do_was_sent_is_asked_again(
     endpoint: Opener, monkeypatch: pytest.MonkeyPatch, counted: int, believed: bool
 ) -> None:

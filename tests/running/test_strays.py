@@ -104,7 +104,7 @@ def test_a_key_that_is_taken_back_sets_one_model_aside_and_a_resume_goes_on(
     assert found(run) == undisturbed
 
 
-@pytest.mark.parametrize("read_retry_after", first_of(["86400", "NaN", "-5", "Fri, 31 Dec 9999 23:59:59 GMT"], 2))
+@pytest.mark.parametrize("read_retry_after", first_of(["86400", "NaN", "-5", "Fri, 31 Dec 9999 23:59:59 GMT"], 1))
 def test_absurd_waits_cost_a_moment_and_are_told(tmp_path: Path, undisturbed: Outcomes, read_retry_after: str) -> None:
     def script(asked: Asked) -> Said | None:
         strange = asked.number % 7 == 2 and not asked.repeated
