@@ -82,8 +82,7 @@ class RunState:
         requests; `fit`: if the rubric has thresholds to be fitted."""
         self.controller, self.alarms = controller, alarms or Alarms.judged()
         self.fit = fit or OpeningFit.over(roster)
-        self.roster, self.lanes = roster, lanes
-        self.judged, self._reserve = reserve is not None, reserve or NO_COST
+        self.roster, self.lanes, self.reserve = roster, lanes, reserve
         self.capped = controller.plan.budget.bought
         """Whether a cap counts answers that were lost."""
         self.models = ModelStates(tuple(roster.models), controller.plan.bench.recorded)
@@ -93,6 +92,11 @@ class RunState:
         self.awaiting: dict[Place, TrialRecord] = {}
         """Answers on disk that await their verdicts."""
         self._untold = UntoldFacts()
+
+    @property
+    def judged(self) -> bool:
+        """Whether answers are judged by requests."""
+        return self.reserve is not None
 
     # -- facts ----------------------------------------------------------------------------------------------------
 
@@ -217,7 +221,7 @@ class RunState:
         """Set aside a model whose answer used more than caps reserve for it."""
         if not (self.capped and self.lanes):
             return
-        reserved = self.lanes[model].price.worst.tokens - self._reserve.tokens
+        reserved = self.lanes[model].price.worst.tokens - (self.reserve or NO_COST).tokens
         if 0 < reserved < cost.tokens:
             why = BEYOND.format(cost.tokens, reserved)
             self._untold.events += self.models.set_aside(model, Lost(Cause.SERVER, why))
