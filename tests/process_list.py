@@ -1,8 +1,11 @@
 """Which processes there are, for tests that ask until one has come or gone: `ps` takes a third of a core for that."""
 
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
+
+from patient_time import HANGS
 
 PROC = Path("/proc")
 
@@ -21,3 +24,13 @@ def commands() -> Iterator[tuple[str, str]]:
         except OSError:  # it has gone meanwhile
             continue
         yield place.name, command.strip()  # nothing, if it has ended and nobody has asked how
+
+
+def all_end(find: Callable[[], Sized]) -> bool:
+    """Whether a time comes at which none of these processes is found."""
+    deadline = time.monotonic() + HANGS
+    while find():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

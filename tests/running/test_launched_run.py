@@ -18,7 +18,7 @@ import pytest
 from live_runs import MODELS, Found, Site, kill
 from patient_time import HANGS
 from ports import HOST, held_port
-from process_list import commands
+from process_list import all_end, commands
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
@@ -57,13 +57,8 @@ def servers(site: Site) -> list[str]:
     return [pid for pid, command in commands() if str(SERVER) in command and str(site.folder) in command]
 
 
-def none_left(site: Site, seconds: float = HANGS) -> bool:
-    deadline = time.monotonic() + seconds
-    while servers(site):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+def none_left(site: Site) -> bool:
+    return all_end(lambda: servers(site))
 
 
 @pytest.fixture(autouse=True)

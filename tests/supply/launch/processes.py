@@ -1,11 +1,9 @@
 """Which processes there are."""
 
 import re
-import time
 from pathlib import Path
 
-from patient_time import HANGS
-from process_list import commands
+from process_list import all_end, commands
 
 SERVER = Path(__file__).with_name("serving.py")
 
@@ -16,11 +14,6 @@ def running(words: str) -> list[str]:
     return [command for _, command in commands() if wanted.search(command)]
 
 
-def gone(words: str, seconds: float = HANGS) -> bool:
-    """Whether all of them end within so many seconds."""
-    deadline = time.monotonic() + seconds
-    while running(words):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+def gone(words: str) -> bool:
+    """Whether all of them end."""
+    return all_end(lambda: running(words))
