@@ -31,7 +31,7 @@ from throughput import COMMAND, MODELS, QUESTIONS, WORKER, configuration
 
 from adaptive_eval.base.errors import AdaptiveEvalError
 from adaptive_eval.store import RunReader, ServerLaunched, events_of_kind
-from adaptive_eval.store.whereabouts import holds_ledger
+from adaptive_eval.store.locate import has_database
 
 MOST_TIMES = 1.0
 """Goal: the head's CPU of a trial, beside a run that asks and grades by itself."""
@@ -130,7 +130,7 @@ def whole_run(setting: Setting, address: str, trials: int, family: FamilyCpu) ->
 
 def launched(directory: Path) -> int:
     """How many servers have come up."""
-    if not holds_ledger(directory):
+    if not has_database(directory):
         return 0
     try:
         with closing(RunReader.open(directory)) as reader:

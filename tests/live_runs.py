@@ -23,7 +23,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.worlds import Latency, World, binary, with_mean
 from adaptive_eval.store import RunReader, TrialRecord
-from adaptive_eval.store.whereabouts import holds_ledger
+from adaptive_eval.store.locate import has_database
 
 MODELS = ("ada", "bob", "cyd")
 PAID = {"batch", "gpus", "launch"}
@@ -141,7 +141,7 @@ def without_checksums(database: sqlite3.Connection) -> None:
 
 def trials_in(directory: Path) -> int:
     """How many trials a run has stored, also while it runs; 0 before it has begun."""
-    if not holds_ledger(directory):
+    if not has_database(directory):
         return 0
     try:
         with closing(RunReader.open(directory)) as reader:

@@ -246,7 +246,7 @@ def needs_nothing(words: list[str]) -> bool:
     if words[1] == "import":
         return words[2] == "outcomes.npz"
     if words[1] == "report":
-        return words[2] != "runs/logs" and not words[2].startswith("postgresql:")
+        return words[2] != "runs/logs"
     if words[1] == "run":
         return words[2] == "configs/quickstart.yaml" and "--fresh" not in words
     if words[1] == "init":

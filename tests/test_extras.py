@@ -19,7 +19,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "batches": ("run", "batches.yaml"),
     "sites": (*QUICKSTART, "--set", "name=remote", "--ray", "auto"),
     "store/segments": (*QUICKSTART, "--set", "name=moved", "--set", "store.answers=segments"),
-    "store/postgres": ("report", "postgresql://127.0.0.1/nowhere/run"),
     "cli/track.py": ("track", "runs/quickstart", "--wandb"),
     "cli/label.py": ("label", "runs/quickstart"),
     "show/serve/metrics.py": (*QUICKSTART, "--set", "name=another", "--metrics-port", "9"),
@@ -57,7 +56,6 @@ OWN_TESTS: Mapping[str, tuple[str, ...]] = {
         "store/test_moving.py",
         "store/test_segments.py",
     ),
-    "store/postgres": ("postgres",),
     "cli/track.py": (
         "show/test_track.py",
         "cli/test_forged_runs.py",  # all commands that read

@@ -19,13 +19,8 @@ DURATION = re.compile(
 SECONDS_IN = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 LEDGER, SEGMENTS = "ledger", "segments"
 """Where the texts of answers are stored: in the run's database, or in files beside it."""
-LEDGER_URL = r"^postgres(ql)?://[^@/\s\\?#:]+(:\d{1,5})?/[^@/\s\\?#]{1,63}/?$"
-"""A database for the ledgers of many runs; without user, password or options, which would be stored."""
-LEDGER_MEND = "give user and password in PGUSER and PGPASSWORD or ~/.pgpass, and options in variables such as PGSSLMODE"
 StopOnAlarm = Literal["all", "any", "never"]
 """Which alarms end a run."""
-PATIENCE = 300.0
-"""Default seconds for which a run waits for an unavailable database."""
 ANSWERS_URL = r"^[a-z][a-z0-9+.-]*://[^@\s\\?#]+$"
 """Object storage for answers, without user or password, which would be stored: keys come from its variables."""
 

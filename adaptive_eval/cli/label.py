@@ -21,7 +21,6 @@ from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.text import strip_markup
-from adaptive_eval.store.address import require_directory
 
 
 def label(
@@ -41,7 +40,6 @@ def label(
     first. The labels are stored in RUN/labels.jsonl; reports then have the grader's error, and scores corrected for it.
     """
     with report_errors(run):
-        require_directory(run)
         if [port is not None, source is not None, show].count(True) > 1:
             raise ConfigError("--port, --from and --show exclude each other; give one of them")
         if not show:

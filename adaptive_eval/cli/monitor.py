@@ -16,9 +16,7 @@ from adaptive_eval.record.lines import first_few
 from adaptive_eval.show.displays import DisplayKind, JsonDisplay, open_display
 from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, show_once, status_text
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.folder import RunsFolder, runs_text
-from adaptive_eval.store.address import is_address, shown
-from adaptive_eval.store.whereabouts import holds_ledger, require_reachable
+from adaptive_eval.show.serve.folder import RunsFolder
 
 PATIENCE_SECONDS = 30.0
 """Time for which --wait waits for a run to begin."""
@@ -29,9 +27,8 @@ def monitor(
     run: Annotated[
         Path,
         typer.Argument(
-            help="The directory of a run, or its address in a database; with --web also a folder of runs. "
-            "postgresql://host/database: all runs of that database.",
-            metavar="RUN|FOLDER|DATABASE",
+            help="The directory of a run; with --web also a folder of runs.",
+            metavar="RUN|FOLDER",
         ),
     ],
     once: Annotated[bool, typer.Option("--once", help="Show the current state, and exit.")] = False,
@@ -52,7 +49,7 @@ def monitor(
     """Watch RUN from another terminal, or with --web in a browser. The run is not affected.
 
     In a terminal it ends when the run ends, with the run's exit code; Ctrl-C ends the monitor alone. Exit code 7: the
-    run goes on. For a database it shows the state of each of its runs.
+    run goes on.
     """
     with report_errors(run):
         if web:
@@ -63,9 +60,6 @@ def monitor(
             return
         if port is not None or host is not None:
             raise ConfigError("--port and --host are for the page of --web; add --web, or remove them")
-        if is_address(run) and not holds_ledger(run):
-            typer.echo(runs_text(RunsFolder(run).briefs()))
-            return
         _require_one_run(run)
         _require_run(run, wait or once)
         patience, told = 0.0 if once and not wait else PATIENCE_SECONDS, lambda: _announce_waiting(run)
@@ -84,7 +78,7 @@ def _require_one_run(path: Path) -> None:
 def _require_run(path: Path, wait: bool) -> None:
     """Raise `ConfigError` for a run that does not exist. With `wait` only names close to that of another run are
     refused, but not NAME~2 beside NAME, which `--fresh` makes."""
-    if path.exists() or is_address(path):
+    if path.exists():
         return
     names = list(RunsFolder(path.parent).runs())
     others = [name for name in names if not wait or name != path.name.partition("~")[0]]
@@ -127,8 +121,6 @@ def _show_now(feed: Feed, kind: DisplayKind | None) -> ExitCode:
 
 
 def _wait_for(directory: Path) -> None:
-    if is_address(directory):
-        return
     deadline = time.monotonic() + PATIENCE_SECONDS
     if not directory.exists():
         _announce_waiting(directory)
@@ -141,11 +133,9 @@ def _serve(path: Path, host: str | None, port: int) -> None:
     from adaptive_eval.show.serve.site import LOOPBACK, is_loopback, serve
 
     _wait_for(path)
-    if is_address(path):
-        require_reachable(path)
-    elif not path.is_dir():
+    if not path.is_dir():
         raise ConfigError(f"{path} is not a directory; name the directory of a run, or a folder of runs")
     where = host or LOOPBACK
     if not is_loopback(where):
         typer.echo(f"warning: anyone who reaches {where} can read everything in {path} without a password", err=True)
-    asyncio.run(serve(path, where, port, lambda url: typer.echo(f"{shown(path)} at {url}  Ctrl-C ends it")))
+    asyncio.run(serve(path, where, port, lambda url: typer.echo(f"{path} at {url}  Ctrl-C ends it")))

@@ -19,7 +19,7 @@ from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.words import pace_in_words, run_in_words
 from adaptive_eval.show.forecast import answer_line, forecast_lines
 from adaptive_eval.show.text import NEXT
-from adaptive_eval.store.whereabouts import holds_ledger, newest_directory
+from adaptive_eval.store.locate import has_database, newest_directory
 from adaptive_eval.study.forecast import make_forecast
 
 MIN_WORLDS = 10
@@ -76,7 +76,7 @@ def _hints(prepared: PreparedRun, pilot: Path | None) -> Iterator[str]:
     """Hints on caps below the first round's cost, on stored trials as a pilot, and on drawing questions."""
     yield from (f"warning   {problem}" for problem in first_round_problems(prepared))
     directory = newest_directory(prepared.config.store.folder, prepared.config.name)
-    if pilot is None and holds_ledger(directory):
+    if pilot is None and has_database(directory):
         yield f"hint      {directory} has trials of this run; --pilot {directory} continues from them"
     if len(prepared.questions) >= WORTH_DRAWING and may_draw(prepared.config):
         opening, blocks = int(prepared.plan.opening.sum()), BLOCK * len(prepared.config.asked)

@@ -17,7 +17,7 @@ from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.results_file import RESULTS_FILE, write_results
 from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.show.summary import findings
-from adaptive_eval.store.whereabouts import holds_ledger
+from adaptive_eval.store.locate import has_database
 from adaptive_eval.study.judged import JudgedReplay, judge_replay
 from adaptive_eval.study.replay import PreparedReplay, perform_replay, prepare_replay, replay_results
 
@@ -68,7 +68,7 @@ def replay(
 def _directory(output: Path | None, name: str) -> Path:
     """Create the directory for the results; raises `ConfigError` if it holds a run or cannot be created."""
     directory = output or Path("runs") / f"replay-{name}"
-    if holds_ledger(directory):
+    if has_database(directory):
         raise ConfigError(f"{directory} holds a run, whose results a replay would overwrite; give another --output")
     try:
         directory.mkdir(parents=True, exist_ok=True)

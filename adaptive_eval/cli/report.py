@@ -12,7 +12,6 @@ from adaptive_eval.record.labelled import LABELS_FILE, LabelledRun
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.view import RunView, read_report
-from adaptive_eval.store.address import default_path
 
 Kind = Literal["html", "md", "pr", "summary", "json", "csv", "junit"]
 SUFFIXES = {"junit": "xml", "pr": "md", "summary": "txt"}
@@ -53,7 +52,7 @@ def report(
         if output == Path("-"):
             typer.echo(text, nl=False)
         else:
-            write_text(output or default_path(run, f"report.{SUFFIXES.get(kind, kind)}"), text)
+            write_text(output or run / f"report.{SUFFIXES.get(kind, kind)}", text)
         for path in drawn:
             typer.echo(str(path), err=output == Path("-"))
         if plots is not None and not drawn:

@@ -9,7 +9,6 @@ from adaptive_eval.cli.shared import Run, report_errors
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
 from adaptive_eval.show.track.points import Tracker, exclusive_follower, follow, redact_password
-from adaptive_eval.store.address import require_directory
 from adaptive_eval.store.database import require_no_links
 
 PATIENCE_SECONDS = 10.0
@@ -34,7 +33,6 @@ def track(
     is followed until it is over. A run that was tracked before gets what it lacks.
     """
     with report_errors(run):
-        require_directory(run)
         if wandb == mlflow:
             raise ConfigError("give either --wandb or --mlflow: one tracker at a time")
         if (project or entity or group) and mlflow or (experiment or tracking_uri) and wandb:

@@ -14,7 +14,6 @@ from warnings import warn
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.base.sections import LEDGER_MEND
 from adaptive_eval.config.checks import cross_check
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.document import VARIABLE, Document, read_document, read_environment
@@ -35,7 +34,6 @@ from adaptive_eval.endpoints.secrets import (
 from adaptive_eval.graders.rubric import RubricConfig
 
 BLANK = "***"
-LEDGER_KEY = ("store", "ledger")
 
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 """Suffixes of configuration files."""
@@ -51,8 +49,6 @@ def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
             mend = "give the name of an environment variable as api_key_env; without a key, leave it out"
             if set(inner) & set(HEADERS):
                 mend = "write ${NAME} for an environment variable"
-            elif inner == LEDGER_KEY:
-                mend = LEDGER_MEND
             elif "launch" in inner:
                 mend = INHERITED
             elif "notify" in inner:
@@ -65,8 +61,6 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
     """Why a value must not be in the file; keys come from the environment, and go only into headers."""
     if value is None:
         return None
-    if path == LEDGER_KEY and set("@?") & set(str(value)):
-        return "contains a user, a password or options, which would be stored"
     in_header = bool(set(path) & set(HEADERS))
     variables = document.variables.get(document.origin(path), ())
     if in_header:

@@ -19,7 +19,7 @@ from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.readers import FileRow
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.store import RunReader, TrialRecord
-from adaptive_eval.store.whereabouts import is_run
+from adaptive_eval.store.database import is_run
 
 NOT_THERE = frozenset({"timed_out", "unanswered"})
 

@@ -18,13 +18,9 @@ from pydantic import (
 from adaptive_eval.base.sections import (
     ANSWERS_URL,
     LEDGER,
-    LEDGER_MEND,
-    LEDGER_URL,
-    PATIENCE,
     SEGMENTS,
     Count,
     Price,
-    Seconds,
     Section,
     refuse,
 )
@@ -152,21 +148,6 @@ class StoreConfig(Section):
     """Storage of the texts of answers: `ledger`, the run's database; `segments`, Parquet files in the folder `answers`
     of the run; or the URL of a folder for fsspec, such as s3://bucket/answers. Credentials come from the storage's own
     variables. The last two need an extra: pip install 'adaptive-eval[segments]'."""
-
-    ledger: str | None = Field(None, max_length=500)
-    """A PostgreSQL database for this run and others, as postgresql://host[:port]/database; default: the file
-    `run.sqlite` in the run's directory. User and password come from PGUSER and PGPASSWORD, or from ~/.pgpass, and
-    options from PostgreSQL's other variables. It needs an extra: pip install 'adaptive-eval[postgres]'."""
-    patience: Seconds = PATIENCE
-    """Time to wait for an unavailable database before the run ends; it can then be resumed."""
-
-    @field_validator("ledger")
-    @classmethod
-    def _check_ledger(cls, ledger: str | None) -> str | None:
-        if ledger is None or re.fullmatch(LEDGER_URL, ledger):
-            return ledger
-        rule = "must be a database without user, password or options, such as postgresql://db.example.org/evals"
-        raise refuse(rule, LEDGER_MEND)
 
     @field_validator("answers")
     @classmethod

@@ -13,7 +13,6 @@ from adaptive_eval.exchange.inspect.writer import ENDING, write_logs
 from adaptive_eval.exchange.recording import write_npz
 from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_source
 from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl
-from adaptive_eval.store.address import default_path
 
 
 class ExportFormat(NamedTuple):
@@ -64,7 +63,7 @@ class ExportResult:
 def export(request: ExportRequest, on_progress: OnProgress = lambda trials: None) -> ExportResult:
     """Write a run in a format; if it raises `ConfigError` or `StoreError`, nothing was written."""
     form = EXPORTS[request.format]
-    path = request.output or default_path(request.directory, form.place)
+    path = request.output or request.directory / form.place
     if request.texts is not None and form.texts is None:
         having = ", ".join(name for name, one in EXPORTS.items() if one.texts is not None)
         raise ConfigError(f"--text and --no-text are for {having}, but the format is {request.format}; leave them out")

@@ -18,9 +18,9 @@ from adaptive_eval.record.history import imported_cells
 from adaptive_eval.record.lines import first_few
 from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.store import Json, OutcomesRecorded, PriorTaken, TrialsImported, events_of_kind
+from adaptive_eval.store.database import is_run
 from adaptive_eval.store.events.event import Change
 from adaptive_eval.store.same_meaning import differences
-from adaptive_eval.store.whereabouts import is_run
 
 MEND_PRIOR = (
     "R0 needs outcomes of the same questions; name them under prior_evidence.questions to use them as those of a "

@@ -7,8 +7,8 @@ from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.graders.frozen import FrozenThresholds, fact_numbers, fit_frozen
 from adaptive_eval.graders.rubric import EarlierThresholds, RubricConfig, open_rubric
 from adaptive_eval.store import RunReader, ThresholdsFrozen
+from adaptive_eval.store.database import is_run
 from adaptive_eval.store.thresholds import HeldTrial, frozen_event, kept_thresholds, thresholds_from_event
-from adaptive_eval.store.whereabouts import is_run
 
 FIRST_ROUND = 0
 

@@ -9,7 +9,6 @@ from adaptive_eval.base.errors import StoreError
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import RESULTS_FILE, is_intact, read_results
 from adaptive_eval.store import RunFinished, RunReader, is_held
-from adaptive_eval.store.address import is_address, parse_address
 from adaptive_eval.store.database import DATABASE_FILE, reindex_instructions
 from adaptive_eval.store.integrity import Integrity
 from adaptive_eval.store.log_check import lost_commits
@@ -41,8 +40,6 @@ def verify_run(directory: Path) -> Verified:
     results, whole = read_results(directory), is_intact(directory)
     if whole is False:
         damages.append(f"{RESULTS_FILE}: is not what was written")
-    elif results is None and is_address(directory):
-        notes.append(f"{RESULTS_FILE} is in the directory of the run, and is not checked here")
     elif results is None:
         notes.append(f"there is no {RESULTS_FILE} of a look, or it is of another version")
     else:
@@ -59,7 +56,7 @@ def verify_run(directory: Path) -> Verified:
 def harmless_damage(directory: Path) -> Iterator[str]:
     """Describe damage that does not keep a run from being read or resumed."""
     database = directory / DATABASE_FILE
-    if parse_address(directory) is not None or not database.exists() or is_held(directory):
+    if not database.exists() or is_held(directory):
         return
     if is_intact(directory) is False:
         path = directory / RESULTS_FILE

@@ -15,7 +15,6 @@ import numpy as np
 from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged
 from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import PreparedRun, stored_config
-from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.record.build import build_unjudged
@@ -38,15 +37,8 @@ from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.running.session import Session
 from adaptive_eval.running.watching import TwoPartWatcher, Watcher, Watchers
 from adaptive_eval.store import CommitBatch, GreedyBegun, OpenedStore, RunHeader, RunReader, Store, require_same_meaning
-from adaptive_eval.store.address import LedgerAddress
+from adaptive_eval.store.locate import fresh_directory, newest_directory
 from adaptive_eval.store.spending import total_spent
-from adaptive_eval.store.whereabouts import (
-    fresh_directory,
-    newest_directory,
-    point_to,
-    require_own_ledger,
-    run_names_in,
-)
 
 
 def run_directory(prepared: PreparedRun, given: Path | None, fresh: bool) -> Path:
@@ -54,9 +46,7 @@ def run_directory(prepared: PreparedRun, given: Path | None, fresh: bool) -> Pat
     run was begun with other settings and has bought nothing, since a first try that failed keeps nobody from a second.
     """
     if given is None:
-        section = prepared.config.store
-        ledger_runs = run_names_in(LedgerAddress.parse(section.ledger)) if section.ledger else []
-        place = section.folder, prepared.config.name, ledger_runs
+        place = prepared.config.store.folder, prepared.config.name
         newest = newest_directory(*place)
         return fresh_directory(*place) if fresh or _is_empty_and_differs(newest, prepared.header) else newest
     if fresh:
@@ -78,14 +68,6 @@ def _is_empty_and_differs(directory: Path, header: RunHeader) -> bool:
         except RunChanged:
             return True
     return False
-
-
-def place_ledger(config: RunConfig, directory: Path, name: str | None = None) -> None:
-    """Have the run in `directory` keep its ledger where the configuration says, under its own name or the given one."""
-    if config.store.ledger is None:
-        require_own_ledger(directory)
-    else:
-        point_to(directory, LedgerAddress.parse(config.store.ledger), name)
 
 
 async def execute(
@@ -134,7 +116,6 @@ class _Execution:
     async def run(self, directory: Path, stops: StopSource | None) -> ExitCode:
         """Begin or resume the run in `directory`."""
         prepared = self._prepared
-        place_ledger(prepared.config, directory)
         beginning = load_starting_point(prepared, directory)
         await adopt_grader(beginning.prepared, directory)
         if not stored_trial_count(beginning.prepared, directory):
@@ -180,7 +161,6 @@ class _Execution:
         prepared, store = beginning.prepared, opened.store
         directory = store.directory / GREEDY
         parts.happened(GreedyBegun(len(prepared.models), len(prepared.questions)))
-        place_ledger(prepared.config, directory, f"{store.name}.{GREEDY}")
 
         async def ask(greedy: StartingPoint) -> Ended:
             with _opened_store(greedy, directory) as first:
@@ -201,8 +181,7 @@ class _Execution:
 def _opened_store(beginning: StartingPoint, directory: Path) -> Iterator[OpenedStore]:
     """Open the store of a run; an error that ends the run is noted in it."""
     prepared = beginning.prepared
-    section = prepared.config.store
-    opened = Store.open(directory, prepared.header, section.answers, section.patience)
+    opened = Store.open(directory, prepared.header, prepared.config.store.answers)
     try:
         if beginning.pending_events:
             opened.store.commit(CommitBatch(events=beginning.pending_events))

@@ -23,7 +23,6 @@ from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import draws_questions, promise_line
 from adaptive_eval.show.ranking import WIDEST_NAME, ranking_text
 from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, count, wrap_lines
-from adaptive_eval.store.address import is_address
 
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 2
@@ -85,7 +84,7 @@ def findings(
         loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
         yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {loads}, {duration(row.seconds)}"
     yield from _warnings(results, briefly=briefly)
-    if directory is not None and results.cost.trials and not is_address(directory):  # beside which there is no file
+    if directory is not None and results.cost.trials:
         yield f"answers   adaptive-eval export {shlex.quote(str(directory))} --format jsonl"
         if (directory / INSPECT_LOGS).is_dir():
             yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"

@@ -8,5 +8,5 @@ SiteHost       life of a site: placed, begun, lost, placed again and ended
 SiteKeeper     owner of a run's sites and of all resources that they have taken
 RayCluster     places sites, and finds those that an earlier start has left
 
-Decisions, budget and ledger stay on the head, in one process.
+Decisions, budget and database stay on the head, in one process.
 """

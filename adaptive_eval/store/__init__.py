@@ -22,4 +22,4 @@ from adaptive_eval.store.records import *
 from adaptive_eval.store.roster import Names as Names, Roster as Roster
 from adaptive_eval.store.same_meaning import differences as differences, require_same_meaning as require_same_meaning
 from adaptive_eval.store.store import OpenedStore as OpenedStore, Store as Store
-from adaptive_eval.store.whereabouts import is_held as is_held
+from adaptive_eval.store.locate import is_held as is_held

@@ -70,7 +70,7 @@ APPLICATION_ID = 0x61644576
 SCHEMA_VERSION = 1
 """PRAGMA user_version; a file with another number is refused."""
 SEGMENTED = 2
-"""The version of a run with texts outside the ledger, which an earlier adaptive-eval would read as empty."""
+"""The version of a run with texts outside the database, which an earlier adaptive-eval would read as empty."""
 
 BUSY_SECONDS = 30.0
 """How long to wait for a reader that blocks a checkpoint."""
@@ -90,7 +90,7 @@ VERIFY = ". `adaptive-eval verify {}` says where"
 _PLAIN = re.compile(r"CREATE (TABLE|(UNIQUE )?INDEX) ")
 """Matches schema entries that only hold data: no trigger, view or virtual table."""
 _CHANGED_SCHEMA = ("no such column", "no such table")
-"""SQLite's messages for a changed schema, since every ledger has all tables."""
+"""SQLite's messages for a changed schema, since every run has all tables."""
 
 
 def create(directory: Path) -> sqlite3.Connection:

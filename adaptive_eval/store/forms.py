@@ -32,8 +32,6 @@ _RANGES = {
     "category": f"category BETWEEN 0 AND {MOST_TRIALS}",
 }
 """By column, the SQL condition that its numbers meet; NULL passes."""
-OUT_OF_RANGE = f"SELECT id FROM trials WHERE NOT ({' AND '.join(f'({one})' for one in _RANGES.values())}) LIMIT 1"
-"""Finds a trial with numbers that are never written, for databases that enforce column types."""
 
 
 def _conditions() -> Iterator[str]:

@@ -5,11 +5,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_eval.base.errors import StoreError
-from adaptive_eval.store import checksums, database, whereabouts
+from adaptive_eval.store import checksums, database
 from adaptive_eval.store.log_check import lost_commits
-from adaptive_eval.store.queries import TrialRow
-from adaptive_eval.store.records import answer_digest
 from adaptive_eval.store.tables import COLUMNS
 
 LOST_COMMIT = (
@@ -35,8 +32,6 @@ class Integrity:
     @classmethod
     def check(cls, directory: Path) -> "Integrity":
         """Check the run in `directory` in one consistent read; raises `StoreError` if it cannot be opened."""
-        if whereabouts.ledger_address(directory) is not None:
-            return cls._check_database(directory)
         found, damages = {}, [LOST_COMMIT] if lost_commits(directory / database.DATABASE_FILE) else []
         with closing(database.open_readonly(directory, "")) as connection, database.explained(directory, ""):
             connection.execute("BEGIN")
@@ -62,22 +57,3 @@ class Integrity:
             tuple(notes),
             0 < len(structure) == len(damages),
         )
-
-    @classmethod
-    def _check_database(cls, directory: Path) -> "Integrity":
-        """Check a run in PostgreSQL: compare answers with their digests; the database itself checks its pages."""
-        damages: list[str] = []
-        with closing(whereabouts.open_to_read(directory)) as ledger, ledger.consistent_read():
-            trials = 0
-            for row in map(TrialRow._make, ledger.stream(ledger.queries.trials + "ORDER BY trials.id")):
-                trials += 1
-                name = f"trial {row.trial} of {row.model} on {row.question}"
-                try:
-                    if answer_digest(ledger.texts(row)) != row.digest:
-                        damages.append(f"trials: the answer of {name} is not what was written")
-                except (StoreError, UnicodeDecodeError) as error:
-                    damages.append(f"trials: the answer of {name} cannot be read ({error})")
-            ((looks,),) = ledger.rows("SELECT count(*) FROM looks")
-            ((guarded,),) = ledger.rows("SELECT current_setting('data_checksums')")
-        notes = [] if guarded == "on" else [f"{ledger.where} keeps no checksums of its pages (data_checksums is off)"]
-        return cls({"trials": trials, "looks": int(looks)}, {}, tuple(damages), tuple(notes))

@@ -11,12 +11,12 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
-from adaptive_eval.store import queries, whereabouts
+from adaptive_eval.store import queries
 from adaptive_eval.store.events import events_of_kind, parse_event
 from adaptive_eval.store.events.event import Event, Json
 from adaptive_eval.store.events.grading import VerdictsWasted
 from adaptive_eval.store.forms import FIRST_SECOND, LAST_SECOND
-from adaptive_eval.store.ledgers import Row, RunLedger
+from adaptive_eval.store.queries import Row
 from adaptive_eval.store.records import (
     NO_GRADING,
     AnswerTexts,
@@ -39,7 +39,7 @@ from adaptive_eval.store.records import (
 )
 from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs
-from adaptive_eval.store.sqlite_ledger import damaged
+from adaptive_eval.store.run_database import RunDatabase, damaged
 from adaptive_eval.store.summing import (
     NO_SUMS,
     Counts,
@@ -57,15 +57,9 @@ MOST_ROUNDS = 2**31 - 1
 class RunReader:
     """Reads everything stored of a run, as immutable values."""
 
-    def __init__(self, directory: Path, ledger: RunLedger) -> None:
+    def __init__(self, directory: Path, database: RunDatabase) -> None:
         self.directory = directory
-        self._ledger = ledger
-        self._rows, self._stream = ledger.rows, ledger.stream
-        """Run a query; a stream does not hold all rows at once, for queries over all trials."""
-
-    @property
-    def _queries(self) -> queries.Queries:
-        return self._ledger.queries
+        self._database, self._rows = database, database.rows
 
     @classmethod
     @contextmanager
@@ -80,27 +74,27 @@ class RunReader:
 
     @classmethod
     def open(cls, directory: Path) -> Self:
-        """Open the run in `directory`, or at an address; another process may be writing it."""
-        return cls(directory, whereabouts.open_to_read(directory))
+        """Open the run in `directory`; another process may be writing it."""
+        return cls(directory, RunDatabase.open_to_read(directory))
 
     @classmethod
     @contextmanager
     def if_begun(cls, directory: Path) -> Iterator[Self | None]:
         """Open the run in `directory` as a context; None if no run was begun there."""
-        ledger = whereabouts.open_if_begun(directory)
-        if ledger is None:
+        database = RunDatabase.open_if_begun(directory)
+        if database is None:
             yield None
             return
-        with closing(cls(directory, ledger)) as reader:
+        with closing(cls(directory, database)) as reader:
             yield reader
 
     def close(self) -> None:
         """Close a reader that was opened by `open`."""
-        self._ledger.close()
+        self._database.close()
 
     def consistent_read(self) -> AbstractContextManager[None]:
         """A context in which all reads see the same state, whatever the run commits meanwhile."""
-        return self._ledger.consistent_read()
+        return self._database.consistent_read()
 
     def header(self) -> RunHeader:
         """The header of the run with its newest configuration."""
@@ -157,7 +151,7 @@ class RunReader:
 
     def trial_count(self) -> int:
         """The number of stored trials."""
-        known = self._ledger.kept_sums()
+        known = self._database.kept_sums()
         ((count,),) = self._rows("SELECT count(*) FROM trials WHERE id > ?", known.last)
         return int(count) + known.trials
 
@@ -167,7 +161,7 @@ class RunReader:
         for (
             model, question, trial, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found, bpt,
             completion_tokens, latency, awaits_thresholds, awaits_verdict,
-        ) in self._stream(self._queries.outcomes):  # fmt: skip
+        ) in self._rows(self._database.queries.outcomes):  # fmt: skip
             yield StoredOutcome(
                 model,
                 question,
@@ -192,22 +186,22 @@ class RunReader:
 
     def trial_facts(self) -> Iterator[TrialFacts]:
         """Every graded trial with all that a rubric may use, in the order of commitment."""
-        return map(TrialFacts._make, self._stream(self._queries.facts))
+        return map(TrialFacts._make, self._rows(queries.FACTS))
 
     def judge_use(self) -> JudgeUse | None:
         """Usage of the judge on these answers; None if there is none."""
-        (row,) = self._rows(self._queries.judge_use)
+        (row,) = self._rows(queries.JUDGE_USE)
         used, agreements = row[: -queries.MOST_JUDGES], row[-queries.MOST_JUDGES :]
         return replace(JudgeUse(*used), agreements=tuple(agreements)) if row[0] else None
 
     def comparisons(self) -> list[ComparisonCount]:
         """Counts of a judge's comparisons of two answers, by their result."""
-        rows = self._rows(self._queries.comparisons)
+        rows = self._rows(queries.COMPARISONS)
         return [ComparisonCount(float(dependent), float(first), int(count)) for dependent, first, count in rows]
 
     def grading_uses(self) -> dict[str, GradingUse]:
         """Usage of a judge or a verifier, by model."""
-        rows = self._rows(self._queries.grading_uses)
+        rows = self._rows(queries.GRADING_USES)
         uses = {str(name): GradingUse(int(answers), Cost(int(tokens), *rest)) for name, answers, tokens, *rest in rows}
         for event in events_of_kind(self.events(), VerdictsWasted):
             uses[event.model] = uses.get(event.model, NO_GRADING).plus(wasted_use(event))
@@ -215,11 +209,11 @@ class RunReader:
 
     def places(self) -> Iterator[TrialPlace]:
         """The round of every trial, and the flags of its answer, in the order of commitment."""
-        return map(TrialPlace._make, self._stream(self._queries.places))
+        return map(TrialPlace._make, self._rows(queries.PLACES))
 
     def cells(self, rows: int, *, first_round: bool = False) -> Iterator[CellExtent]:
         """The extent of each cell among the trials with ids up to `rows`, or among those of them in round 0."""
-        return map(CellExtent._make, self._rows(self._queries.cells, rows, 0 if first_round else MOST_ROUNDS))
+        return map(CellExtent._make, self._rows(queries.CELLS, rows, 0 if first_round else MOST_ROUNDS))
 
     @property
     def newest_trial_id(self) -> int:
@@ -239,29 +233,29 @@ class RunReader:
         "ungraded" leaves out trials without an answer, which no grader can grade.
         """
         condition = "WHERE category IS NULL " if which == "ungraded" else ""
-        for row in self._stream(f"{self._queries.trials}{condition}ORDER BY trials.id"):
+        for row in self._rows(f"{self._database.queries.trials}{condition}ORDER BY trials.id"):
             record = self._record(row)
             if which == "all" or "unanswered" not in record.answer.signals:
                 yield record
 
     def model_trials(self, model: str) -> Iterator[TrialRecord]:
         """The trials of one model with their texts, question by question."""
-        for row in self._stream(f"{self._queries.trials}WHERE models.name = ? ORDER BY question, trial", model):
+        for row in self._rows(f"{self._database.queries.trials}WHERE models.name = ? ORDER BY question, trial", model):
             yield self._record(row)
 
     def cell(self, model: str, question: str, after: int = -1) -> Iterator[TrialRecord]:
         """The trials of one model and question with numbers above `after`, in ascending order."""
         condition = "WHERE models.name = ? AND questions.key = ? AND trial > ? ORDER BY trial"
-        yield from map(self._record, self._rows(self._queries.trials + condition, model, question, after))
+        yield from map(self._record, self._rows(self._database.queries.trials + condition, model, question, after))
 
     def latest_from(self, model: str, replica: str) -> TrialRecord:
         """The trial that was committed last from one replica of a model."""
         condition = "WHERE models.name = ? AND replica = ? ORDER BY trials.id DESC LIMIT 1"
-        return self._record(next(iter(self._rows(self._queries.trials + condition, model, replica))))
+        return self._record(next(iter(self._rows(self._database.queries.trials + condition, model, replica))))
 
     def sums(self, after: int = 0) -> list[ReplicaSums]:
         """Sums over the trials with ids above `after`, by model and replica."""
-        return all_sums(self._ledger, NO_SUMS._replace(last=after) if after else self._ledger.kept_sums())
+        return all_sums(self._database, NO_SUMS._replace(last=after) if after else self._database.kept_sums())
 
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks of the newest configuration, from number `first` on."""
@@ -284,18 +278,18 @@ class RunReader:
     def counts(self, roster: Roster, categories: int, after: int = 0) -> Counts:
         """Counts[model, question, category] of the graded trials with ids above `after`, in the order of the roster."""
         models, questions = self.ids("models", "name"), self.ids("questions", "key")
-        known = NO_SUMS if after else self._ledger.kept_sums()
-        cells = self._stream(self._queries.graded, after or known.last)
+        known = NO_SUMS if after else self._database.kept_sums()
+        cells = self._rows(queries.GRADED, after or known.last)
         return align_with_roster(add_cells(known.counts(), cells), models, questions, roster, categories)
 
     @property
     def summed_until(self) -> int:
         """The id of the last trial that the kept sums include; 0 if the run is too small to have any."""
-        return self._ledger.kept_sums().last
+        return self._database.kept_sums().last
 
     def round_counts(self) -> Iterator[RoundCount]:
         """The number of graded trials by model, question, round and category."""
-        return map(RoundCount._make, self._rows(self._queries.round_counts))
+        return map(RoundCount._make, self._rows(queries.ROUND_COUNTS))
 
     def count_until(self, at: float) -> int:
         """The number of trials that were stored by a moment."""
@@ -309,7 +303,7 @@ class RunReader:
 
     def spending(self, steps: int) -> list[Spending]:
         """Cumulative spending at about `steps` evenly spaced trials, in the order of commitment."""
-        return thin_out(all_spending(self._ledger, self._ledger.kept_sums(), steps), steps)
+        return thin_out(all_spending(self._database, self._database.kept_sums(), steps), steps)
 
     def events(self) -> list[Event]:
         """All events of the run."""
@@ -343,20 +337,20 @@ class RunReader:
             yield StoredLook(number, unpack_json(body))
 
     def require_intact(self, *, summed: bool = True) -> None:
-        """Raise `StoreError` with the first damage that the ledger can find.
+        """Raise `StoreError` with the first damage that can be found.
 
         Without `summed`, trials in the kept sums are skipped: each is checked when it is read.
         """
-        self._ledger.require_intact(0 if summed else self.summed_until)
+        self._database.require_intact(0 if summed else self.summed_until)
 
     def _record(self, values: Row) -> TrialRecord:
         row = queries.TrialRow._make(values)
         if row.damaged:
             raise self._damaged(f"trial {row.trial} of {row.model} on {row.question} is not what was written")
-        return _record(row, self._ledger.texts(row))
+        return _record(row, self._database.texts(row))
 
     def _damaged(self, what: str) -> StoreError:
-        return damaged(self.directory, self._ledger.where, what)
+        return damaged(self.directory, self._database.where, what)
 
 
 def _optional_bool(value: int | None) -> bool | None:

@@ -7,6 +7,7 @@ rest of storing a short trial, and long texts at level 2, which takes 40% of the
 """
 
 import json
+import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -17,7 +18,6 @@ from adaptive_eval import __version__
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.store.events.event import Event, Json
-from adaptive_eval.store.ledgers import LedgerWrites
 from adaptive_eval.store.records import RunHeader, TrialRecord
 from adaptive_eval.store.tables import COLUMNS
 
@@ -37,15 +37,9 @@ def pack_text(text: str | None) -> str | bytes | None:
     return _compress(data)
 
 
-PLAIN = b"\0="
-"""Prefix of an uncompressed text in a column of bytes; no zlib stream begins with it."""
-
-
 def unpack_text(stored: str | bytes | None) -> str | None:
     """Restore the text that was given to `pack_text`."""
     if isinstance(stored, bytes):
-        if stored[:2] == PLAIN:
-            return stored[2:].decode("utf-8", "surrogatepass")
         return _decompress(stored).decode("utf-8", "surrogatepass")
     return stored
 
@@ -191,33 +185,33 @@ INSERT_LOGPROBS = (
 )
 
 
-def write_run(ledger: LedgerWrites, header: RunHeader, now: float) -> None:
+def write_run(connection: sqlite3.Connection, header: RunHeader, now: float) -> None:
     """Write the header of a run with its first configuration."""
     run = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0, "held": "{}"}
-    ledger.executemany("INSERT INTO run VALUES (?, ?)", [*run.items(), ("meaning", dump_json(header.meaning))])
-    insert_configuration(ledger, header.configuration, now)
+    connection.executemany("INSERT INTO run VALUES (?, ?)", [*run.items(), ("meaning", dump_json(header.meaning))])
+    insert_configuration(connection, header.configuration, now)
 
 
-def insert_configuration(ledger: LedgerWrites, configuration: Json, now: float) -> None:
+def insert_configuration(connection: sqlite3.Connection, configuration: Json, now: float) -> None:
     """Write a configuration, which becomes the newest."""
-    ledger.execute("INSERT INTO configurations (at, body) VALUES (?, ?)", (now, dump_json(configuration)))
+    connection.execute("INSERT INTO configurations (at, body) VALUES (?, ?)", (now, dump_json(configuration)))
 
 
-def insert_models(ledger: LedgerWrites, models: Mapping[str, Json]) -> None:
+def insert_models(connection: sqlite3.Connection, models: Mapping[str, Json]) -> None:
     """Write models, each with the settings that its trials depend on."""
     rows = [(name, dump_json(meaning)) for name, meaning in models.items()]
-    ledger.executemany("INSERT INTO models (name, meaning) VALUES (?, ?)", rows)
+    connection.executemany("INSERT INTO models (name, meaning) VALUES (?, ?)", rows)
 
 
-def insert_questions(ledger: LedgerWrites, questions: Mapping[str, Json]) -> None:
+def insert_questions(connection: sqlite3.Connection, questions: Mapping[str, Json]) -> None:
     """Write the questions of a run."""
     rows = [(key, dump_json(body)) for key, body in questions.items()]
-    ledger.executemany("INSERT INTO questions (key, body) VALUES (?, ?)", rows)
+    connection.executemany("INSERT INTO questions (key, body) VALUES (?, ?)", rows)
 
 
-def write_events(ledger: LedgerWrites, events: Iterable[Event], now: float) -> None:
+def write_events(connection: sqlite3.Connection, events: Iterable[Event], now: float) -> None:
     """Write events, with the time at which they happened."""
-    ledger.executemany(
+    connection.executemany(
         "INSERT INTO events (at, kind, body) VALUES (?, ?, ?)",
         [(now, event.kind, dump_json(event.body())) for event in events],
     )

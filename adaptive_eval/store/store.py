@@ -1,5 +1,6 @@
-"""The durable store of one run: a directory and its ledger, written by one thread of one process at a time."""
+"""The durable store of one run: a directory with a database, written by one thread of one process at a time."""
 
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,13 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import closed_on_error
-from adaptive_eval.base.sections import LEDGER, PATIENCE
-from adaptive_eval.store import whereabouts
-from adaptive_eval.store.address import is_address, shown
+from adaptive_eval.base.sections import LEDGER
+from adaptive_eval.store.database import is_run
 from adaptive_eval.store.events.answers import AnswersLost
 from adaptive_eval.store.events.event import Change, Event
 from adaptive_eval.store.events.lives import SettingsChanged
-from adaptive_eval.store.ledgers import LedgerWrites, RunLedger
+from adaptive_eval.store.locate import make_directory
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import CellExtent, CommitBatch, Regrade, RunHeader, TrialKey, TrialRecord
 from adaptive_eval.store.rows import (
@@ -32,6 +32,7 @@ from adaptive_eval.store.rows import (
     write_events,
     write_run,
 )
+from adaptive_eval.store.run_database import RunDatabase
 from adaptive_eval.store.same_meaning import differences, require_same_meaning
 from adaptive_eval.store.summing import SUMMED_EVERY
 
@@ -69,11 +70,11 @@ class OpenedStore(NamedTuple):
 class Store:
     """Commits trials, looks and events; a trial counts once `commit` has returned."""
 
-    def __init__(self, directory: Path, ledger: RunLedger, mover: "AnswerMover | None" = None) -> None:
+    def __init__(self, directory: Path, database: RunDatabase, mover: "AnswerMover | None" = None) -> None:
         self.directory = directory
-        self.reader = RunReader(directory, ledger)
+        self.reader = RunReader(directory, database)
         """Reads through the writer's connection, before and after writing."""
-        self._ledger = ledger
+        self._database = database
         self._models = self.reader.ids("models", "name")
         self._questions = self.reader.ids("questions", "key")
         self._configuration = self.reader.newest_configuration_id()
@@ -86,49 +87,38 @@ class Store:
         self._latest = self.reader.newest_at
 
     @classmethod
-    def open(
-        cls, directory: Path, header: RunHeader, answers: str = LEDGER, patience: float = PATIENCE
-    ) -> "OpenedStore":
+    def open(cls, directory: Path, header: RunHeader, answers: str = LEDGER) -> "OpenedStore":
         """Begin a run in `directory`, or resume the one there; `answers` is where the texts of answers are kept.
 
-        `patience` is how many seconds a commit waits for a database that does not answer.
         Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`, and `ConfigError` if an extra is missing.
         """
-        whereabouts.make_directory(directory)
-        ledger, resumed = whereabouts.take(directory, answers, patience)
-        with closed_on_error(ledger):
+        make_directory(directory)
+        database, resumed = RunDatabase.open_to_write(directory, answers)
+        with closed_on_error(database):
             if resumed:
-                ledger.require_intact()
+                database.require_intact()
             else:
-                with ledger.transaction() as writes:
+                with database.transaction() as writes:
                     write_run(writes, header, time.time())
                     insert_models(writes, header.models)
                     insert_questions(writes, header.questions)
             mover = None
-            if answers != LEDGER or "moved" in ledger.tables_beside:
+            if answers != LEDGER or "moved" in database.tables_beside:
                 from adaptive_eval.store.segments.moving import open_mover
 
-                mover = open_mover(ledger, answers, header.name)
-            store = cls(directory, ledger, mover)
+                mover = open_mover(database, answers, header.name)
+            store = cls(directory, database, mover)
             return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
     def attach(cls, directory: Path) -> "Store":
         """Open a stored run for writing without changing its configuration."""
-        if is_address(directory):
-            raise StoreError(f"{shown(directory)} is written in the directory of its run: give that one")
-        if not directory.is_dir() or not whereabouts.is_run(directory):
+        if not directory.is_dir() or not is_run(directory):
             raise StoreError(f"{directory} holds no run")
-        ledger, _ = whereabouts.take(directory, LEDGER, PATIENCE)
-        with closed_on_error(ledger):
-            ledger.require_intact()
-            return cls(directory, ledger)
-
-    @property
-    def name(self) -> str:
-        """The name of the run: that of its directory, or in its database."""
-        address = whereabouts.ledger_address(self.directory)
-        return self.directory.absolute().name if address is None or address.run is None else address.run
+        database, _ = RunDatabase.open_to_write(directory, LEDGER)
+        with closed_on_error(database):
+            database.require_intact()
+            return cls(directory, database)
 
     def _now(self) -> float:
         """The time of the next record: readers go by it, so it is after all others, even if clocks are set back."""
@@ -139,8 +129,8 @@ class Store:
         """Write a batch atomically."""
         now, kept = self._now(), [self._logprobs_row(one) for one in batch.trials if one.answer.token_logprobs]
         if kept:
-            self._ledger.keep_tokens()
-        with self._ledger.transaction() as writes:
+            self._database.keep_tokens()
+        with self._database.transaction() as writes:
             writes.executemany(INSERT_TRIAL, (self._row(trial, now) for trial in batch.trials))
             if kept:
                 writes.executemany(INSERT_LOGPROBS, kept)
@@ -159,7 +149,7 @@ class Store:
         self._unsummed += len(batch.trials)
         if self._unsummed >= SUMMED_EVERY:
             self._unsummed = 0
-            self._ledger.keep_sums()
+            self._database.keep_sums()
 
     def take_pending_events(self) -> Sequence[Event]:
         """Events that the store has recorded by itself since the last call."""
@@ -167,7 +157,7 @@ class Store:
 
     def lose(self, event: AnswersLost) -> None:
         """Write off what earlier starts had requested of a model; `event` has the cost of lost answers, if any."""
-        with self._ledger.transaction() as writes:
+        with self._database.transaction() as writes:
             writes.execute("DELETE FROM asked_for WHERE model = ?", (self._models[event.model],))
             write_events(writes, [event] if event.answers else [], self._now())
 
@@ -176,7 +166,7 @@ class Store:
 
         They were taken without a model that has since come back, or on grades that were changed.
         """
-        with self._ledger.transaction() as writes:
+        with self._database.transaction() as writes:
             writes.execute("DELETE FROM looks WHERE configuration = ? AND number >= ?", (self._configuration, number))
 
     def regrade(
@@ -191,7 +181,7 @@ class Store:
         The first trials of each cell of `opening` become part of round 0.
         """
         changes = [] if header is None else self._changes(header)
-        with self._ledger.transaction() as writes:
+        with self._database.transaction() as writes:
             writes.executemany(_REGRADE, (self._regrade_row(regrade) for regrade in regrades))
             writes.executemany(
                 "UPDATE trials SET round = 0 WHERE model = ? AND question = ? AND trial < ? AND round > 0",
@@ -212,8 +202,8 @@ class Store:
         if self._mover is not None:  # the number of a deleted trial may be used again
             self._mover.settle(self._now())
         keys = [(self._models[model], self._questions[question], trial) for question, trial in trials]
-        with self._ledger.transaction() as writes:
-            for table in self._ledger.tables_beside:
+        with self._database.transaction() as writes:
+            for table in self._database.tables_beside:
                 writes.executemany(_FORGET_BESIDE.format(table), keys)
             writes.executemany("DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?", keys)
             write_events(writes, [event], self._now())
@@ -227,11 +217,11 @@ class Store:
             if self._mover is not None:
                 self._mover.finish(self._now())
             with suppress(StoreError):  # without sums, readers read the trials
-                self._ledger.keep_sums()
+                self._database.keep_sums()
         finally:
             if self._mover is not None:
                 self._mover.close()
-            self._ledger.close()
+            self._database.close()
 
     def _adopt(self, header: RunHeader) -> Event | None:
         """Resume under today's configuration: refuse changes of the trials' meaning, record all others."""
@@ -239,7 +229,7 @@ class Store:
         require_same_meaning(stored, header, self.directory)
         changes = self._changes(header)
         event = self._settings_event(changes) if changes else None
-        with self._ledger.transaction() as writes:
+        with self._database.transaction() as writes:
             joining = header.models.keys() - stored.models.keys()
             insert_models(writes, {name: header.models[name] for name in header.models if name in joining})
             if event is not None:
@@ -257,7 +247,7 @@ class Store:
         """The event of changed settings, with the trials and looks so far, on which later looks depend."""
         return SettingsChanged(self.reader.trial_count(), self.reader.most_looks(), tuple(changes))
 
-    def _count_in_flight(self, writes: LedgerWrites, batch: CommitBatch) -> None:
+    def _count_in_flight(self, writes: sqlite3.Connection, batch: CommitBatch) -> None:
         """Count requests that are sent as in flight, and no longer those answered or not sent."""
         self._has_sent = self._has_sent or bool(batch.sent)
         if not self._has_sent:

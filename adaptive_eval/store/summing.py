@@ -9,7 +9,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
@@ -17,10 +17,14 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import StoreError
+from adaptive_eval.store import queries
 from adaptive_eval.store.checksums import has_table
-from adaptive_eval.store.ledgers import Row, RunLedger
+from adaptive_eval.store.queries import Row
 from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT, ReplicaSums, Spending
 from adaptive_eval.store.roster import Names, Roster
+
+if TYPE_CHECKING:
+    from adaptive_eval.store.run_database import RunDatabase
 
 LARGEST = 2**30
 """Largest size of unpacked counts, in bytes; more are taken for damage."""
@@ -164,45 +168,45 @@ def _places(names: Names, numbers: Mapping[str, int], size: int) -> tuple[list[i
     return [at for at, _ in pairs], [place for _, place in pairs]
 
 
-def newest_sums(ledger: RunLedger) -> Row | None:
+def newest_sums(database: "RunDatabase") -> Row | None:
     """The values of KEEP_SUMS up to the last trial of a large run; None if nothing is new, or grades are pending."""
-    known = ledger.kept_sums()
-    ((last,),) = ledger.rows(_LAST)
-    if last < SUMMED_EVERY or last == known.last or list(ledger.rows(_PENDING, known.last)):
+    known = database.kept_sums()
+    ((last,),) = database.rows(_LAST)
+    if last < SUMMED_EVERY or last == known.last or list(database.rows(_PENDING, known.last)):
         return None
     if not known.last:  # trials may have been deleted: the last id can exceed their number
-        ((count,),) = ledger.rows(_COUNT)
+        ((count,),) = database.rows(_COUNT)
         if count < SUMMED_EVERY:
             return None
-    sums = all_sums(ledger, known)
-    spending = thin_out(all_spending(ledger, known, MOST_MOMENTS), MOST_MOMENTS)
-    counts = add_cells(known.counts(), ledger.stream(ledger.queries.graded, known.last))
+    sums = all_sums(database, known)
+    spending = thin_out(all_spending(database, known, MOST_MOMENTS), MOST_MOMENTS)
+    counts = add_cells(known.counts(), database.rows(queries.GRADED, known.last))
     told = [orjson.dumps(rows).decode() for rows in (list(map(tuple, sums)), spending)]
     packed = zlib.compress(counts.astype("<i4", copy=False).tobytes(), 1)
     return (last, sum(one.trials for one in sums), *told, *counts.shape[:2], packed)
 
 
-def all_sums(ledger: RunLedger, known: KeptSums) -> list[ReplicaSums]:
+def all_sums(database: "RunDatabase", known: KeptSums) -> list[ReplicaSums]:
     """Sums by model and replica: the stored ones plus those of later trials."""
     found = known.sums()
-    for after, until in _parts(ledger, known.last):
-        found = merge_sums(found, list(map(ReplicaSums._make, ledger.rows(ledger.queries.sums, after, until))))
+    for after, until in _parts(database, known.last):
+        found = merge_sums(found, list(map(ReplicaSums._make, database.rows(queries.SUMS, after, until))))
     return found
 
 
-def all_spending(ledger: RunLedger, known: KeptSums, steps: int) -> list[Spending]:
+def all_spending(database: "RunDatabase", known: KeptSums, steps: int) -> list[Spending]:
     """Cumulative spending at the stored moments, and at about `steps` moments after them."""
     told = [NOTHING, *known.spending()]
-    parts = list(_parts(ledger, known.last))
+    parts = list(_parts(database, known.last))
     for after, until in parts:
         moments = -(-steps * (until - after) // (parts[-1][1] - known.last))
-        for row in ledger.rows(ledger.queries.spending, after, until, after, moments, until - after):
+        for row in database.rows(queries.SPENDING, after, until, after, moments, until - after):
             told.append(told[-1].and_then(Spending(*row)))
     return told[1:]
 
 
-def _parts(ledger: RunLedger, after: int) -> Iterator[tuple[int, int]]:
-    """Ranges of trial ids above `after`, each small enough for a database to group in memory."""
-    ((last,),) = ledger.rows(_LAST)
+def _parts(database: "RunDatabase", after: int) -> Iterator[tuple[int, int]]:
+    """Ranges of trial ids above `after`, each small enough to be grouped in memory."""
+    ((last,),) = database.rows(_LAST)
     for first in range(after, last, SUMMED_EVERY):
         yield first, min(first + SUMMED_EVERY, last)

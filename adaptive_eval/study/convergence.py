@@ -20,7 +20,6 @@ import numpy as np
 import scorio.eval
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.exchange.recording import read_recording, recording_of_run
-from adaptive_eval.store.address import is_place_of_runs
 from adaptive_eval.study.experiment import (
     Cell,
     Curve,
@@ -338,9 +337,9 @@ def _notes(sets: Sequence[_DataSet]) -> Iterator[str]:
 
 def read_tensor(path: Path, trials: int | None, rng: np.random.Generator) -> OutcomeTensor:
     """Read an .npz file or a run; trials in their order, or drawn without replacement if only counts are known."""
-    if not (path.exists() or is_place_of_runs(path)):
+    if not path.exists():
         raise ConfigError(f"{path} is neither a file nor a run; name an .npz file or a run directory")
-    recording = recording_of_run(path) if is_place_of_runs(path) else read_recording(path)
+    recording = recording_of_run(path) if path.is_dir() else read_recording(path)
     if recording.weighing is not None:
         raise ConfigError(
             f"{path} has several benchmarks, and these studies need questions of equal weight; study a run of one"
@@ -356,7 +355,7 @@ def read_tensor(path: Path, trials: int | None, rng: np.random.Generator) -> Out
         raise ConfigError(f"{path} must have at least 2 models to rank, but only has {recording.models[0]!r}")
     tensor = _drawn(counts, wanted, rng) if recording.outcomes is None else _first(recording.outcomes, wanted)
     weights = recording.weights if recording.weights is not None else _default_weights(counts.shape[-1], path)
-    return OutcomeTensor(path.name if is_place_of_runs(path) else path.stem, recording.models, tensor, weights)
+    return OutcomeTensor(path.name if path.is_dir() else path.stem, recording.models, tensor, weights)
 
 
 def _default_weights(categories: int, path: Path) -> FloatArray:

@@ -26,7 +26,6 @@ from adaptive_eval.record.build import build_results
 from adaptive_eval.record.results import Caution, Results
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.simulate.worlds import WORLDS, World
-from adaptive_eval.store.address import is_place_of_runs
 from adaptive_eval.store.repeats import LEAST_PAIRS, AnswerPairs
 from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.study.drive import drive
@@ -157,10 +156,10 @@ def _open_outcomes(what: str, array: str | None) -> World | Recording:
         if array is not None:
             raise ConfigError(f"--array names an array of a file, but {what} is a world; write ./{what} for a file")
         return WORLDS[what]()
-    if not (path.exists() or is_place_of_runs(path)):
+    if not path.exists():
         mend = did_you_mean(what, WORLDS, f"the worlds are {', '.join(WORLDS)}")
         raise ConfigError(f"{what} is neither a file, nor a run, nor a world; {mend}")
-    if is_place_of_runs(path):
+    if path.is_dir():
         if array is not None:
             raise ConfigError(f"--array names an array of a file, but {what} is a run; leave it out")
         return recording_of_run(path)
@@ -176,7 +175,7 @@ def _source(drawn_from: World | Recording, what: str, decisions: Decisions, conf
     own = drawn_from.weights if config is None else None
     weights = own if own is not None else np.array(open_rubric(decisions.rubric).weights, dtype=float)
     path = Path(what)
-    return source_of_recording(drawn_from, path.name if is_place_of_runs(path) else path.stem, weights)
+    return source_of_recording(drawn_from, path.name if path.is_dir() else path.stem, weights)
 
 
 def _require_countable(budget: BudgetConfig) -> None:

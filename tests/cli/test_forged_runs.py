@@ -139,10 +139,9 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
             changes = {"questions": {"path": f"{canary}/q.jsonl"}, "prior_evidence": {"run": canary}, "rubric": rubric}
             return changes | {"folder": canary}, [{"ca_file": f"{canary}/ca.pem"}] * 3
         case _:
-            ledger = f"postgresql://{urlsplit(url).netloc}/{CANARY}"
             pool = {"places": "cluster", "most": 2}
             grader = {"kind": "verifier", "server": judge["server"]}
-            changes = {"store": {"answers": f"file://{canary}", "ledger": ledger, "folder": canary}, "grader": grader}
+            changes = {"store": {"answers": f"file://{canary}", "folder": canary}, "grader": grader}
             return changes | {"questions": {"dataset": f"{CANARY}/data"}, "servers": {"pool": pool}}, [started] * 3
 
 

@@ -36,7 +36,7 @@ from adaptive_eval.running.serving import Serving
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.model_states import ModelStates
 from adaptive_eval.store import Event, ModelSetAside
-from adaptive_eval.store.sqlite_ledger import SqliteLedger
+from adaptive_eval.store.run_database import RunDatabase
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
 QUESTIONS = tuple(f"q{number}" for number in range(4))
@@ -184,7 +184,7 @@ class World:
                 "scheduler.committer.GATHER_SECONDS": 0.0,
             }.items():
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
-            stack.enter_context(patch.object(SqliteLedger, "transaction", self._transaction(SqliteLedger.transaction)))
+            stack.enter_context(patch.object(RunDatabase, "transaction", self._transaction(RunDatabase.transaction)))
             stack.enter_context(patch.object(ModelStates, "set_aside", self._set_aside(ModelStates.set_aside)))
             stack.enter_context(patch.object(Committer, "_take", self._take(Committer._take)))
             yield
@@ -198,9 +198,9 @@ class World:
 
     def _transaction(self, really: Callable[..., object]) -> object:
         @contextmanager
-        def transaction(ledger: SqliteLedger) -> Iterator[object]:
+        def transaction(database: RunDatabase) -> Iterator[object]:
             self.start.moment()
-            with really(ledger) as connection:  # type: ignore[attr-defined]
+            with really(database) as connection:  # type: ignore[attr-defined]
                 yield connection
             self.entered = self.taken
             self.start.moment()

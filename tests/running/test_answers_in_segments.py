@@ -30,7 +30,7 @@ def texts(directory: Path) -> dict[tuple[str, str, int], str]:
 
 def left_in_ledger(directory: Path) -> int:
     with closing(RunReader.open(directory)) as reader:
-        return int(reader._ledger.connection.execute("SELECT count(*) FROM trials WHERE text <> ''").fetchone()[0])
+        return int(reader._database.connection.execute("SELECT count(*) FROM trials WHERE text <> ''").fetchone()[0])
 
 
 def called(*words: str) -> str:

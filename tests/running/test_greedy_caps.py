@@ -20,7 +20,7 @@ from test_judged_caps import JUDGED, judged_config, spending_keeps_to
 from thoroughness import examples, only_drawn
 
 from adaptive_eval.config.run import PriorEvidenceConfig
-from adaptive_eval.store.whereabouts import is_run
+from adaptive_eval.store.database import is_run
 
 
 @dataclass

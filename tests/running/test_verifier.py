@@ -24,7 +24,7 @@ from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import BaselineAsked, RunReader, TrialRecord, events_of_kind
 from adaptive_eval.store.records import AWAITS_VERDICT
-from adaptive_eval.store.sqlite_ledger import SqliteLedger
+from adaptive_eval.store.run_database import RunDatabase
 from adaptive_eval.supply.happenings import Happening
 
 LEANING = (0.7, 0.1, -0.9)
@@ -165,7 +165,7 @@ def test_what_happens_is_taken_up_without_the_store(site: Site, monkeypatch: pyt
     """A commit may be under way in its thread, and computes checksums in Python: a loop that waits for the connection,
     and a commit that waits for the interpreter, would wait for each other for ever."""
     listening: list[int] = []
-    take, rows = Loop._take, SqliteLedger.rows
+    take, rows = Loop._take, RunDatabase.rows
 
     def noted_take(self: Loop, happening: Happening) -> None:
         listening.append(get_ident())
@@ -174,12 +174,12 @@ def test_what_happens_is_taken_up_without_the_store(site: Site, monkeypatch: pyt
         finally:
             listening.pop()
 
-    def guarded_rows(self: SqliteLedger, query: str, *values: object) -> Iterator[tuple[object, ...]]:
+    def guarded_rows(self: RunDatabase, query: str, *values: object) -> Iterator[tuple[object, ...]]:
         assert get_ident() not in listening, query
         return rows(self, query, *values)
 
     monkeypatch.setattr(Loop, "_take", noted_take)
-    monkeypatch.setattr(SqliteLedger, "rows", guarded_rows)
+    monkeypatch.setattr(RunDatabase, "rows", guarded_rows)
     with serving(SimulatedServer(small_world(), verifier=SimulatedVerifier(0.0, talks=12.0))) as url:
         ended = site.run(site.write(**settings(url, trials={"min": 2, "max": 2}, grader=verified_by(url))))
     assert ended.exit_code == ExitCode.ENDPOINTS and "no verdict has come" in ended.output

@@ -147,7 +147,7 @@ async def test_a_run_stores_it_and_opens_without_it(bed: Bed) -> None:
     assert set(held) == set(SKILLS)
     assert all(one.seconds > 0.0 and one.gpu_seconds == 0.0 and not one.up for one in held.values())
     store = Store.attach(bed.directory)
-    store._ledger.connection.execute("DELETE FROM run WHERE key = 'held'")  # as a run of an earlier version has none
+    store._database.connection.execute("DELETE FROM run WHERE key = 'held'")  # as a run of an earlier version has none
     store.close()
     await bed.start()
     reader = RunReader.open(bed.directory)

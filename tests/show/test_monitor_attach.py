@@ -32,7 +32,6 @@ from adaptive_eval.show.live import LiveDisplay
 from adaptive_eval.show.serve import attach as attaching
 from adaptive_eval.show.serve.attach import attach, build_ended_from_feed, open_feed, status_text, stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.folder import RunBrief, runs_text
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import (
     Event,
@@ -377,11 +376,3 @@ def test_a_run_that_is_not_there_is_told_at_once(
     monkeypatch.chdir(tmp_path)
     here = CliRunner().invoke(app, ["monitor", "absent", *web])
     assert "absent does not exist; there are no runs in this folder. --wait waits" in here.stderr
-
-
-def test_the_list_of_runs_counts_comparisons_by_state_and_has_the_outcome_of_a_gate() -> None:
-    counts = {"resolved": 3, "tied": 1, "open": 0, "out_of_reach": 2, "blocked": 0}
-    brief = RunBrief("mine", "finished", "settled", 4, 30, 900, None, *counts.values(), "ann", None, 0.0, 0.0)
-    _, ranked, gated = runs_text([brief, replace(brief, name="gate", gate="UNDECIDED")]).splitlines()
-    assert "  3 resolved, 1 tied, 2 out of reach  ann" in ranked
-    assert re.search("  UNDECIDED +ann", gated) and "resolved" not in gated

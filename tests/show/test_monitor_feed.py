@@ -100,7 +100,7 @@ def test_a_reader_leaves_no_lock_and_no_open_transaction(play: Play) -> None:
     feed = Feed(run.directory)
     feed.poll()
     run.step()
-    busy, pages, emptied = run.store._ledger.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    busy, pages, emptied = run.store._database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     assert (busy, pages, emptied) == (0, 0, 0)
     run.close()
     Played(run.directory, run.plan).close()  # the lock is free at once

@@ -59,7 +59,7 @@ def test_a_checksum_is_the_same_in_every_version_of_python() -> None:
 def test_every_column_has_a_part_in_the_checksum(directory: Path, open_store: Open, answers: str) -> None:
     store = open_store()
     store.commit(CommitBatch([with_tokens(make_trial())]))
-    store._ledger.add_tables(SUMS)
+    store._database.add_tables(SUMS)
     store.close()
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
         for table, columns in COLUMNS.items():

@@ -107,7 +107,7 @@ def test_sums_are_always_what_the_trials_come_to(
         getattr(run, name)(number)
         with_sums = known(run.directory)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("adaptive_eval.store.sqlite_ledger.read_sums", lambda connection: NO_SUMS)
+            patch.setattr("adaptive_eval.store.run_database.read_sums", lambda connection: NO_SUMS)
             assert known(run.directory) == with_sums
     run.store.close()
     trials = sum(run.next.values())

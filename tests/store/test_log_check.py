@@ -29,7 +29,7 @@ def killed(request: pytest.FixtureRequest, directory: Path, open_store: Open, tm
     if request.param == "later log":
         for trial in range(20):
             store.commit(CommitBatch([make_trial("large", "q2", trial, text="long " * 2000)]))
-        store._ledger.connection.execute("PRAGMA wal_checkpoint(RESTART)")
+        store._database.connection.execute("PRAGMA wal_checkpoint(RESTART)")
     for trial in range(COMMITS):
         store.commit(CommitBatch([make_trial("small", "q1", trial)]))
     yield Path(shutil.copytree(directory, tmp_path / "killed"))
@@ -107,13 +107,13 @@ def test_looking_at_the_log_gives_up_no_lock_of_this_process(directory: Path, op
     """Who opens and closes a file that SQLite has open gives up its locks, and others write into what it reads."""
     store = open_store()
     store.commit(CommitBatch([make_trial("small", "q1", 0)]))
-    store._ledger.connection.execute("BEGIN IMMEDIATE")
+    store._database.connection.execute("BEGIN IMMEDIATE")
     for look in (lambda: lost_commits(directory / DATABASE_FILE), lambda: is_run(directory)):
         look()
         other = [sys.executable, "-c", WRITER, str(directory / DATABASE_FILE)]
         told = subprocess.run(other, capture_output=True, text=True, check=False)
         assert "database is locked" in told.stderr
-    store._ledger.connection.execute("ROLLBACK")
+    store._database.connection.execute("ROLLBACK")
     store.close()
 
 

@@ -370,7 +370,7 @@ def test_a_segment_that_is_changed_is_found_by_verify(open_store: OpenStore, dir
 def test_an_earlier_version_refuses_such_a_run_and_reads_others(open_store: OpenStore, tmp_path: Path) -> None:
     plain = Store.open(tmp_path / "plain", HEADER).store
     moved = open_store()
-    versions = [one._ledger.connection.execute("PRAGMA user_version").fetchone()[0] for one in (plain, moved)]
+    versions = [one._database.connection.execute("PRAGMA user_version").fetchone()[0] for one in (plain, moved)]
     plain.close()
     assert versions == [1, 2]
 

@@ -36,9 +36,9 @@ from adaptive_eval.store import (
     is_held,
 )
 from adaptive_eval.store.events.batches import pending_batches
+from adaptive_eval.store.locate import has_database
 from adaptive_eval.store.looks import read_look
 from adaptive_eval.store.spending import stored_cost
-from adaptive_eval.store.whereabouts import holds_ledger
 
 POLL_SECONDS = 1.0
 PAUSE_SECONDS = 0.2
@@ -58,7 +58,7 @@ def open_feed(directory: Path, patience: float, tell: Callable[[], None], *, row
             return feed
         except StoreError:
             # a run locks its directory before its database is complete
-            begun = holds_ledger(directory) and not is_held(directory)
+            begun = has_database(directory) and not is_held(directory)
             if begun or time.monotonic() > deadline:
                 raise
         if not told:

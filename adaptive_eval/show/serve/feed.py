@@ -25,9 +25,7 @@ from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.stored_sums import StoredSums
 from adaptive_eval.record.view import RunView, assemble_view
 from adaptive_eval.store import RunReader, is_held
-from adaptive_eval.store.address import is_address
 from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
-from adaptive_eval.store.whereabouts import database_moment
 
 TICK_NS = 100_000_000
 """Changes within one tick of a file system's clock have the same time, so recently changed files are read again."""
@@ -44,16 +42,10 @@ class FileMark(NamedTuple):
     results: Stamp
     lock: Stamp
     running: bool
-    committed: float = 0.0
-    """Time at which the run last wrote to its database server, if it has one."""
 
     @classmethod
     def of(cls, directory: Path) -> Self:
         """Stat the files of a run."""
-        if (moment := database_moment(directory)) is not None:
-            run, commits, committed, running = moment
-            kept, results = (run, commits, 0), _stamp(directory / RESULTS_FILE)
-            return cls(kept, NO_FILE, results, NO_FILE, running, committed)
         return cls(
             database=_stamp(directory / DATABASE_FILE),
             log=_stamp(directory / f"{DATABASE_FILE}-wal"),
@@ -72,7 +64,7 @@ class FileMark(NamedTuple):
         """Time of the run's latest start or commit."""
         # an empty log says nothing: readers of a run that is over create one
         log = self.log[-1] if self.log[1] else 0
-        return max(max(self.database[-1], log, self.lock[-1]) / 1e9, self.committed)
+        return max(self.database[-1], log, self.lock[-1]) / 1e9
 
 
 class Feed:
@@ -93,7 +85,6 @@ class Feed:
         self.edition = 0
         """Grows with each change other than trials: a look, an event, the beginning or the end."""
         self._mark: FileMark | None = None
-        self._looks_read = 0
         self._picture: tuple[object, ...] = ()
 
     def poll(self) -> bool:
@@ -153,11 +144,7 @@ class Feed:
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         before = self._mark
-        if is_address(self.directory) and mark.running:  # the run publishes results in its directory, not here
-            if before is None or not before.running or len(self.sums.looks) != self._looks_read:
-                self.results = StoredRun(reader, self.stored, self.sums.events).results(running=True)
-            self._looks_read = len(self.sums.looks)
-        elif not mark.running:
+        if not mark.running:
             self.results = StoredRun(reader, self.stored, self.sums.events).brief_results(
                 running=False, rows=self._rows
             )

@@ -1,7 +1,7 @@
 """The runs that a monitor serves, by name: one, or those in a folder, each with its state."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from math import isfinite
@@ -11,15 +11,12 @@ from typing import Any, cast
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.ending import status_at_end
-from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.gate import OPEN, UNDECIDED, gate_outcome
-from adaptive_eval.record.lines import minute, safe_line
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import RunReader
-from adaptive_eval.store.address import absolute_path
+from adaptive_eval.store.locate import has_database, runs_in
 from adaptive_eval.store.looks import NamedLook, read_look
-from adaptive_eval.store.whereabouts import holds_ledger, runs_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +50,13 @@ class RunsFolder:
     """A directory that is a run or contains runs; listed anew each time, since runs come and go."""
 
     def __init__(self, path: Path) -> None:
-        self.path = absolute_path(path)
+        self.path = path.resolve()
         self._briefs: dict[str, tuple[FileMark, RunBrief]] = {}
 
     @property
     def is_run(self) -> bool:
         """Whether the directory itself is a run."""
-        return holds_ledger(self.path)
+        return has_database(self.path)
 
     def runs(self) -> dict[str, Path]:
         """Runs by name; no others are ever opened."""
@@ -123,22 +120,3 @@ def _published_gate(config: Mapping[str, Any], path: Path, running: bool) -> str
 def _best_model(found: NamedLook) -> str | None:
     known = (found.models[model] for model in found.look.order if isfinite(found.look.scores[model]))
     return next(known, None)
-
-
-def runs_text(briefs: Sequence[RunBrief]) -> str:
-    """Describe the runs as text, one a line."""
-    if not briefs:
-        return "there are no runs yet"
-    head = ("run", "status", "trials", "comparisons", "best", "changed (UTC)")
-    rows = [head, *map(_row_cells, briefs)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
-
-
-def _row_cells(brief: RunBrief) -> tuple[str, ...]:
-    counts = Counter({verdict: getattr(brief, verdict) for verdict in Verdict})
-    states = brief.gate or count_states(counts.elements())
-    trials, best = str(brief.trials), safe_line(brief.best or "")
-    return safe_line(brief.name), brief.status, trials, states, best, minute(brief.updated)

@@ -22,12 +22,11 @@ from adaptive_eval.base.sections import LEDGER, SEGMENTS
 from adaptive_eval.store import database, tables
 from adaptive_eval.store.checksums import has_table
 from adaptive_eval.store.events.answers import AnswersKept
-from adaptive_eval.store.ledgers import RunLedger
 from adaptive_eval.store.records import TrialRecord, counted_size
 from adaptive_eval.store.rows import has_surrogates, unpack_text, write_events
+from adaptive_eval.store.run_database import RunDatabase
 from adaptive_eval.store.segments.files import TEXTS, SegmentRow, encode_segment, load_parquet
 from adaptive_eval.store.segments.places import AnswerPlace, is_given, place_at
-from adaptive_eval.store.sqlite_ledger import SqliteLedger
 
 SEGMENT_CHARACTERS = 64 * 1024 * 1024
 SEGMENT_TRIALS = 8192
@@ -75,8 +74,8 @@ class WrittenSegment(NamedTuple):
 class AnswerMover:
     """Moves the texts of stored trials into segments, one segment at a time."""
 
-    def __init__(self, ledger: SqliteLedger, url: str, place: AnswerPlace) -> None:
-        self._ledger, self._url, self._place = ledger, url, place
+    def __init__(self, ledger: RunDatabase, url: str, place: AnswerPlace) -> None:
+        self._database, self._url, self._place = ledger, url, place
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="segment-writer")
         ((self._last,),) = ledger.rows(_LAST)
         self._count_waiting()
@@ -119,10 +118,10 @@ class AnswerMover:
             while self._trials > 0 and not self._last_error:
                 self._begin()
                 self.settle(now)
-        ((empty,),), ((pages,),) = map(self._ledger.rows, ("PRAGMA freelist_count", "PRAGMA page_count"))
+        ((empty,),), ((pages,),) = map(self._database.rows, ("PRAGMA freelist_count", "PRAGMA page_count"))
         if 4 * empty > pages:
             with suppress(sqlite3.Error):  # it needs free space and no readers: else the next start does it
-                self._ledger.connection.execute("VACUUM")
+                self._database.connection.execute("VACUUM")
 
     def close(self) -> None:
         """Wait for the thread to end."""
@@ -134,14 +133,14 @@ class AnswerMover:
             return
         if self._name is None:
             name = f"{self._last + 1:09}-{uuid4().hex[:12]}.parquet"
-            with self._ledger.transaction() as writes:
+            with self._database.transaction() as writes:
                 writes.execute("INSERT INTO segments (name, place, last) VALUES (?, ?, 0)", (name, self._url))
             self._name = name
         self._writing = self._thread.submit(self._write, self._name, self._last)
 
     def _write(self, name: str, last: int) -> WrittenSegment:
         """Read texts from the ledger and write them as a segment; runs in the writer's thread."""
-        directory = self._ledger.directory
+        directory = self._database.directory
         with closing(database.open_readonly(directory)) as connection, database.explained(directory):
             tokens = has_table(connection, "token_logprobs")
             query = _TEXTS.format("(SELECT body FROM token_logprobs WHERE id = trials.id)" if tokens else "NULL")
@@ -160,14 +159,14 @@ class AnswerMover:
             self._record_failure(error, now)
             return
         segment = self._writing.result()
-        with self._ledger.transaction() as writes:
+        with self._database.transaction() as writes:
             if segment.moved:
                 told = segment.last, len(segment.moved), segment.size, segment.digest
                 writes.execute(_WRITTEN, (*told, self._name))
                 writes.executemany(_MOVED, ((*one, self._name) for one in segment.moved))
                 ends = (segment.moved[0][0], segment.moved[-1][0])
                 writes.execute(_LIGHTENED, 2 * ends)
-                if "token_logprobs" in self._ledger.tables_beside:
+                if "token_logprobs" in self._database.tables_beside:
                     writes.execute(_WITHOUT_TOKENS, 2 * ends)
                 for statement in _PUT_BACK:
                     writes.execute(statement)
@@ -182,14 +181,14 @@ class AnswerMover:
             raise error
         self._writing, self._retry_at = None, time.monotonic() + AGAIN_SECONDS
         if str(error) != self._last_error:
-            event = AnswersKept(str(error).replace(str(self._ledger.directory), "."))
-            with self._ledger.transaction() as writes:
+            event = AnswersKept(str(error).replace(str(self._database.directory), "."))
+            with self._database.transaction() as writes:
                 write_events(writes, [event], now)
             self._events.append(event)
         self._last_error = str(error)
 
     def _count_waiting(self) -> None:
-        ((self._trials, characters),) = self._ledger.rows(_WAITING, self._last)
+        ((self._trials, characters),) = self._database.rows(_WAITING, self._last)
         self._characters = int(characters)
 
 
@@ -217,12 +216,11 @@ class _SegmentRows:
                 yield SegmentRow(model, question, trial, text, reasoning, tokens)
 
 
-def open_mover(ledger: RunLedger, answers: str, name: str) -> AnswerMover | None:
+def open_mover(ledger: RunDatabase, answers: str, name: str) -> AnswerMover | None:
     """Create the mover of a run's texts to the place `answers`; None if they stay in the ledger.
 
     Removes segments that an earlier start has begun and not recorded: their texts are still in the ledger.
     """
-    assert isinstance(ledger, SqliteLedger)
     directory = ledger.directory
     if "moved" in ledger.tables_beside:
         for number, begun, url in list(ledger.rows("SELECT id, name, place FROM segments WHERE trials IS NULL")):
