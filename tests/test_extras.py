@@ -18,7 +18,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "lm_eval": ("validate", "lm_eval.yaml"),
     "batches": ("run", "batches.yaml"),
     "sites": (*QUICKSTART, "--set", "name=remote", "--ray", "auto"),
-    "store/segments": (*QUICKSTART, "--set", "name=moved", "--set", "store.answers=segments"),
     "cli/track.py": ("track", "runs/quickstart", "--wandb"),
     "cli/label.py": ("label", "runs/quickstart"),
     "show/serve/metrics.py": (*QUICKSTART, "--set", "name=another", "--metrics-port", "9"),
@@ -49,13 +48,6 @@ OWN_TESTS: Mapping[str, tuple[str, ...]] = {
         "show/test_sites_shown.py",
         "running/test_launched_run.py::test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none",
     ),
-    "store/segments": (
-        "storage",
-        "running/test_answers_in_segments.py",
-        "running/test_token_logprobs.py::test_they_leave_the_ledger_with_the_texts",
-        "store/test_moving.py",
-        "store/test_segments.py",
-    ),
     "cli/track.py": (
         "show/test_track.py",
         "cli/test_forged_runs.py",  # all commands that read
@@ -67,7 +59,7 @@ OWN_TESTS: Mapping[str, tuple[str, ...]] = {
     "cli/label.py": ("labels", "running/test_labels_of_judged_runs.py", f"{COMMANDS}[label", f"{EXAMPLES}[label"),
     "show/serve/metrics.py": ("show/test_monitor_metrics.py",),
 }
-"""Tests that need it, below tests/; those of the store's contract on segments besides, which say so."""
+"""Tests that need it, below tests/."""
 OF_THE_WHOLE = ("dependencies", "documents", "extras", "layers", "readme")
 """Tests of the whole tree, documents and all."""
 IMPORT_ALL_AND_RUN = """
@@ -157,7 +149,5 @@ def test_without_extras_all_tests_but_theirs_pass(tmp_path: Path, extras: tuple[
     left_out += [f"tests/{name}" for extra in extras for name in OWN_TESTS[extra]]
     assert all((tree / name.partition("::")[0]).exists() for name in left_out)
     words = [f"--{'deselect' if '::' in name else 'ignore'}={name}" for name in left_out]
-    if "store/segments" in extras:
-        words += ["-k", "not segments"]
     told = python(tree, "-m", "pytest", "-q", "-n", "auto", *words)
     assert told.returncode == 0 and " passed" in told.stdout, told.stdout

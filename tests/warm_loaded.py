@@ -13,9 +13,8 @@ from adaptive_eval.running.session import _solve_boundary
 
 for _name in ("__main__", "cli.run", "record.verified", "running.event_loop", "running.execute", "running.serving"):
     import_module(f"adaptive_eval.{_name}")
-for _name in ("isal.igzip_lib", "uvloop"):
-    with suppress(ImportError):
-        import_module(_name)
+with suppress(ImportError):
+    import_module("uvloop")
 
 with TemporaryDirectory() as _folder:
     _site = Site.make(Path(_folder), "http://127.0.0.1:9/v1")

@@ -6,7 +6,6 @@ which ends with its holders however they end.
 
 import errno
 import fcntl
-import glob
 import json
 import os
 import shutil
@@ -200,9 +199,3 @@ def make_folder(folder: Path, mend: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {mend}") from error
-
-
-def remove_drafts(path: Path) -> None:
-    """Remove files that a killed `write_whole` has left."""
-    for draft in path.parent.glob(f".{glob.escape(path.name)}.*.draft"):
-        draft.unlink(missing_ok=True)

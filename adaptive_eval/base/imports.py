@@ -30,9 +30,9 @@ def load_extra(module: str, extra: str, what: str) -> Any:
         raise ConfigError(f"{what} need an extra; pip install 'adaptive-eval[{extra}]'") from error
 
 
-def load_pyarrow(extra: str = "parquet", what: str = "Parquet files") -> tuple[Any, Any]:
+def load_pyarrow() -> tuple[Any, Any]:
     """pyarrow, and its module for Parquet files."""
-    parquet = load_extra("pyarrow.parquet", extra, what)
+    parquet = load_extra("pyarrow.parquet", "parquet", "Parquet files")
     return import_module("pyarrow"), parquet
 
 

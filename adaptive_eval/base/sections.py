@@ -17,12 +17,8 @@ DURATION = re.compile(
     r"(?:(?P<d>\d+(?:\.\d+)?)d)?(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?"
 )
 SECONDS_IN = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
-LEDGER, SEGMENTS = "ledger", "segments"
-"""Where the texts of answers are stored: in the run's database, or in files beside it."""
 StopOnAlarm = Literal["all", "any", "never"]
 """Which alarms end a run."""
-ANSWERS_URL = r"^[a-z][a-z0-9+.-]*://[^@\s\\?#]+$"
-"""Object storage for answers, without user or password, which would be stored: keys come from its variables."""
 
 
 class Section(BaseModel):

@@ -29,8 +29,8 @@ Text = Annotated[
 def export(run: Run, form: Name, output: Output = None, force: Force = False, text: Text = None) -> None:
     """Write the trials of RUN as an array, a table, or logs of another tool.
 
-    npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl: one row a trial.
-    inspect: a folder with one Inspect log a model. A run in progress is exported as it is at this moment.
+    npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl, parquet: one row per
+    trial. inspect: a folder with one Inspect log per model. A run in progress is exported as it is at this moment.
     """
     with report_errors(run):
         if form not in EXPORTS:

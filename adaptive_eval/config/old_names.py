@@ -62,7 +62,9 @@ WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     ("concurrency", "steer"): "servers that report their load are never sent more than they can use",
     ("sampling", "seed"): "it is one for the whole run",
     AGAINST_TRIALS: "all answers of the model in that run are used",
-    **dict.fromkeys((("store", "ledger"), ("store", "patience")), "the database of a run is in its directory"),
+    **dict.fromkeys(
+        (("store", name) for name in ("answers", "ledger", "patience")), "the database of a run is in its directory"
+    ),
 }
 OF_RUN: Mapping[KeyPath, KeyPath | None] = {**dict.fromkeys(WITHOUT_EFFECT), **MOVED}
 OF_ENTRY: Mapping[KeyPath, KeyPath | None] = {

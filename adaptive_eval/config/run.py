@@ -16,9 +16,6 @@ from pydantic import (
 )
 
 from adaptive_eval.base.sections import (
-    ANSWERS_URL,
-    LEDGER,
-    SEGMENTS,
     Count,
     Price,
     Section,
@@ -144,20 +141,6 @@ class StoreConfig(Section):
 
     folder: Path = Path("runs")
     """Folder of all runs, relative to the current directory; each run has a directory of its name in it."""
-    answers: str = Field(LEDGER, max_length=500)
-    """Storage of the texts of answers: `ledger`, the run's database; `segments`, Parquet files in the folder `answers`
-    of the run; or the URL of a folder for fsspec, such as s3://bucket/answers. Credentials come from the storage's own
-    variables. The last two need an extra: pip install 'adaptive-eval[segments]'."""
-
-    @field_validator("answers")
-    @classmethod
-    def _check_answers(cls, answers: str) -> str:
-        if answers in (LEDGER, SEGMENTS) or re.fullmatch(ANSWERS_URL, answers):
-            return answers
-        raise refuse(
-            "must be ledger, segments, or the URL of a folder without a user or password, such as s3://bucket/answers",
-            "write a folder as file:///shared/answers, and give keys in the variables of the storage",
-        )
 
 
 class PriorEvidenceConfig(Section):

@@ -150,8 +150,6 @@ def _run_sentence(event: Event) -> str | None:
             return f"graded {event.so_far} of {event.of} stored answers again"
         case store.TrialsRegraded():
             return f"graded {event.trials} stored answers again"
-        case store.AnswersKept():
-            return f"answer texts stay in the database, and the run goes on: {first_line(event.reason)}"
         case store.RunStopped(reason=str(reason)):
             return f"stopped by an error: {first_line(reason)}"
         case store.UnknownEvent():

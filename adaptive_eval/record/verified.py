@@ -35,7 +35,6 @@ def verify_run(directory: Path) -> Verified:
         f"{number:,} rows of {table} have no checksum (they were stored by an earlier version) and cannot be checked"
         for table, number in stored.unchecked.items()
     ]
-    notes += stored.notes
     damages = [*stored.damages]
     results, whole = read_results(directory), is_intact(directory)
     if whole is False:

@@ -181,7 +181,7 @@ class _Execution:
 def _opened_store(beginning: StartingPoint, directory: Path) -> Iterator[OpenedStore]:
     """Open the store of a run; an error that ends the run is noted in it."""
     prepared = beginning.prepared
-    opened = Store.open(directory, prepared.header, prepared.config.store.answers)
+    opened = Store.open(directory, prepared.header)
     try:
         if beginning.pending_events:
             opened.store.commit(CommitBatch(events=beginning.pending_events))

@@ -151,8 +151,6 @@ class Loop:
 
     def _on_committed(self, batch: CommitBatch) -> None:
         """Apply the records of a commit, decide, and go on."""
-        for event in self.journal.store.take_pending_events():
-            self.journal.observer.happened(event)
         for record in committed_records(batch):
             self.state.apply(record)
         if not self.ending.over:

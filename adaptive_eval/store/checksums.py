@@ -31,9 +31,9 @@ CREATE TABLE IF NOT EXISTS row_checks (
 
 KEYS = {"run": ["key"], "looks": ["configuration", "number"], "asked_for": ["model"]}
 """Key columns of the tables without an `id`."""
-OPTIONAL_TABLES = {"segments", "moved", "token_logprobs", "summed"}
+OPTIONAL_TABLES = {"token_logprobs", "summed"}
 """Tables that are created only when a run needs them."""
-TRIAL_TABLES = {"trials", "moved", "token_logprobs"}
+TRIAL_TABLES = {"trials", "token_logprobs"}
 """Tables with a row for each trial, or for many trials."""
 SMALL_TABLES = [table for table in COLUMNS if table not in TRIAL_TABLES]
 

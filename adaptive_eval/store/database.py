@@ -58,7 +58,7 @@ def require_no_links(directory: Path) -> None:
 
 
 DATABASE_FILE = "run.sqlite"
-WRITTEN = (DATABASE_FILE, "answers", "logs", "greedy")
+WRITTEN = (DATABASE_FILE, "logs", "greedy")
 """Files and folders that are written in place; others are replaced as a whole, or checked elsewhere."""
 SIDE_FILES = ("wal", "journal", "shm")
 """Suffixes of the files that SQLite opens with the database."""
@@ -69,8 +69,6 @@ APPLICATION_ID = 0x61644576
 
 SCHEMA_VERSION = 1
 """PRAGMA user_version; a file with another number is refused."""
-SEGMENTED = 2
-"""The version of a run with texts outside the database, which an earlier adaptive-eval would read as empty."""
 
 BUSY_SECONDS = 30.0
 """How long to wait for a reader that blocks a checkpoint."""
@@ -262,10 +260,9 @@ def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise StoreError(f"{directory / DATABASE_FILE} was not written by adaptive-eval; {ANOTHER}")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version not in (SCHEMA_VERSION, SEGMENTED):
+    if version != SCHEMA_VERSION:
         raise StoreError(
-            f"{directory / DATABASE_FILE} has format {version}, and this version reads formats {SCHEMA_VERSION} and "
-            f"{SEGMENTED}; "
+            f"{directory / DATABASE_FILE} has format {version}, and this version reads format {SCHEMA_VERSION}; "
             "use the version of adaptive-eval that wrote it"
         )
     for (made,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):

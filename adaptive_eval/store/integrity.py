@@ -1,4 +1,4 @@
-"""Checks a stored run for damage: the structure of the database, every row's checksum, and every segment."""
+"""Checks a stored run for damage: the structure of the database, and every row's checksum."""
 
 import sqlite3
 from contextlib import closing
@@ -24,8 +24,6 @@ class Integrity:
     unchecked: dict[str, int]
     """Rows without a checksum by table, from earlier versions."""
     damages: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    """Notes that do not concern damage."""
     only_structure: bool = False
     """Whether all rows are intact, and only the structure of the database is damaged."""
 
@@ -43,17 +41,9 @@ class Integrity:
                 except sqlite3.Error as error:
                     damages.append(f"{table}: cannot be read ({error})")
             damages += [damage for checked in found.values() for damage in checked.damages]
-            notes: list[str] = []
-            if not damages and checksums.has_table(connection, "moved"):
-                from adaptive_eval.store.segments.reading import StoredTexts
-
-                with closing(StoredTexts(directory, connection, None)) as texts:
-                    damages += texts.damages()
-                    notes += texts.unchecked()
         return cls(
             {table: checked.rows for table, checked in found.items()},
             {table: checked.unchecked for table, checked in found.items() if checked.unchecked},
             tuple(damages),
-            tuple(notes),
             0 < len(structure) == len(damages),
         )

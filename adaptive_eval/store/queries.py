@@ -1,6 +1,6 @@
 """The SQL queries that read a run: columns of trials by name, and sums over trials."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from adaptive_eval.store.checksums import checksum_in_sql
@@ -55,9 +55,6 @@ class TrialRow(NamedTuple):
     damaged: int | None
     """Whether it differs from its checksum; None without one."""
     digest: int | None
-    segment: int | None
-    """The segment with its texts, if they are not in the database."""
-    row: int | None
     token_logprobs: bytes | None
 
 
@@ -69,7 +66,6 @@ MOST_JUDGES = 9
 
 # a text longer than LARGEST_SIZE is stored compressed, as a BLOB
 _SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {LARGEST_SIZE} ELSE ifnull(length(CAST({{0}} AS BLOB)), 0) END"
-_SIZES = f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}"
 _FLAG = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
 _COLUMNS = {
     "model": "models.name",
@@ -78,15 +74,14 @@ _COLUMNS = {
     "extent": "max(trial) + 1",
     "awaits_thresholds": f"(category IS NULL AND grader_error = '{AWAITS_THRESHOLDS}')",
     "awaits_verdict": f"(category IS NULL AND grader_error = '{AWAITS_VERDICT}')",
-    "size": _SIZES,
+    "size": f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}",
     "correct": _FLAG.format("is_correct"),
     "found": _FLAG.format("has_answer"),
-    **dict.fromkeys(("damaged", "segment", "row", "token_logprobs"), "NULL"),
+    **dict.fromkeys(("damaged", "token_logprobs"), "NULL"),
 }
 """SQL for names that are not columns of the table of trials."""
 _CHECKED = {"damaged": f"(SELECT crc FROM trial_checks WHERE id = trials.id) <> {checksum_in_sql('trials', 'trials.')}"}
 """Replaces the NULL if the run has checksums."""
-_SEGMENTED = {"size": f"ifnull(moved.size, {_SIZES})", "segment": "moved.segment", "row": "moved.row"}
 _KEPT_LOGPROBS = {"token_logprobs": "(SELECT body FROM token_logprobs WHERE id = trials.id)"}
 """Replaces the NULL if the run stores tokens."""
 _NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
@@ -150,6 +145,7 @@ GRADING_USES = (
     "SELECT name, count(*), {} + {}, {}, {} FROM trials JOIN models ON models.id = model ".format(*_JUDGE_TOTALS)
     + f"WHERE {_EXISTS.format('judge_prompt_tokens')} GROUP BY name ORDER BY name"
 )
+OUTCOMES = f"{_select_columns(OUTCOME_COLUMNS, _COLUMNS)}ORDER BY trials.id"
 FACTS = f"{_select_columns(TrialFacts._fields, _COLUMNS)}WHERE category IS NOT NULL ORDER BY trials.id"
 PLACES = f"{_select_columns(TrialPlace._fields, _COLUMNS)}ORDER BY trials.id"
 CELLS = (
@@ -165,14 +161,11 @@ ROUND_COUNTS = (
 class Queries:
     """The queries that depend on which tables a run has."""
 
-    def __init__(self, *, checked: bool, beside: Collection[str]) -> None:
-        """`checked` says whether it has checksums, `beside` names the tables that not every run has."""
+    def __init__(self, *, checked: bool, has_tokens: bool) -> None:
+        """`checked` says whether the run has checksums, `has_tokens` whether it stores tokens of answers."""
         column_sql = {
             **_COLUMNS,
             **(_CHECKED if checked else {}),
-            **(_SEGMENTED if "moved" in beside else {}),
-            **(_KEPT_LOGPROBS if "token_logprobs" in beside else {}),
+            **(_KEPT_LOGPROBS if has_tokens else {}),
         }
-        moved = "LEFT JOIN moved ON moved.id = trials.id " if "moved" in beside else ""
-        self.outcomes = f"{_select_columns(OUTCOME_COLUMNS, column_sql)}{moved}ORDER BY trials.id"
-        self.trials = f"{_select_columns(TrialRow._fields, column_sql)}{moved}"
+        self.trials = _select_columns(TrialRow._fields, column_sql)

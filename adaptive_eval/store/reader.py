@@ -19,7 +19,6 @@ from adaptive_eval.store.forms import FIRST_SECOND, LAST_SECOND
 from adaptive_eval.store.queries import Row
 from adaptive_eval.store.records import (
     NO_GRADING,
-    AnswerTexts,
     CellExtent,
     ComparisonCount,
     GradingUse,
@@ -38,7 +37,7 @@ from adaptive_eval.store.records import (
     wasted_use,
 )
 from adaptive_eval.store.roster import Roster
-from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs
+from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs, unpack_text
 from adaptive_eval.store.run_database import RunDatabase, damaged
 from adaptive_eval.store.summing import (
     NO_SUMS,
@@ -161,7 +160,7 @@ class RunReader:
         for (
             model, question, trial, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found, bpt,
             completion_tokens, latency, awaits_thresholds, awaits_verdict,
-        ) in self._rows(self._database.queries.outcomes):  # fmt: skip
+        ) in self._rows(queries.OUTCOMES):  # fmt: skip
             yield StoredOutcome(
                 model,
                 question,
@@ -347,7 +346,7 @@ class RunReader:
         row = queries.TrialRow._make(values)
         if row.damaged:
             raise self._damaged(f"trial {row.trial} of {row.model} on {row.question} is not what was written")
-        return _record(row, self._database.texts(row))
+        return _record(row)
 
     def _damaged(self, what: str) -> StoreError:
         return damaged(self.directory, self._database.where, what)
@@ -358,14 +357,14 @@ def _optional_bool(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _record(row: queries.TrialRow, texts: AnswerTexts) -> TrialRecord:
+def _record(row: queries.TrialRow) -> TrialRecord:
     answer = Answer(
-        text=texts.text or "",
+        text=unpack_text(row.text) or "",
         finish_reason=row.finish_reason,
         seed=row.seed,
         replica=row.replica,
         latency=row.latency,
-        reasoning=texts.reasoning,
+        reasoning=unpack_text(row.reasoning),
         prompt_tokens=row.prompt_tokens,
         completion_tokens=row.completion_tokens,
         ttft=row.ttft,
@@ -373,7 +372,7 @@ def _record(row: queries.TrialRow, texts: AnswerTexts) -> TrialRecord:
         completion_bpt=row.completion_bpt,
         prompt_bpt=row.prompt_bpt,
         signals=cast(frozenset[Signal], frozenset((row.flags or "").split())),
-        token_logprobs=None if texts.token_logprobs is None else unpack_logprobs(texts.token_logprobs),
+        token_logprobs=None if row.token_logprobs is None else unpack_logprobs(row.token_logprobs),
     )
     return TrialRecord(
         model=row.model,

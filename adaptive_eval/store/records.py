@@ -413,23 +413,14 @@ def counted_size(text: str) -> int:
     return min(len(text[:LARGEST_SIZE].encode("utf-8", "surrogatepass")), LARGEST_SIZE)
 
 
-class AnswerTexts(NamedTuple):
-    """The texts of a stored answer, and its tokens."""
-
-    text: str | None
-    reasoning: str | None
-    token_logprobs: bytes | None = None
-    """In packed form, if they are stored."""
-
-
-def answer_digest(answer: Answer | AnswerTexts) -> int | None:
+def answer_digest(answer: Answer) -> int | None:
     """A 64-bit digest of text and reasoning as a signed integer, by which identical answers are found.
 
     None for an empty answer, which does not count as a repeat.
     """
     if not answer.text and not answer.reasoning:
         return None
-    digest = blake2b((answer.text or "").encode("utf-8", "surrogatepass"), digest_size=8)
+    digest = blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=8)
     if answer.reasoning:
         digest.update(b"\0" + answer.reasoning.encode("utf-8", "surrogatepass"))
     return int.from_bytes(digest.digest(), "big", signed=True)

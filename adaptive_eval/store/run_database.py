@@ -4,21 +4,16 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import FileLock, closed_on_error
 from adaptive_eval.store import checksums, database
 from adaptive_eval.store.forms import MISFORMED
 from adaptive_eval.store.locate import require_nothing_lost
-from adaptive_eval.store.queries import Queries, Row, TrialRow
-from adaptive_eval.store.records import AnswerTexts
-from adaptive_eval.store.rows import unpack_text
+from adaptive_eval.store.queries import Queries, Row
 from adaptive_eval.store.summing import KEEP_SUMS, KeptSums, newest_sums, read_sums
 from adaptive_eval.store.tables import COLUMNS, SUMS, TOKEN_LOGPROBS
-
-if TYPE_CHECKING:
-    from adaptive_eval.store.segments.reading import StoredTexts
 
 CLOSING_MS = 1000
 """How long to wait for a reader that blocks a checkpoint when closing: the log may as well stay."""
@@ -27,14 +22,10 @@ CLOSING_MS = 1000
 class RunDatabase:
     """An open database; with a lock it can be written. Every error is a `StoreError` that says what to do."""
 
-    def __init__(
-        self, directory: Path, connection: sqlite3.Connection, lock: FileLock | None = None, given: str | None = None
-    ) -> None:
-        """`given` is the URL under which the configuration allows answers."""
+    def __init__(self, directory: Path, connection: sqlite3.Connection, lock: FileLock | None = None) -> None:
         self.directory = directory
         self.connection = connection
-        self._lock, self._given = lock, given
-        self._segments: StoredTexts | None = None
+        self._lock = lock
         self._identity = database.identity(directory)
         with database.explained(directory):
             self._find_tables()
@@ -51,11 +42,8 @@ class RunDatabase:
         return None if connection is None else cls(directory, connection)
 
     @classmethod
-    def open_to_write(cls, directory: Path, answers: str) -> tuple[Self, bool]:
-        """Lock the directory, open the database for writing, and say whether the run existed; create a missing one.
-
-        `answers` is the place at which the configuration has the texts of answers.
-        """
+    def open_to_write(cls, directory: Path) -> tuple[Self, bool]:
+        """Lock the directory, open the database for writing, and say whether the run existed; create a missing one."""
         lock = database.lock_run(directory)
         with closed_on_error(lock):
             resumed = database.is_run(directory)
@@ -63,12 +51,12 @@ class RunDatabase:
                 require_nothing_lost(directory)
             connection = database.open_existing(directory) if resumed else database.create(directory)
             with closed_on_error(connection):
-                return cls(directory, connection, lock, answers), resumed
+                return cls(directory, connection, lock), resumed
 
     def _find_tables(self) -> None:
-        self.tables_beside = [one for one in ("moved", "token_logprobs") if checksums.has_table(self.connection, one)]
-        """Tables that not every run has, with rows by the id of a trial."""
-        self.queries = Queries(checked=checksums.has_checksums(self.connection), beside=self.tables_beside)
+        self.has_tokens = checksums.has_table(self.connection, "token_logprobs")
+        """Whether the run stores tokens of answers."""
+        self.queries = Queries(checked=checksums.has_checksums(self.connection), has_tokens=self.has_tokens)
 
     def add_tables(self, script: str) -> None:
         """Create tables that not every run has, in one transaction."""
@@ -79,18 +67,8 @@ class RunDatabase:
 
     def keep_tokens(self) -> None:
         """Create the table for the tokens of answers, if it is not there."""
-        if "token_logprobs" not in self.tables_beside:
+        if not self.has_tokens:
             self.add_tables(TOKEN_LOGPROBS)
-
-    def texts(self, row: TrialRow) -> AnswerTexts:
-        """The texts of a trial, wherever they lie."""
-        if row.segment is None or row.row is None:
-            return AnswerTexts(unpack_text(row.text), unpack_text(row.reasoning), row.token_logprobs)
-        if self._segments is None:
-            from adaptive_eval.store.segments.reading import StoredTexts
-
-            self._segments = StoredTexts(self.directory, self.connection, self._given)
-        return self._segments.read(row.segment, row.row, row.digest)
 
     @property
     def where(self) -> str:
@@ -157,10 +135,8 @@ class RunDatabase:
             self._require_in_place()  # a commit to a deleted file succeeds
 
     def close(self) -> None:
-        """Close the segments and the database, and release the run directory."""
+        """Close the database, and release the run directory."""
         try:
-            if self._segments is not None:
-                self._segments.close()
             if self._lock is not None:
                 with suppress(sqlite3.Error):  # commits are as safe in the log
                     self.connection.execute(f"PRAGMA busy_timeout = {CLOSING_MS}")

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import closed_on_error
-from adaptive_eval.base.sections import LEDGER
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.events.answers import AnswersLost
 from adaptive_eval.store.events.event import Change, Event
@@ -36,9 +35,6 @@ from adaptive_eval.store.run_database import RunDatabase
 from adaptive_eval.store.same_meaning import differences, require_same_meaning
 from adaptive_eval.store.summing import SUMMED_EVERY
 
-if TYPE_CHECKING:
-    from adaptive_eval.store.segments.moving import AnswerMover
-
 NEXT_SECONDS = 1e-6
 """Between two records, where a clock says that the second came before the first."""
 # a resume takes its looks again, and most are unchanged
@@ -47,7 +43,9 @@ _INSERT_LOOK = (
     "ON CONFLICT (configuration, number) DO UPDATE SET body = excluded.body, at = excluded.at "
     "WHERE looks.body <> excluded.body"
 )
-_FORGET_BESIDE = "DELETE FROM {} WHERE id = (SELECT id FROM trials WHERE model = ? AND question = ? AND trial = ?)"
+_FORGET_TOKENS = (
+    "DELETE FROM token_logprobs WHERE id = (SELECT id FROM trials WHERE model = ? AND question = ? AND trial = ?)"
+)
 _ASKED_FOR = (
     "INSERT INTO asked_for VALUES (?, ?) ON CONFLICT (model) DO UPDATE SET trials = asked_for.trials + excluded.trials"
 )
@@ -70,7 +68,7 @@ class OpenedStore(NamedTuple):
 class Store:
     """Commits trials, looks and events; a trial counts once `commit` has returned."""
 
-    def __init__(self, directory: Path, database: RunDatabase, mover: "AnswerMover | None" = None) -> None:
+    def __init__(self, directory: Path, database: RunDatabase) -> None:
         self.directory = directory
         self.reader = RunReader(directory, database)
         """Reads through the writer's connection, before and after writing."""
@@ -82,18 +80,17 @@ class Store:
         """Whether requests were entered as in flight since this start."""
         self._unsummed = 0
         """Trials committed since the last call of `keep_sums`."""
-        self._mover = mover
         self._closed = False
         self._latest = self.reader.newest_at
 
     @classmethod
-    def open(cls, directory: Path, header: RunHeader, answers: str = LEDGER) -> "OpenedStore":
-        """Begin a run in `directory`, or resume the one there; `answers` is where the texts of answers are kept.
+    def open(cls, directory: Path, header: RunHeader) -> "OpenedStore":
+        """Begin a run in `directory`, or resume the one there.
 
         Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`, and `ConfigError` if an extra is missing.
         """
         make_directory(directory)
-        database, resumed = RunDatabase.open_to_write(directory, answers)
+        database, resumed = RunDatabase.open_to_write(directory)
         with closed_on_error(database):
             if resumed:
                 database.require_intact()
@@ -102,12 +99,7 @@ class Store:
                     write_run(writes, header, time.time())
                     insert_models(writes, header.models)
                     insert_questions(writes, header.questions)
-            mover = None
-            if answers != LEDGER or "moved" in database.tables_beside:
-                from adaptive_eval.store.segments.moving import open_mover
-
-                mover = open_mover(database, answers, header.name)
-            store = cls(directory, database, mover)
+            store = cls(directory, database)
             return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
@@ -115,7 +107,7 @@ class Store:
         """Open a stored run for writing without changing its configuration."""
         if not directory.is_dir() or not is_run(directory):
             raise StoreError(f"{directory} holds no run")
-        database, _ = RunDatabase.open_to_write(directory, LEDGER)
+        database, _ = RunDatabase.open_to_write(directory)
         with closed_on_error(database):
             database.require_intact()
             return cls(directory, database)
@@ -144,16 +136,10 @@ class Store:
                 writes.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
             if batch.held is not None:
                 writes.execute("UPDATE run SET value = ? WHERE key = 'held'", (dump_json(batch.held),))
-        if self._mover is not None:
-            self._mover.add(batch.trials, self._now())
         self._unsummed += len(batch.trials)
         if self._unsummed >= SUMMED_EVERY:
             self._unsummed = 0
             self._database.keep_sums()
-
-    def take_pending_events(self) -> Sequence[Event]:
-        """Events that the store has recorded by itself since the last call."""
-        return () if self._mover is None else self._mover.take_events()
 
     def lose(self, event: AnswersLost) -> None:
         """Write off what earlier starts had requested of a model; `event` has the cost of lost answers, if any."""
@@ -199,28 +185,22 @@ class Store:
 
     def forget_trials(self, model: str, trials: Sequence[TrialKey], event: Event) -> None:
         """Delete trials of a model that turned out to be no answers; `event` says why."""
-        if self._mover is not None:  # the number of a deleted trial may be used again
-            self._mover.settle(self._now())
         keys = [(self._models[model], self._questions[question], trial) for question, trial in trials]
         with self._database.transaction() as writes:
-            for table in self._database.tables_beside:
-                writes.executemany(_FORGET_BESIDE.format(table), keys)
+            if self._database.has_tokens:  # the id of a deleted trial may be used again
+                writes.executemany(_FORGET_TOKENS, keys)
             writes.executemany("DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?", keys)
             write_events(writes, [event], self._now())
 
     def close(self) -> None:
-        """Move the remaining texts, close the database and release the run directory."""
+        """Close the database and release the run directory."""
         if self._closed:
             return
         self._closed = True
         try:
-            if self._mover is not None:
-                self._mover.finish(self._now())
             with suppress(StoreError):  # without sums, readers read the trials
                 self._database.keep_sums()
         finally:
-            if self._mover is not None:
-                self._mover.close()
             self._database.close()
 
     def _adopt(self, header: RunHeader) -> Event | None:

@@ -10,7 +10,7 @@ import re
 
 TABLES = """
 CREATE TABLE run (
-    key TEXT PRIMARY KEY,          -- name, created, version, meaning, elapsed, held (JSON), key
+    key TEXT PRIMARY KEY,          -- name, created, version, meaning, elapsed, held (JSON)
     value NOT NULL
 ) WITHOUT ROWID;
 
@@ -84,33 +84,13 @@ CREATE TABLE asked_for (           -- trials that were sent and have no answer y
 );
 """
 
-SEGMENTS = """
-CREATE TABLE segments (
-    id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE,
-    place TEXT NOT NULL,           -- the URL of its folder; empty: the folder `answers` of the run
-    last INTEGER NOT NULL,         -- texts of trials after this one are in later segments, or in the ledger
-    trials INTEGER,                -- how many it has; NULL: it was begun, and may be there or not
-    bytes INTEGER,
-    digest TEXT                    -- of the file: BLAKE2b, 32 bytes
-);
-
-CREATE TABLE moved (
-    id INTEGER PRIMARY KEY,        -- of a trial whose texts are in a segment
-    segment INTEGER NOT NULL REFERENCES segments (id),
-    row INTEGER NOT NULL,
-    size INTEGER NOT NULL          -- bytes of its texts, as far as they are counted
-);
-"""
-"""Tables of runs whose answers are moved out of the ledger."""
-
 TOKEN_LOGPROBS = """
 CREATE TABLE IF NOT EXISTS token_logprobs (
     id INTEGER PRIMARY KEY,        -- of the trial
     body BLOB NOT NULL             -- zlib of JSON: its tokens, and their log-probabilities times 10,000
 );
 """
-"""The table of runs that store them (`sampling: {logprobs: tokens}`); segments take them along with the texts."""
+"""The table of runs that store them (`sampling: {logprobs: tokens}`)."""
 
 SUMS = """
 CREATE TABLE IF NOT EXISTS summed (    -- one row: what the trials up to one come to
@@ -141,5 +121,5 @@ def _columns(tables: str) -> dict[str, list[str]]:
     return {table: re.findall(r"^    ([a-z_]+) ", body, re.MULTILINE) for table, body in found}
 
 
-COLUMNS = _columns(TABLES + SEGMENTS + TOKEN_LOGPROBS + SUMS)
+COLUMNS = _columns(TABLES + TOKEN_LOGPROBS + SUMS)
 """The columns of every table, in the order in which they enter its checksums: that order may never change."""

@@ -141,7 +141,7 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
         case _:
             pool = {"places": "cluster", "most": 2}
             grader = {"kind": "verifier", "server": judge["server"]}
-            changes = {"store": {"answers": f"file://{canary}", "folder": canary}, "grader": grader}
+            changes = {"store": {"folder": canary}, "grader": grader}
             return changes | {"questions": {"dataset": f"{CANARY}/data"}, "servers": {"pool": pool}}, [started] * 3
 
 

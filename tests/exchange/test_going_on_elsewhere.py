@@ -7,12 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow
 import pytest
 import yaml
 from live_runs import ENDED, MODELS, Found, Site
 from logs import imported, lines, outcomes
-from pyarrow import parquet
 from thoroughness import first_of
 
 from adaptive_eval.base.errors import ExitCode
@@ -51,19 +49,11 @@ def seeds(run: Path) -> list[tuple[str, str, int]]:
         return [(one.model, one.question, one.answer.seed) for one in reader.trials()]
 
 
-def as_parquet(run: Path, path: Path) -> Path:
-    rows = map(json.loads, export(ExportRequest(run, "jsonl")).path.read_text().splitlines())
-    parquet.write_table(
-        pyarrow.Table.from_pylist([{**row, "signals": json.dumps(row["signals"])} for row in rows]), path
-    )
-    return path
-
-
 FORMS: dict[str, Callable[[Path, Path], Path]] = {
     "jsonl": lambda run, path: export(ExportRequest(run, "jsonl", path)).path,
     "csv": lambda run, path: export(ExportRequest(run, "csv", path)).path,
     "inspect": lambda run, path: export(ExportRequest(run, "inspect", path)).path,
-    "parquet": as_parquet,
+    "parquet": lambda run, path: export(ExportRequest(run, "parquet", path)).path,
 }
 
 

@@ -86,20 +86,9 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
     assert [row["token_logprobs"]["tokens"] for row in rows] == [list(told(one).tokens) for one in trials]
 
 
-def test_they_leave_the_ledger_with_the_texts(site: Site, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from adaptive_eval.store.segments import moving  # an extra
-
-    monkeypatch.setattr(moving, "SEGMENT_TRIALS", 10)
-    monkeypatch.setattr(moving, "SHORTEST_MOVED", 1)
-    store = {"answers": "segments"}
-    assert site.run(site.write(**settings(url, store=store, trials={"min": 2, "max": 2}))).exit_code in ENDED
-    require_whole(stored(site))
-    database = site.directory() / DATABASE_FILE
-    with closing(sqlite3.connect(database)) as connection:
-        assert connection.execute("SELECT count(*) FROM token_logprobs").fetchone() == (0,)
-    assert Integrity.check(site.directory()).damages == ()
-    # gone on with, and judged anew from what is stored
-    config = site.write(**settings(url, store=store, rubric=SURE))
+def test_stored_tokens_are_graded_anew_and_gone_on_with(site: Site, url: str) -> None:
+    assert site.run(site.write(**settings(url, trials={"min": 2, "max": 2}))).exit_code in ENDED
+    config = site.write(**settings(url, rubric=SURE))
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
     assert done.exit_code == 0, done.output
     assert site.run(config).exit_code in ENDED

@@ -15,29 +15,12 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def answers() -> str:
-    """Where texts are kept; a test may ask for another place."""
-    return "ledger"
-
-
-@pytest.fixture
-def small_segments(answers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments of two trials, whose texts are moved however short they are."""
-    if answers == "ledger":
-        return
-    from adaptive_eval.store.segments import moving  # an extra
-
-    monkeypatch.setattr(moving, "SEGMENT_TRIALS", 2)
-    monkeypatch.setattr(moving, "SHORTEST_MOVED", 1)
-
-
-@pytest.fixture
-def open_store(directory: Path, answers: str, small_segments: None) -> Iterator[Callable[..., Store]]:
+def open_store(directory: Path) -> Iterator[Callable[..., Store]]:
     """Opens the run of this test, again where it was closed; closes what the test leaves open."""
     opened: list[Store] = []
 
     def open_it(header: RunHeader = HEADER) -> Store:
-        store = Store.open(directory, header, answers).store
+        store = Store.open(directory, header).store
         opened.append(store)
         return store
 

@@ -29,7 +29,7 @@ from adaptive_eval.store import (
 from adaptive_eval.store.checksums import checksum
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.integrity import Integrity
-from adaptive_eval.store.tables import COLUMNS, SEGMENTS, SUMS, TABLES, TOKEN_LOGPROBS
+from adaptive_eval.store.tables import COLUMNS, SUMS, TABLES, TOKEN_LOGPROBS
 
 Open = Callable[..., Store]
 
@@ -55,8 +55,7 @@ def test_a_checksum_is_the_same_in_every_version_of_python() -> None:
     assert checksum(1, None, "ä", b"\x00\xff", 1.5, -(2**62)) == 2635348643
 
 
-@pytest.mark.parametrize("answers", ["segments"])
-def test_every_column_has_a_part_in_the_checksum(directory: Path, open_store: Open, answers: str) -> None:
+def test_every_column_has_a_part_in_the_checksum(directory: Path, open_store: Open) -> None:
     store = open_store()
     store.commit(CommitBatch([with_tokens(make_trial())]))
     store._database.add_tables(SUMS)
@@ -64,11 +63,10 @@ def test_every_column_has_a_part_in_the_checksum(directory: Path, open_store: Op
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
         for table, columns in COLUMNS.items():
             assert [row[1] for row in connection.execute(f"PRAGMA table_info({table})")] == columns
-    assert (TABLES + SEGMENTS + TOKEN_LOGPROBS + SUMS).count("CREATE TABLE") == len(COLUMNS)
+    assert (TABLES + TOKEN_LOGPROBS + SUMS).count("CREATE TABLE") == len(COLUMNS)
 
 
-@pytest.mark.parametrize("answers", ["ledger", "segments"])
-def test_whatever_is_written_is_intact(directory: Path, open_store: Open, answers: str) -> None:
+def test_whatever_is_written_is_intact(directory: Path, open_store: Open) -> None:
     store = open_store()
     store.commit(some_trials())
     store.commit(CommitBatch([], [StoredLook(0, {"look": "again"}), StoredLook(1, {})], [], 2.5))

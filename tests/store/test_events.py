@@ -16,7 +16,6 @@ from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.view import event_view
 from adaptive_eval.store import (
     AlarmRaised,
-    AnswersKept,
     AnswersLost,
     AnswerUngraded,
     BaselineAsked,
@@ -86,7 +85,6 @@ STORED = [
         "answers_lost",
         {"model": "ada", "answers": 3, "tokens": 300, "usd": 0.5, "gpu_seconds": 1.5, "killed": True, "verdicts": 2},
     ),
-    (AnswersKept("the disk is full"), "answers_kept", {"reason": "the disk is full"}),
     (
         AnswerUngraded("ada", "q1", "too slow"),
         "ungraded",

@@ -37,12 +37,6 @@ from adaptive_eval.store.integrity import Integrity
 OpenStore = Callable[..., Store]
 
 
-@pytest.fixture(params=["ledger", "segments"])
-def answers(request: pytest.FixtureRequest) -> str:
-    """All is the same whether texts stay in the database or leave it, two trials at a time."""
-    return str(request.param)
-
-
 def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path) -> None:
     trials = [
         make_trial(),

@@ -291,7 +291,7 @@ def of_importers(path: Path) -> Trials:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["jsonl", "inspect"])
+@pytest.mark.parametrize("name", ["jsonl", "parquet", "inspect"])
 def test_what_is_read_back_by_our_importers_keeps_to_the_contract(name: str) -> None:
     check_exporter(EXPORTS[name], of_importers)
 

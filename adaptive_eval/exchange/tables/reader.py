@@ -48,6 +48,8 @@ BOM = b"\xef\xbb\xbf"
 HEAD, MOST_HEADER = 4096, 2**16
 BATCH = 64
 """Rows of a Parquet file to load at once: a row may have a thousand answers."""
+BUFFER = 2**20
+"""Bytes to read at once of each column of a Parquet file, instead of all that a row group has of it."""
 LIMITS = {
     "seed": (NOT_LOGGED, MOST_TRIALS),
     **dict.fromkeys(("round", "attempts"), (0, MOST_TRIALS)),
@@ -113,17 +115,29 @@ def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
     """Read the rows of a Parquet file, or only the named columns, which may be nested (`a.b`) or missing."""
     pyarrow, parquet = load_pyarrow()
     try:
-        with parquet.ParquetFile(file.path) as table:
+        with parquet.ParquetFile(file.path, buffer_size=BUFFER, pre_buffer=False) as table:
             number, count = 0, max(table.metadata.num_rows, 1)
             for batch in table.iter_batches(batch_size=BATCH, columns=columns):
-                for row in batch.to_pylist():
+                for row in _batch_rows(batch):
                     number += 1
+                    if row is None:
+                        raise file.refuse(f"is longer than {MOST_BYTES:,} bytes", f"row {number}")
                     file.share = number / count
                     yield f"row {number}", row
     except OSError as error:
         raise file.refuse(f"cannot be read: {error}") from error
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise file.refuse(f"is a damaged Parquet file, or cut off: {error}") from error
+
+
+def _batch_rows(batch: Any) -> Iterator[Row | None]:
+    """The rows of a batch of Arrow's, None for one that is too long; long ones become Python values one by one."""
+    if batch.nbytes <= MOST_BYTES:
+        yield from batch.to_pylist()
+        return
+    for at in range(batch.num_rows):
+        row = batch.slice(at, 1)
+        yield None if row.nbytes > MOST_BYTES else row.to_pylist()[0]
 
 
 def parquet_columns(file: LogFile) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Events of answers: lost, suspicious, or kept in the ledger."""
+"""Events of answers: lost, or suspicious."""
 
 from dataclasses import dataclass
 
@@ -37,10 +37,3 @@ class AlarmRaised(Event, kind="alarm"):
     def description(self) -> str:
         """The text with its example."""
         return self.text if self.example is None else f"{self.text} ({self.example})"
-
-
-@dataclass(frozen=True, slots=True)
-class AnswersKept(Event, kind="answers_kept"):
-    """Texts stay in the ledger, since the place for their segment cannot be written; it is tried again."""
-
-    reason: str

@@ -37,7 +37,6 @@ const EVENTS = {
   settled_command: "command servers.on_done",
   answers_lost: "answers lost",
   alarm: "alarm",
-  answers_kept: "texts stay in the database",
   site_awaited: "site waits for a place",
   site_placed: "site placed",
   site_lost: "site lost",
