@@ -95,7 +95,7 @@ def test_labels_are_not_written_where_a_link_leads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [DATABASE_FILE, f"{DATABASE_FILE}-wal", "answers", "logs", "logs/ada.log", "logs/inspect/e.txt", "greedy"]
+    "name", [DATABASE_FILE, f"{DATABASE_FILE}-wal", "logs", "logs/ada.log", "logs/inspect/e.txt", "greedy"]
 )
 def test_a_run_is_not_written_where_a_link_leads(tmp_path: Path, name: str) -> None:
     run, link = tmp_path / "run", tmp_path / "run" / name
