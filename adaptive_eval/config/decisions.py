@@ -17,14 +17,13 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic.json_schema import SkipJsonSchema
 
 from adaptive_eval.base.imports import SPECIFICATION
 from adaptive_eval.base.sections import Count, PlugIn, Seconds, Section, Share, StopOnAlarm, refuse
 from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core.entries import Entry, OptionType
 from adaptive_eval.core.optimal import OPTIMAL
-from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RETIRED, RULES
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
 from adaptive_eval.graders.rubric import RubricConfig
 
@@ -56,7 +55,7 @@ def _built_in_or_plug_in(entries: Entries, what: str, sections: Mapping[str, typ
     sections = sections or {}
 
     def check_name(name: str) -> str:
-        if name in entries or (entries is RULES and name in RETIRED) or re.fullmatch(SPECIFICATION, name):
+        if name in entries or re.fullmatch(SPECIFICATION, name):
             return name
         mend = did_you_mean(name.lower(), entries, "or name one of your own as package.module:attribute")
         raise refuse(f"must be {what}: {', '.join(entries)}", mend)
@@ -72,7 +71,7 @@ def _built_in_or_plug_in(entries: Entries, what: str, sections: Mapping[str, typ
     either: Any = name | Annotated[PlugIn, Tag("plug_in")]
     for used, section in sections.items():
         tagged: Any = Annotated[section, Tag(used)]
-        either |= tagged if used in entries else SkipJsonSchema[tagged]  # type: ignore[misc]
+        either |= tagged
     said = "; ".join(f"{entry.name}: {entry.gist}" for entry in entries.values())
     return Annotated[either, Discriminator(tag), Field(description=f"{said}; or {YOUR_OWN}")]
 
@@ -136,7 +135,7 @@ if TYPE_CHECKING:
     RuleName = str | PlugIn
     PolicyName = str | PlugIn
 else:
-    RULE_SECTIONS = {name: _rule_section(one, one is OPTIMAL) for name, one in (RULES | RETIRED).items()}
+    RULE_SECTIONS = {name: _rule_section(one, one is OPTIMAL) for name, one in RULES.items()}
     ObjectiveName = _built_in_or_plug_in(OBJECTIVES, "an objective")
     RuleName = _built_in_or_plug_in(RULES, "a rule", RULE_SECTIONS)
     PolicyName = _built_in_or_plug_in(POLICIES, "a policy")
@@ -332,7 +331,7 @@ class Decisions(Section):
 
     @property
     def plug_ins(self) -> dict[str, str]:
-        """Names of plug-ins (`package.module:attribute`) and retired rules for the decisions, by key."""
+        """Names of plug-ins (`package.module:attribute`) for the decisions, by key."""
         return {key: str(name) for key, name in self.chosen.items() if str(name) not in BUILT_IN}
 
     def stated(self) -> dict[str, object]:

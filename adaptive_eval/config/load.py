@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
-from warnings import warn
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -187,12 +186,9 @@ def _by_line(problem: Problem) -> float:
 
 def _set_folder(document: Document, folder: Path) -> None:
     """Set the folder for relative paths, as an absolute path."""
-    given = document.tree.get("folder")
-    if given is not None:
-        told = "folder is no longer a key; write paths relative to the folder of the file, the next version refuses it"
-        warn(told, FutureWarning, 2)
-    if given is None or isinstance(given, str):
-        document.tree["folder"] = str((folder / (given or "")).absolute())
+    if "folder" in document.tree:
+        document.refuse(("folder",), "is not a known key", "write paths relative to the folder of the file")
+    document.tree["folder"] = str(folder.absolute())
 
 
 def _names(document: Document) -> Sequence[str] | None:

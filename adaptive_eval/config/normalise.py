@@ -13,18 +13,8 @@ import copy
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 from adaptive_eval.config.listed_models import WAYS
-from adaptive_eval.config.old_names import (
-    OLD_NAMES,
-    OLD_SHORT_FORMS,
-    WITHOUT_EFFECT,
-    expand_preset,
-    is_given,
-    move,
-    old_keys,
-)
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
@@ -114,7 +104,7 @@ BASE_URL = "OPENAI_BASE_URL"
 def expand_short_forms(document: Document) -> None:
     """Expand `objective: best` to `objective: {kind: best}`, and so on."""
     for path, section in (((), document.tree), *document.entries("models"), *document.entries("benchmarks")):
-        for name, key in {**SHORT_FORMS, **OLD_SHORT_FORMS}.items():
+        for name, key in SHORT_FORMS.items():
             value = section.get(name)
             if name in section and value is not None and not isinstance(value, dict | list):
                 section[name] = {key: value}
@@ -142,10 +132,9 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
 def complete_settings(document: Document, name: str) -> None:
     """Complete the configuration; `name` is the default name of the run, if not empty."""
     tree = document.tree
-    _rename_old(document)
     _expand_harness(document, tree, ())
     _join_benchmarks(document)
-    _warn_missing_unit(document)
+    _require_unit(document)
     if name and "name" not in tree:
         tree["name"] = name
         document.places[("name",)] = "the file's name"
@@ -252,45 +241,11 @@ def _lm_eval_sections(
     }
 
 
-def _rename_old(document: Document) -> None:
-    """Replace names of earlier versions, with a warning that has the new ones."""
-    moved = dict[KeyPath, str]()
-    for old, new in list(old_keys(document.tree)):
-        if new is not None and is_given(document.tree, new):
-            document.refuse(old, f"is called {written_path(new)} now, which is given too", "remove it")
-        elif new is None:
-            told = f"{written_path(old)} has no effect any more, remove it: {WITHOUT_EFFECT[old[-2:]]}"
-            warn(told, FutureWarning, 2)
-        else:
-            document.origins[new] = old
-            moved[new] = f"{written_path(old)} is called {written_path(new)} now"
-        move(document.tree, old, new)
-    if document.tree.get("preset") == "published":
-        expand_preset(document.tree)
-        told = (
-            "preset is written as `stopping: {rule: published, prior: uniform}` and `trials: {policy: unresolved_pairs"
-        )
-        warn(f"{told}, lookahead: 0, favour: answers}}` now; the next version refuses it", FutureWarning, 2)
-    for (section, key), names in OLD_NAMES.items():
-        settings = document.tree.get(section)
-        given = settings.get(key) if isinstance(settings, dict) else None
-        was, options = (given.get("use"), given.get("options")) if isinstance(given, dict) else (given, None)
-        if isinstance(settings, dict) and isinstance(was, str) and was in names:
-            settings[key] = now = names[was]
-            moved = {path: told for path, told in moved.items() if path[:2] != (section, key)}
-            lost = f", without {', '.join(map(str, options))}" if isinstance(options, dict) and options else ""
-            told = f"{section}.{key}: {was} is gone, {now} is in its place{lost}"
-            warn(f"{told}; write this, the next version refuses it", FutureWarning, 2)
-    for told in moved.values():
-        warn(f"{told}; write this, the next version refuses the old name", FutureWarning, 2)
-
-
-def _warn_missing_unit(document: Document) -> None:
-    """Warn about a time limit without a unit."""
+def _require_unit(document: Document) -> None:
+    """Refuse a time limit without a unit, which may be meant in hours."""
     limit = document.value(("budget", "wall_time"))
     if isinstance(limit, int | float):
-        told = f"budget.wall_time: {limit:g} is taken for {limit:g} seconds; write {limit:g}s, or a time such as 2h30m"
-        warn(f"{told}, the next version refuses a number without a unit", FutureWarning, 2)
+        document.refuse(("budget", "wall_time"), "must have a unit", f"write {limit:g}s, or a time such as 2h30m")
 
 
 def _merge_over(

@@ -21,7 +21,6 @@ from adaptive_eval.base.errors import ConfigError, StoreError, first_lines
 from adaptive_eval.base.imports import DIGITS, SAID, fingerprints, first_words
 from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.benchmarks import prompt_for
-from adaptive_eval.config.old_names import OLD_PLUG_INS, upgrade_sections
 from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.pace import choose_favour
 from adaptive_eval.config.planning import longest_prompts, lost_cost, make_plan, trial_cost, worst_costs
@@ -85,21 +84,7 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
         },
         models={model.name: _model_meaning(model) for model in config.models},
         questions={question.id: _question_body(question) for question in questions},
-        read_stored=_in_todays_names,
     )
-
-
-def _in_todays_names(stored: RunHeader) -> dict[str, object]:
-    """The complete configuration of a stored run, with today's names of settings."""
-    kept = _kept_plug_ins(stored)
-    return stored_config(stored).model_dump(mode="json") | ({PLUG_INS: kept} if kept else {})
-
-
-def _kept_plug_ins(stored: RunHeader) -> dict[str, object]:
-    """Stored facts about a run's plug-ins, by today's keys."""
-    kept = stored.configuration.get(PLUG_INS)
-    told = kept.items() if isinstance(kept, dict) else ()
-    return {OLD_PLUG_INS.get(str(key), str(key)): one for key, one in told}
 
 
 def _grader_meaning(grader: Any) -> dict[str, object]:
@@ -167,8 +152,6 @@ def _model_meaning(model: ModelConfig) -> dict[str, object]:
 def _question_body(question: Question) -> dict[str, object]:
     body = asdict(question) | {"choices": list(question.choices), "others": list(question.others)}
     del body["id"]
-    if not question.others:  # as in runs of earlier versions
-        del body["others"]
     return body
 
 
@@ -176,7 +159,7 @@ def stored_config(header: RunHeader) -> RunConfig:
     """The configuration with which a run was last started; raises `StoreError` if it cannot be read any more."""
     stored = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
     try:
-        body = json.dumps(upgrade_sections(stored, len(header.questions)))
+        body = json.dumps(stored)
         json.loads(body, parse_constant=_require_number)
         return RunConfig.model_validate_json(body)
     except ValueError as error:
@@ -195,7 +178,9 @@ def _require_number(name: str) -> float:
 
 def stored_words(header: RunHeader) -> dict[str, str]:
     """Stored descriptions of a run's plug-ins, by key; the plug-ins are not loaded."""
-    says = {key: one.get("says") for key, one in _kept_plug_ins(header).items() if isinstance(one, dict)}
+    kept = header.configuration.get(PLUG_INS)
+    told = kept.items() if isinstance(kept, dict) else ()
+    says = {str(key): one.get("says") for key, one in told if isinstance(one, dict)}
     return {key: text for key, text in says.items() if isinstance(text, str)}
 
 

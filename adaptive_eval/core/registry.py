@@ -5,7 +5,6 @@ options.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
@@ -24,13 +23,6 @@ def _by_name(*entries: Listed) -> dict[str, Listed]:
 
 
 RULES: dict[str, RuleEntry] = _by_name(optimal.OPTIMAL, rules.PUBLISHED, anytime.ANYTIME, rules.EXPECTED_LOSS)
-CONSTANT = replace(rules.PUBLISHED, caution=rules.PEEKING, latching=True, estimator="average")
-RETIRED: dict[str, RuleEntry] = _by_name(
-    replace(optimal.OPTIMAL, name="sequential", says=optimal.AT_ANY_LOOKS, gives_up=False, options=()),
-    replace(CONSTANT, name="zscore", says="A comparison is called when |z| exceeds {threshold} at a look."),
-    replace(CONSTANT, name="intervals", says="A comparison is called when two intervals part.", options=()),
-)
-"""Rules of earlier versions, which stored runs may name; `optimal` replaces them."""
 POLICIES: dict[str, PolicyEntry] = _by_name(
     policies.WEIGHTED,
     policies.UNRESOLVED_PAIRS,

@@ -5,8 +5,6 @@ from math import exp
 
 from adaptive_eval import store
 from adaptive_eval.base.errors import first_line
-from adaptive_eval.core.optimal import OPTIMAL
-from adaptive_eval.core.registry import RETIRED
 from adaptive_eval.record.lines import duration, first_few, safe_line, several
 from adaptive_eval.store import Change, Event, differences
 
@@ -71,10 +69,6 @@ def _model_sentence(event: Event) -> str | None:
         case store.ModelSettled():
             freed = " Its server is stopped." if event.launched else ""
             return f"{event.model} is done: no more requests.{freed}"
-        case store.SettledCommandEnded():
-            if event.problem is None:
-                return f"{event.model}: the command servers.on_done succeeded"
-            return f"{event.model}: the command servers.on_done failed: {event.problem}; the run goes on"
         case store.BatchTaken():
             return f"{event.model}: submitted a batch of {several(event.size, 'request')} ({event.batch})"
         case store.BatchCancelled():
@@ -109,12 +103,7 @@ def _run_sentence(event: Event) -> str | None:
         case store.RunResumed():
             return f"resumed with {event.trials:,} stored trials"
         case store.SettingsChanged():
-            was = [change.was for change in event.changes if change.path in ("stopping.rule", "stopping.rule.use")]
-            gone = [name for name in (one["use"] if isinstance(one, dict) else one for one in was) if name in RETIRED]
-            told = (
-                f"; there is no rule {gone[0]} any more, {OPTIMAL.name} judges the stored answers again" if gone else ""
-            )
-            return f"settings changed: {first_few(list(_changed_settings(event.changes)), MAX_SETTINGS)}{told}"
+            return f"settings changed: {first_few(list(_changed_settings(event.changes)), MAX_SETTINGS)}"
         case store.LooksRetaken():
             return (
                 f"looks are repeated on the stored answers, in other rounds than the {event.looks} before: verdicts "
@@ -152,6 +141,4 @@ def _run_sentence(event: Event) -> str | None:
             return f"graded {event.trials} stored answers again"
         case store.RunStopped(reason=str(reason)):
             return f"stopped by an error: {first_line(reason)}"
-        case store.UnknownEvent():
-            return f"{event.called.replace('_', ' ')} (an event of a later version of adaptive-eval)"
     return None

@@ -127,7 +127,7 @@ def stored_worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cos
     """Maximum cost of one trial of each model of a stored run.
 
     Prompts are rendered only if a cap on tokens or USD reserves them and no start has stored their lengths, as in a
-    run of an earlier version, or in one that was only imported.
+    run that was only imported.
     """
     config, kept = setup.config, dict[str, int]()
     for start in events_of_kind(events, RunBegun):

@@ -120,7 +120,6 @@ PURPOSES = {
     "lost": "answers of {} that never came",
     "lost_verdicts": "verdicts on answers of {} that never came",
     "regrade": "verdicts of a regrade that did not come to its end",
-    "opponent": "answers of {}, with which all others are compared",  # in results of earlier versions
     "greedy": "greedy answers, which came first (R0)",
     "baseline": "the verifier before any answer",
 }

@@ -19,8 +19,6 @@ from adaptive_eval.base.errors import StoreError
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller, Plan
-from adaptive_eval.core.optimal import OPTIMAL
-from adaptive_eval.core.registry import RETIRED
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.record.build import build_results
@@ -228,12 +226,7 @@ def _was_regraded_since(updated: str, events: Sequence[Event]) -> bool:
 
 
 def _why_not_recomputed(config: RunConfig) -> str:
-    """Why results cannot be recomputed: the rule or policy of the run is not loaded."""
-    if (rule := str(config.stopping.rule)) in RETIRED:
-        return (
-            f"the run was decided by the rule {rule} of an earlier version; `adaptive-eval run` with its configuration "
-            f"goes on with {OPTIMAL.name}, on the stored answers"
-        )
+    """Why results cannot be recomputed: plug-ins of the run are not loaded."""
     named = ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
     return (
         f"the run was decided by plug-ins ({named}), which are not loaded to read it; `adaptive-eval run` with a "

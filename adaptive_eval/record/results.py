@@ -2,7 +2,7 @@
 
 Lists over models are in the order of `Results.models`, best first, unless stated otherwise. A number that does not
 exist (the score of a model without trials, an infinite number of trials) is None here and null in the file. The format
-has a version: a field may be added under the same version; any other change needs a new one.
+has a number; a file with another one is not read.
 
 Before the first look there is no ranking, and the file has another format, `Unjudged`: the counts of each question.
 """
@@ -14,8 +14,6 @@ from typing import Any
 from adaptive_eval.record.question_rows import QuestionRows
 
 FORMAT = "adaptive-eval.results/2"
-FROM_0_FORMAT = "adaptive-eval.results/1"
-"""Earlier version, which counted looks from 0; `results_file` reads it too."""
 UNJUDGED_FORMAT = "adaptive-eval.unjudged/1"
 
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.files import read_whole, write_whole
 from adaptive_eval.record.question_rows import CountedRows, WrittenRows, rows_within
-from adaptive_eval.record.results import FORMAT, FROM_0_FORMAT, UNJUDGED_FORMAT, Results, Unjudged
+from adaptive_eval.record.results import FORMAT, Results, Unjudged
 
 RESULTS_FILE = "results.json"
 MAX_BYTES = 2**30
@@ -30,12 +30,12 @@ def read_results(directory: Path, *, rows: bool = True) -> Results | None:
     """
     try:
         data = read_whole(directory / RESULTS_FILE, MAX_BYTES)
-        return None if data.startswith(_UNJUDGED) or _has_valid_checksum(data) is False else _parse_file(data, rows)
+        return _parse_file(data, rows) if data.startswith(_JUDGED) and _has_valid_checksum(data) else None
     except (OSError, ValidationError):
         return None
 
 
-_UNJUDGED = b'{"format":%b,' % orjson.dumps(UNJUDGED_FORMAT)
+_JUDGED = b'{"format":%b,' % orjson.dumps(FORMAT)
 _BEFORE_ROWS, _AFTER_ROWS = b'],"questions":[{"id":', b'}],"warnings":['
 """Delimiters of the rows. Strings within the file cannot contain them, since their quotes are escaped. Options of a
 plug-in may have the first one as JSON, but they stand before the rows."""
@@ -54,10 +54,7 @@ def _parse_file(data: bytes, rows: bool) -> Results:
 
 
 def _parse_results(data: bytes) -> Results:
-    found = _reader().validate_json(data)
-    if found.format != FROM_0_FORMAT:
-        return found
-    return replace(found, format=FORMAT, looks=tuple(replace(one, look=one.look + 1) for one in found.looks))
+    return _reader().validate_json(data)
 
 
 @cache
@@ -100,15 +97,13 @@ _CHECKSUM = re.compile(rb',"checksum":([0-9]{1,10})}\n\Z')
 
 
 def is_intact(directory: Path) -> bool | None:
-    """Whether the file matches its checksum; None if there is no file, or an early version without one."""
+    """Whether the file matches its checksum; None if there is no file."""
     try:
         return _has_valid_checksum(read_whole(directory / RESULTS_FILE, MAX_BYTES))
     except OSError:
         return None
 
 
-def _has_valid_checksum(data: bytes) -> bool | None:
+def _has_valid_checksum(data: bytes) -> bool:
     found = _CHECKSUM.search(data[-40:])
-    if found is None:
-        return None if data.endswith(b"}\n") and b"checksum" not in data[-40:] else False
-    return zlib.crc32(b"}", zlib.crc32(memoryview(data)[: -len(found[0])])) == int(found[1])
+    return found is not None and zlib.crc32(b"}", zlib.crc32(memoryview(data)[: -len(found[0])])) == int(found[1])

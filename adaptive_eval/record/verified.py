@@ -41,11 +41,8 @@ def verify_run(directory: Path) -> Verified:
         damages.append(f"{RESULTS_FILE}: is not what was written")
     elif results is None:
         notes.append(f"there is no {RESULTS_FILE} of a look, or it is of another version")
-    else:
-        if whole is None:
-            notes.append(f"{RESULTS_FILE} has no checksum (an earlier version wrote it): only its counts are checked")
-        if not stored.damages:
-            _compare_with_store(directory, results, damages, notes)
+    elif not stored.damages:
+        _compare_with_store(directory, results, damages, notes)
     mend = reindex_instructions(directory) if stored.only_structure else None
     looks = stored.rows.get("looks", 0)
     earlier = looks - results.looks[-1].look if results is not None and results.looks else 0

@@ -14,7 +14,7 @@ from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.optimal import AT_ANY_LOOKS, OPTIMAL
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
-from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RETIRED, RULES
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.rules import RuleEntry
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.lines import Scale, several
@@ -95,7 +95,7 @@ def deciding_rule(decisions: Mapping[str, object]) -> RuleEntry | None:
         return objective.own_rule
     chosen = setting(decisions, "stopping", "rule") or OPTIMAL.name
     name = str(chosen.get("use") if isinstance(chosen, Mapping) else chosen)
-    return RULES.get(name) or RETIRED.get(name)
+    return RULES.get(name)
 
 
 def compares_bayes(decisions: Mapping[str, object]) -> bool:

@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS row_checks (
 
 KEYS = {"run": ["key"], "looks": ["configuration", "number"], "asked_for": ["model"]}
 """Key columns of the tables without an `id`."""
-OPTIONAL_TABLES = {"token_logprobs", "summed"}
+OPTIONAL_TABLES = {"summed"}
 """Tables that are created only when a run needs them."""
 TRIAL_TABLES = {"trials", "token_logprobs"}
 """Tables with a row for each trial, or for many trials."""

@@ -77,13 +77,12 @@ _COLUMNS = {
     "size": f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}",
     "correct": _FLAG.format("is_correct"),
     "found": _FLAG.format("has_answer"),
-    **dict.fromkeys(("damaged", "token_logprobs"), "NULL"),
+    "token_logprobs": "(SELECT body FROM token_logprobs WHERE id = trials.id)",
+    "damaged": "NULL",
 }
 """SQL for names that are not columns of the table of trials."""
 _CHECKED = {"damaged": f"(SELECT crc FROM trial_checks WHERE id = trials.id) <> {checksum_in_sql('trials', 'trials.')}"}
 """Replaces the NULL if the run has checksums."""
-_KEPT_LOGPROBS = {"token_logprobs": "(SELECT body FROM token_logprobs WHERE id = trials.id)"}
-"""Replaces the NULL if the run stores tokens."""
 _NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
 _TOTAL = "coalesce(sum({0}), 0.0)"
 """The sum of numbers, 0.0 without rows."""
@@ -161,11 +160,6 @@ ROUND_COUNTS = (
 class Queries:
     """The queries that depend on which tables a run has."""
 
-    def __init__(self, *, checked: bool, has_tokens: bool) -> None:
-        """`checked` says whether the run has checksums, `has_tokens` whether it stores tokens of answers."""
-        column_sql = {
-            **_COLUMNS,
-            **(_CHECKED if checked else {}),
-            **(_KEPT_LOGPROBS if has_tokens else {}),
-        }
-        self.trials = _select_columns(TrialRow._fields, column_sql)
+    def __init__(self, *, checked: bool) -> None:
+        """`checked` says whether the run has checksums."""
+        self.trials = _select_columns(TrialRow._fields, {**_COLUMNS, **(_CHECKED if checked else {})})

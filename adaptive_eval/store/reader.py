@@ -133,8 +133,7 @@ class RunReader:
 
     def held_times(self) -> dict[str, HeldTime]:
         """How long each model has held its servers."""
-        rows = list(self._rows("SELECT value FROM run WHERE key = 'held'"))
-        held = json_object(rows[0][0], "for how long servers were held") if rows else {}
+        held = json_object(self._value("held"), "for how long servers were held")
         try:
             return TypeAdapter(dict[str, HeldTime]).validate_python(held)
         except ValidationError as error:

@@ -1,9 +1,8 @@
 """The values that go into the store and come out of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from operator import attrgetter
 from typing import NamedTuple
 
 from adaptive_eval.core.types import NO_COST, Cost, Outcome
@@ -393,8 +392,6 @@ class RunHeader:
     """Settings that the trials of each model depend on: its served name and sampling."""
     questions: Mapping[str, Json]
     """Every question by id, with everything a grader or a report needs."""
-    read_stored: Callable[["RunHeader"], Json] = field(default=attrgetter("configuration"), compare=False, repr=False)
-    """Gives the configuration of a stored run with today's names of the settings."""
 
 
 def boolean_signal(signals: Mapping[str, SignalValue], name: str) -> bool | None:

@@ -13,7 +13,7 @@ from adaptive_eval.store.forms import MISFORMED
 from adaptive_eval.store.locate import require_nothing_lost
 from adaptive_eval.store.queries import Queries, Row
 from adaptive_eval.store.summing import KEEP_SUMS, KeptSums, newest_sums, read_sums
-from adaptive_eval.store.tables import COLUMNS, SUMS, TOKEN_LOGPROBS
+from adaptive_eval.store.tables import COLUMNS, SUMS
 
 CLOSING_MS = 1000
 """How long to wait for a reader that blocks a checkpoint when closing: the log may as well stay."""
@@ -54,9 +54,7 @@ class RunDatabase:
                 return cls(directory, connection, lock), resumed
 
     def _find_tables(self) -> None:
-        self.has_tokens = checksums.has_table(self.connection, "token_logprobs")
-        """Whether the run stores tokens of answers."""
-        self.queries = Queries(checked=checksums.has_checksums(self.connection), has_tokens=self.has_tokens)
+        self.queries = Queries(checked=checksums.has_checksums(self.connection))
 
     def add_tables(self, script: str) -> None:
         """Create tables that not every run has, in one transaction."""
@@ -64,11 +62,6 @@ class RunDatabase:
             self.connection.executescript(f"BEGIN IMMEDIATE; {script}; COMMIT;")
             checksums.keep_checksums(self.connection)
             self._find_tables()
-
-    def keep_tokens(self) -> None:
-        """Create the table for the tokens of answers, if it is not there."""
-        if not self.has_tokens:
-            self.add_tables(TOKEN_LOGPROBS)
 
     @property
     def where(self) -> str:

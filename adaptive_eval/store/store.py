@@ -119,13 +119,11 @@ class Store:
 
     def commit(self, batch: CommitBatch) -> None:
         """Write a batch atomically."""
-        now, kept = self._now(), [self._logprobs_row(one) for one in batch.trials if one.answer.token_logprobs]
-        if kept:
-            self._database.keep_tokens()
+        now = self._now()
         with self._database.transaction() as writes:
             writes.executemany(INSERT_TRIAL, (self._row(trial, now) for trial in batch.trials))
-            if kept:
-                writes.executemany(INSERT_LOGPROBS, kept)
+            tokens = (self._logprobs_row(trial) for trial in batch.trials if trial.answer.token_logprobs)
+            writes.executemany(INSERT_LOGPROBS, tokens)
             writes.executemany(_REGRADE, (self._regrade_row(verdict) for verdict in batch.verdicts))
             writes.executemany(
                 _INSERT_LOOK, ((self._configuration, look.number, now, pack_json(look.body)) for look in batch.looks)
@@ -187,8 +185,7 @@ class Store:
         """Delete trials of a model that turned out to be no answers; `event` says why."""
         keys = [(self._models[model], self._questions[question], trial) for question, trial in trials]
         with self._database.transaction() as writes:
-            if self._database.has_tokens:  # the id of a deleted trial may be used again
-                writes.executemany(_FORGET_TOKENS, keys)
+            writes.executemany(_FORGET_TOKENS, keys)  # the id of a deleted trial may be used again
             writes.executemany("DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?", keys)
             write_events(writes, [event], self._now())
 
@@ -221,7 +218,7 @@ class Store:
 
     def _changes(self, header: RunHeader) -> list[Change]:
         """Settings that differ from the newest stored configuration."""
-        return list(differences(header.read_stored(self.reader.header()), header.configuration))
+        return list(differences(self.reader.header().configuration, header.configuration))
 
     def _settings_event(self, changes: Sequence[Change]) -> SettingsChanged:
         """The event of changed settings, with the trials and looks so far, on which later looks depend."""

@@ -82,15 +82,12 @@ CREATE TABLE asked_for (           -- trials that were sent and have no answer y
     model INTEGER PRIMARY KEY,
     trials INTEGER NOT NULL
 );
-"""
 
-TOKEN_LOGPROBS = """
-CREATE TABLE IF NOT EXISTS token_logprobs (
+CREATE TABLE token_logprobs (      -- only with `sampling: {logprobs: tokens}`
     id INTEGER PRIMARY KEY,        -- of the trial
     body BLOB NOT NULL             -- zlib of JSON: its tokens, and their log-probabilities times 10,000
 );
 """
-"""The table of runs that store them (`sampling: {logprobs: tokens}`)."""
 
 SUMS = """
 CREATE TABLE IF NOT EXISTS summed (    -- one row: what the trials up to one come to
@@ -112,7 +109,7 @@ CREATE TRIGGER IF NOT EXISTS summed_removed AFTER DELETE ON trials BEGIN
     DELETE FROM summed WHERE last >= old.id;
 END;
 """
-"""The table of large runs, see `store/summing.py`; its absence does not change the version of the format."""
+"""The table of large runs, see `store/summing.py`."""
 
 
 def _columns(tables: str) -> dict[str, list[str]]:
@@ -121,5 +118,5 @@ def _columns(tables: str) -> dict[str, list[str]]:
     return {table: re.findall(r"^    ([a-z_]+) ", body, re.MULTILINE) for table, body in found}
 
 
-COLUMNS = _columns(TABLES + TOKEN_LOGPROBS + SUMS)
+COLUMNS = _columns(TABLES + SUMS)
 """The columns of every table, in the order in which they enter its checksums: that order may never change."""

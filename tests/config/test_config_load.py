@@ -85,9 +85,9 @@ class TestDefaults:
         with pytest.raises(Exception, match="frozen"):
             load(BASE).seed = 3  # type: ignore[misc]
 
-    def test_an_old_file_may_say_where_paths_start(self) -> None:
-        with pytest.warns(FutureWarning, match="folder is no longer a key"):
-            assert load(BASE + "folder: data").folder == (FILE.parent / "data").absolute()
+    def test_paths_start_in_the_folder_of_the_file(self) -> None:
+        assert load(BASE).folder == FILE.parent.absolute()
+        assert "folder is not a known key; write paths relative to" in only(BASE + "folder: data")
 
 
 class TestShortForms:
@@ -107,11 +107,9 @@ class TestShortForms:
     def test_durations(self, written: str, seconds: float) -> None:
         assert load(BASE + f"budget: {{wall_time: {written}}}").budget.wall_time == seconds
 
-    def test_a_limit_without_a_unit_is_told_in_seconds(self) -> None:
-        with pytest.warns(
-            FutureWarning, match=r"budget.wall_time: 90 is taken for 90 seconds; write 90s, or a time such"
-        ):
-            assert load(BASE + "budget: {wall_time: 90}").budget.wall_time == 90
+    def test_a_time_limit_without_a_unit_is_refused(self) -> None:
+        told = only(BASE + "budget: {wall_time: 90}")
+        assert "budget.wall_time must have a unit; write 90s, or a time such as 2h30m" in told
 
     def test_a_missing_file_is_told_beside_what_else_is_wrong(self, tmp_path: Path) -> None:
         path = tmp_path / "two.yaml"

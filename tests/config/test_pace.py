@@ -5,15 +5,13 @@ from pathlib import Path
 import pytest
 from checked_text import check_text
 
-from adaptive_eval.config.load import config_from_mapping, load_config
-from adaptive_eval.config.old_names import upgrade_sections
+from adaptive_eval.config.load import load_config
 from adaptive_eval.config.pace import choose_favour
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core import Pace
 
 HEAD = "questions: q.jsonl\ngrader: math\n"
 PRICE = "price: {input: 1, output: 10}"
-ZSCORE = {"use": "zscore", "options": {"threshold": 2.0}}
 
 
 def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n") -> tuple[str, str]:
@@ -85,70 +83,3 @@ def test_neither_caps_nor_judges_change_the_pace(tmp_path: Path, settings: tuple
     found = prepare(load_config(tmp_path / "run.yaml", settings))
     assert found.config.trials.favour == "time" and "servers of your own" in str(found.why_favoured)
     assert found.plan.pace == Pace(lookahead=12, opening=12, held=True)
-
-
-@pytest.mark.parametrize(
-    ("was", "now"),
-    [("cost", "answers"), ("balanced", "time"), ("soon", "time"), ("servers", "time"), ("batches", "answers")],
-)
-def test_an_old_name_in_a_file_is_taken_and_told(was: str, now: str) -> None:
-    models = [{"name": name, "base_url": f"http://{name}/v1"} for name in "ab"]
-    settings = {"name": "old", "questions": "q.jsonl", "grader": "math", "models": models}
-    with pytest.warns(FutureWarning, match=f"trials.favour: {was} is gone, {now} is in its place"):
-        config = config_from_mapping({**settings, "trials": {"favour": was}})
-    assert config.trials.favour == now
-    with pytest.warns(FutureWarning, match="hour_is_worth has no effect any more"):
-        assert config_from_mapping({**settings, "trials": {"hour_is_worth": 3}}).trials.favour == "auto"
-
-
-@pytest.mark.parametrize("written", ["sequential", {"rule": "intervals", "confidence": 0.9}, {"rule": ZSCORE}], ids=str)
-def test_a_rule_of_old_in_a_file_is_read_as_optimal_and_told(written: object) -> None:
-    models = [{"name": name, "base_url": f"http://{name}/v1"} for name in "ab"]
-    settings = {"name": "old", "questions": "q.jsonl", "grader": "math", "models": models}
-    with pytest.warns(FutureWarning, match=r"stopping.rule: \w+ is gone, optimal is in its place"):
-        config = config_from_mapping({**settings, "stopping": written})
-    assert config.stopping.rule == "optimal" and not config.plug_ins
-    for futility in (0.2, False, 0):
-        with pytest.warns(FutureWarning, match="stopping.futility has no effect any more, remove it"):
-            assert config_from_mapping({**settings, "stopping": {"futility": futility}}).stopping.rule == "optimal"
-
-
-@pytest.mark.parametrize("written", [{"rule": "zscore", "threshold": 2.0}, {"rule": ZSCORE}], ids=str)
-def test_an_option_of_a_rule_that_is_gone_is_told_to_go_with_it(written: object) -> None:
-    models = [{"name": name, "base_url": f"http://{name}/v1"} for name in "ab"]
-    settings = {"name": "old", "questions": "q.jsonl", "grader": "math", "models": models}
-    with pytest.warns(FutureWarning) as told:
-        config_from_mapping({**settings, "stopping": written})
-    (only,) = (str(one.message) for one in told)
-    assert only.startswith("stopping.rule: zscore is gone, optimal is in its place, without threshold; write this")
-
-
-def test_a_stored_run_keeps_the_name_of_the_rule_that_decided_it() -> None:
-    stored = {"stopping": {"rule": "sequential", "confidence": 0.9, "futility": 0.3}, "trials": {"favour": "time"}}
-    expected = {"stopping": {"rule": "sequential", "confidence": 0.9}, "trials": {"favour": "time"}}
-    assert upgrade_sections(stored, 30) == expected
-
-
-@pytest.mark.parametrize(
-    ("was", "now", "lookahead"),
-    [("cost", "answers", 0), ("soon", "answers", 0), ("balanced", "answers", 2), ("time", "answers", 12),
-     ("servers", "time", None), ("batches", "answers", None), ("auto", "auto", None)],
-)  # fmt: skip
-def test_a_stored_run_of_an_earlier_version_keeps_its_rounds_where_models_went_in_step(
-    was: str, now: str, lookahead: int | None
-) -> None:
-    stored = {"trials": {"max": 80, "favour": was, "hour_is_worth": 10.0}, "allocation": {"lookahead": None}, "seed": 1}
-    ahead = {} if lookahead is None else {"lookahead": lookahead}
-    assert upgrade_sections(stored, 30) == {"trials": {"max": 80, "favour": now, **ahead}, "seed": 1}
-    given = {**stored, "allocation": {"lookahead": 1}}
-    assert upgrade_sections(given, 30)["trials"]["lookahead"] == 1
-
-
-def test_what_is_stored_today_and_what_is_damaged_is_left_as_it_is() -> None:
-    for stored in (
-        {"trials": {"favour": "time"}},
-        {"trials": 3},
-        {},
-        {"trials": {"min": 1}, "allocation": []},
-    ):
-        assert upgrade_sections(stored, 0) == stored

@@ -1,7 +1,6 @@
-"""Record golden runs anew: `python tests/golden/record.py NAME...`, or without a name all of them; `reports` are those
-of stored runs, which are made where they are not there yet.
+"""Record golden runs anew: `python tests/golden/record.py NAME...`, or without a name all of them.
 
-Look at what `git diff` says before you commit it: every line is something that users of stored runs will see.
+Look at what `git diff` says before you commit it: every line is something that users will see.
 """
 
 import sys
@@ -15,7 +14,6 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "running"), str(H
 from golden_cases import CASES  # noqa: E402
 from golden_record import Line, lines_of, parts_of, write  # noqa: E402
 from golden_stage import Stage  # noqa: E402
-from golden_stored import RUNS, STORED, archive_of, reports, store, unpack  # noqa: E402
 
 
 def played(name: str, folder: Path) -> list[Line]:
@@ -33,22 +31,7 @@ def compared(name: str, stage: Stage) -> list[Line]:
     return parts_of([*asked, *(line for lines in runs for line in lines)], one.parts)
 
 
-def record_reports() -> None:
-    """Make stored runs that are not there, and write their reports."""
-    for name in RUNS:
-        with TemporaryDirectory() as folder, ExitStack() as exits:
-            if not archive_of(name).exists():
-                store(name, Stage(Path(folder), exits))
-        with TemporaryDirectory() as folder, ExitStack() as exits:
-            unpack(name, stage := Stage(Path(folder), exits))
-            for file, text in reports(name, stage).items():
-                (STORED / file).write_text(text)
-
-
 if __name__ == "__main__":
-    for name in sys.argv[1:] or [*(name for name, one in CASES.items() if one.expected == name), "reports"]:
-        if name == "reports":
-            record_reports()
-            continue
+    for name in sys.argv[1:] or [name for name, one in CASES.items() if one.expected == name]:
         with TemporaryDirectory() as folder:
             write(name, played(name, Path(folder)))

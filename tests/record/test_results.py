@@ -151,17 +151,15 @@ def test_a_failed_write_leaves_the_old_file(finished: tuple[Bed, Results], tmp_p
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(("version", "later"), [("1", 1), ("2", 0), ("3", 0)])
-def test_looks_are_counted_from_1_in_files_of_the_first_version_alone(
-    finished: tuple[Bed, Results], tmp_path: Path, version: str, later: int
-) -> None:
-    _, results = finished
-    written = replace(results, format=f"adaptive-eval.results/{version}")
-    write_results(tmp_path, written)
-    found = read_results(tmp_path)
-    assert found is not None
-    assert [one.look for one in found.looks] == [one.look + later for one in written.looks]
-    assert found.format == (FORMAT if later else written.format)
+def test_a_file_of_another_format_is_not_read(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+    write_results(tmp_path, replace(finished[1], format="adaptive-eval.results/3"))
+    assert is_intact(tmp_path) and read_results(tmp_path) is None
+
+
+def test_a_file_without_its_checksum_is_damaged(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+    path = write_results(tmp_path, finished[1])
+    path.write_bytes(path.read_bytes().partition(b',"checksum"')[0] + b"}\n")
+    assert is_intact(tmp_path) is False and read_results(tmp_path) is None
 
 
 def test_a_call_says_when_it_was_made_and_z_then(tmp_path: Path) -> None:

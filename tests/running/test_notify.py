@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-import warnings
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from live_runs import Site
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.old_names import upgrade_sections
 from adaptive_eval.config.run import NotifyConfig
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.status import CurrentTraffic, Status
@@ -180,19 +178,6 @@ def test_nothing_of_a_file_that_the_command_reads_is_stored(site: Site, program:
     with closing(RunReader.open(site.directory())) as reader:
         stored = str(reader.configurations())
     assert "hook.curl" in stored and KEY not in stored and bodies(site.folder)
-
-
-def test_a_webhook_of_earlier_versions_is_told_and_a_run_that_has_one_is_read(site: Site) -> None:
-    path = site.write(notify={"webhook": "https://a.com/b"})
-    with pytest.warns(FutureWarning, match="notify.webhook has no effect any more"), pytest.raises(ConfigError) as no:
-        load_config(path)
-    assert "notify.command must be given" in str(no.value)
-    both = {"command": ["a"], "webhook": None, "webhook_env": "A", "on": ["end", "stall"], "stalled_after": 9.0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert upgrade_sections({"notify": both}, 3) == {"notify": {"command": ["a"], "on": ["end"]}}
-    assert upgrade_sections({"notify": {**both, "command": None}}, 3) == {"notify": None}
-    assert upgrade_sections({"notify": {**both, "on": ["stall"]}}, 3) == {"notify": None}
 
 
 def test_who_has_asked_for_nothing_has_no_notifier(site: Site) -> None:

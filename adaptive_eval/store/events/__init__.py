@@ -1,7 +1,6 @@
 """Events of a run, apart from trials and looks: one class for each kind.
 
-An event is stored as a kind and a JSON object with its fields. A field that an earlier version did not write has its
-default, an unknown field of a later version is ignored, and an event of an unknown kind is read as an `UnknownEvent`.
+An event is stored as a kind and a JSON object with its fields, without those that are None by default.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.store.events import answers, batches, beginnings, grading, lives, servers
-from adaptive_eval.store.events.event import Event, UnknownEvent
+from adaptive_eval.store.events.event import Event
 from adaptive_eval.store.events.lives import RunBegun, RunFinished, RunStopped
 
 CLASSES: tuple[type[Event], ...] = tuple(
@@ -32,9 +31,9 @@ Found = TypeVar("Found", bound=Event)
 
 
 def parse_event(kind: str, body: object, at: float = 0.0) -> Event:
-    """Convert a stored event; raises `StoreError` if one of a known kind lacks a required field."""
+    """Convert a stored event; raises `StoreError` if its kind is unknown or a required field is missing."""
     if kind not in _READERS:
-        return UnknownEvent(kind, body if isinstance(body, Mapping) else {}, at=at)
+        raise StoreError(f"an event is of the kind {kind!a:.80}, which this version of adaptive-eval does not know")
     if not isinstance(body, Mapping):
         raise StoreError(f"an event of the kind {kind} is damaged: it has no fields")
     try:

@@ -55,18 +55,3 @@ class Event:
         stored = {one.name: one.metadata for one in fields(self) if one.name != "at"}
         values = {name: getattr(self, name) for name in stored}
         return {name: value for name, value in values.items() if value is not None or LEFT_OUT not in stored[name]}
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownEvent(Event):
-    """An event of a kind that only a later version of adaptive-eval knows."""
-
-    called: str
-    content: Json = field(default_factory=dict)
-
-    @property
-    def kind(self) -> str:
-        return self.called
-
-    def body(self) -> dict[str, object]:
-        return dict(self.content)

@@ -186,12 +186,3 @@ class ModelSettled(Event, kind="settled"):
     model: str
     launched: bool = False
     """Whether the run launched its server, and so stops it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SettledCommandEnded(Event, kind="settled_command"):
-    """The user's command for a settled model has ended, successfully or not."""
-
-    model: str
-    problem: str | None = optional_field()
-    """What went wrong."""

@@ -34,7 +34,6 @@ const EVENTS = {
   released: "server stopped",
   server_rests: "server stopped for now",
   settled: "model settled",
-  settled_command: "command servers.on_done",
   answers_lost: "answers lost",
   alarm: "alarm",
   site_awaited: "site waits for a place",
