@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from bounds import clairvoyant
 from scenarios import Scenario, recorded, simulated
 from stacked import Ended, replay_stacked
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
@@ -48,7 +47,7 @@ EXPLAINED = """\
 Cost is the share of the trials of the fixed design (every model, every question, N = 80; for gpqa and
 livecodebench 10). "Misordered" is the share of runs in which a neighbour was called in the wrong order, "tie parted"
 that of runs in which exactly equal neighbours were told apart; "any wrong" has one or the other. "Any looks" is the
-boundary c t^(-1/4) with four trials before the first look: the default rule `sequential` of old, which decides today
+boundary c t^(-1/4) with four trials before the first look: which decides
 where nobody knows how looks will lie, as in batches. gpqa and livecodebench are drawn without replacement from the few
 trials that were recorded, so that their scores end near the truth and their intervals cover more than 95%. Two exact
 ties are two copies of one model, or two models with equal scores (profiles that are unequal, or crossed)."""
@@ -149,14 +148,12 @@ def main() -> None:
                 print(*cells(row), flush=True)
                 rows[row.scenario.name, row.setup] = row
             checks += [] if check is None else [check]
-    bounds = [(scenario.name, *clairvoyant(scenario)) for scenario in sets if scenario.name in ("aime2024", "coins")]
     text = "\n\n".join([
         "# Allocation: cost and promise of the default",
         EXPLAINED,
         f"{runs} seeded runs a row; a look a round, lookahead 0. Machine: {machine()}.",
         check_table(checks),
         markdown(HEADER, [cells(row) for row in rows.values()]),
-        markdown(("set", "clairvoyant cost", "decidable pairs"), bounds),
     ])  # fmt: skip
     publish(options, text, checks)
 

@@ -18,7 +18,6 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
-from bounds import clairvoyant
 from scenarios import Scenario, recorded, simulated
 from stacked import Ended, replay_stacked
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
@@ -31,12 +30,11 @@ FIXED_DRAWS = 20
 """Of the fixed design, in one job."""
 GOAL = 0.50
 """Of the mean over the recorded sets."""
-HEADER = ("set", "cost", "called", "any wrong", "fixed N", "its cost", "its any wrong", "cost over its", "clairvoyant")
+HEADER = ("set", "cost", "called", "any wrong", "fixed N", "its cost", "its any wrong", "cost over its")
 EXPLAINED = """\
 Costs are shares of the trials of the fixed design of 80 trials a question (gpqa and livecodebench: 10). "Fixed N" is
 the smallest number of trials a question at which a fixed design with one look calls as many pairs in the mean as the
-controller does at its defaults; "> 80": not even the whole design does. "Clairvoyant" is the cost of a design that
-knows the true gaps."""
+controller does at its defaults; "> 80": not even the whole design does."""
 
 
 class Found(NamedTuple):
@@ -87,7 +85,6 @@ def cells(found: Found) -> tuple[object, ...]:
     return (
         found.scenario.name, found.adaptive.cost, f"{found.adaptive.called.mean():.2f}", found.adaptive.wrong, number,
         found.fixed_cost, found.wrong, found.ratio,
-        clairvoyant(found.scenario)[0],
     )  # fmt: skip
 
 

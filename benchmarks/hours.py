@@ -16,13 +16,12 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from answer_times import AnswerTimes, latency_of_mean
-from scenarios import CAP, Scenario, at_pace, paced, recorded, simulated
+from scenarios import CAP, Scenario, paced, recorded, simulated
 from shared_engine import SharedEngine
 from tables import Check, add_data, arguments, machine, markdown, publish
 
@@ -100,8 +99,6 @@ SETTINGS = (
 )
 
 
-DEPTHS = tuple(SETTINGS[at] for at in (1, 3, 2, 9))
-"""Where other depths were tried."""
 CAPPED = ("called", "asked", "wall")
 
 
@@ -163,22 +160,6 @@ class Shares(NamedTuple):
     """Standard error of what `time` holds."""
 
 
-def depths(scenario: Scenario, ahead: list[int], runs: int) -> str:
-    """What is held, and asked, with so many rounds in flight beside that of the next look, beside the fixed design."""
-    rows = list[tuple[str, ...]]()
-    for setting in DEPTHS:
-        fixed = [replay(scenario, setting, FIXED, seed).held for seed in range(runs)]
-        cells = list[str]()
-        for depth in ahead:
-            choices = at_pace(scenario, replace(paced(scenario, "time")["pace"], lookahead=depth))
-            ran = [replay(scenario, setting, choices, seed) for seed in range(runs)]
-            held = float(np.mean([one.held / whole for one, whole in zip(ran, fixed, strict=True)]))
-            cells.append(f"{held:.3f}, {np.mean([one.asked for one in ran]):.3f}")
-        rows.append((f"{setting.served}, {setting.tail}, {setting.slots} slots", *cells))
-        print(*rows[-1], flush=True)
-    return markdown(("held, asked", *map(str, ahead)), rows)
-
-
 def capped(scenario: Scenario, caps: list[int], runs: int) -> str:
     """Comparisons called, trials asked and wall hours of both paces under caps on trials, a server each."""
     rows = list[tuple[str, ...]]()
@@ -228,14 +209,10 @@ def main() -> None:
     parser = arguments("Server time and wall time of the paces.")
     add_data(parser)
     parser.add_argument("--runs", type=int, default=40, help="seeds of each row")
-    parser.add_argument("--ahead", type=int, nargs="+", metavar="ROUNDS", help="only try other depths than today's 12")
     parser.add_argument("--caps", type=int, nargs="+", metavar="TRIALS", help="only try runs under caps on trials")
     options = parser.parse_args()
     there = (options.data / "aime2024_counts.npz").exists()
     scenario = recorded(options.data, "aime2024") if there else simulated("coins")
-    if options.ahead:
-        print(depths(scenario, options.ahead, options.runs))
-        return
     if options.caps:
         print(capped(scenario, options.caps, options.runs))
         return

@@ -1,14 +1,14 @@
-"""A run of 200 models with many answers: the size of its ledger, and what a resume, its page and its reports take.
+"""A run of 200 models with many answers: the size of its database, and what a resume, its page and its reports take.
 
     python benchmarks/large_runs.py [--quick] [--sizes QUESTIONS[xEACH] ...] [--folder PATH]
                                     [--json PATH] [--markdown PATH]
 
 The run is begun, and its first round (four answers a question of each model, or `EACH`, drawn with known chances, of
-220 bytes) is entered in its ledger, trial by trial, as rows like the one that the store makes of an answer, with their
-checksums. Its cap is what is there by then, so that `adaptive-eval run` takes everything up, looks, publishes and ends:
-that is the resume. The page is what its server does until the browser has all of it. Each measurement has a process of
-its own, and memory is the peak of that process. 8 million answers are `--sizes 10000`; with 10000x1 results.json has as
-many rows, and the ledger a quarter of the answers.
+220 bytes) is entered in its database, trial by trial, as rows like the one that the store makes of an answer, with
+their checksums. Its cap is what is there by then, so that `adaptive-eval run` takes everything up, looks, publishes and
+ends: that is the resume. The page is what its server does until the browser has all of it. Each measurement has a
+process of its own, and memory is the peak of that process. 8 million answers are `--sizes 10000`; with 10000x1
+results.json has as many rows, and the database a quarter of the answers.
 """
 
 import json
@@ -41,7 +41,7 @@ from adaptive_eval.store.rows import INSERT_TRIAL, trial_row
 MODELS, EACH, AT_ONCE = 200, 4, 65536
 MOST_MEMORY, MOST_BYTES_A_TRIAL = 1024.0, 120.0
 MOST_PAGE_SECONDS, MOST_PAGE_MEMORY = 5.0, 300.0
-HEADER = ("questions", "answers", "ledger, GB", "what is done", "seconds", "CPU s", "us a trial", "peak MiB")
+HEADER = ("questions", "answers", "file, GB", "what is done", "seconds", "CPU s", "us a trial", "peak MiB")
 MEASURED = """
 import re, resource, sys, time
 begun = time.perf_counter()

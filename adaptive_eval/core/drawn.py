@@ -12,7 +12,7 @@ difficulty of questions cancels. There is no correction for a finite number of q
 separate the part that it would lower from the noise that it would not. Without it z is never too large. The differences
 at several looks have the covariance of a random walk, less a term for the finite number of questions; so they stay
 within a symmetric boundary at least as often as that walk does (Anderson 1955), and the rules keep their promise at any
-schedule of looks (benchmarks/large.md).
+schedule of looks (benchmarks/drawn.md).
 
 The score of a model that was asked fewer questions than others is linked to theirs: its mean, plus how much higher the
 models asked most scored on all their questions than on the model's. Otherwise easy first questions would flatter a

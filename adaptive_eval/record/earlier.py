@@ -13,7 +13,7 @@ Greedy answers, one to each question at temperature 0, are R0 in the same way. A
 
 Of a recorded model all outcomes of complete rounds are taken once, when the run begins, and stored with how they were
 asked and graded. The earlier run may go on, change or be deleted: this run keeps its copy. It may have stopped because
-of its outcomes, which does little harm (benchmarks/placing.md): a model is asked until its comparisons are decided,
+of its outcomes, which does little harm: a model is asked until its comparisons are decided,
 which moves its score by a small part of its standard error. Outcomes of the opening alone would have no such bias, but
 are too few to place most models.
 """

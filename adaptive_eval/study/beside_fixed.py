@@ -7,8 +7,7 @@ world fail in another. What can be computed is the result in known worlds: some 
 leave open, as `plan` draws them from a pilot, and in each both a run by the same plan and the fixed design take place.
 If gaps come out larger than they are, both cost less, so their ratio is closer to the truth than either. Its
 uncertainty has two parts: that of the draw of worlds, by the jackknife, times 1.5, since the truth is one world and not
-a mean; and `OFF`. Both were chosen so that intervals contain the truth in at least 80% of runs, as measured in
-benchmarks/as_many_calls.md.
+a mean; and `OFF`. Both were chosen so that measured intervals contain the truth in at least 80% of runs.
 """
 
 import math
