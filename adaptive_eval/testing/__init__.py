@@ -6,8 +6,7 @@
         check_rule(MyRule(height=4))
 
 Each is one line in a test, raises `AssertionError`, which says what is broken and for which values, and needs no test
-framework. The cases are the same every time. Every built-in passes them. Each asks the same once more in another
-process, where sets have another order, unless what it is given is no part of a module.
+framework. The cases are the same every time. Every built-in passes them.
 """
 
 from adaptive_eval.testing.graders import check_grader

@@ -3,41 +3,35 @@
 import copy
 import math
 import os
-import pickle
 import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from adaptive_eval.graders.function import Python, make_marks
+from adaptive_eval.graders.function import make_marks
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.types import Question
-from adaptive_eval.testing.reaching import check_reach
-from adaptive_eval.testing.runs import check_elsewhere, fail_unless, told_elsewhere
+from adaptive_eval.testing.runs import fail_unless
 
 AnyGrader = GraderOptions | Callable[..., object]
 """A grader of this package, or a function of the author's."""
 RAN = "ADAPTIVE_EVAL_RAN_AN_ANSWER"
-"""The variable that is set where somebody runs the texts that set it."""
+"""The variable that is set by texts that are run as code."""
 _SETS_IT = f"__import__('os').environ.__setitem__({RAN!r},'1')"
-LONGEST_CPU = 20.0
-"""Seconds of the processor for one text: a worker of a run is ended long before."""
+MAX_CPU_SECONDS = 20.0
+"""For one text: a worker of a run is ended long before."""
 DRAWS = 30
-"""Number of times that each answer known to be right or wrong is graded, which finds a grader that draws."""
+"""How often each answer known to be right or wrong is graded, which finds a grader that draws."""
 EMPTY = ("", " \n\t ")
-NO_KEYS = ("?", "no key", "")
-"""Keys that few graders can read."""
+NO_NUMBER = ("nan", "-NaN")
+"""Texts that Python reads as a number with which every comparison is false: `not abs(answer - key) > slack` is true."""
 REPEATED = 2_000
-WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau 7 8 9"
-"""Many different words: whoever makes a set of them has another order in each process."""
 MORE = "777"
 """Digits that make another number, and another word, before or behind a key."""
-NO_NUMBER = ("nan", "-NaN")
-"""Texts that Python reads as a number with which every comparison is false: `not abs(said - key) > slack` is true."""
 HOSTILE = (
     *EMPTY,
     *NO_NUMBER,
@@ -76,169 +70,74 @@ HOSTILE = (
 
 
 def check_grader(grader: AnyGrader, question: Question, right: Sequence[str], wrong: Sequence[str]) -> None:
-    """Raise AssertionError unless the grader, or the function of your own, keeps to its contract.
+    """Raise AssertionError unless the grader, or a function that `grader: {kind: python}` calls, keeps to its contract.
 
-    Args:
-        grader: One of this package, or a function as `grader: {kind: python}` calls it.
-        question: With its answer key.
-        right: Answers to it that are right.
-        wrong: Answers that are not, and that it has to tell from those.
+    `right` are answers to the question that are right, `wrong` answers that are not, and that it has to tell from
+    those:
 
-    Raises:
-        AssertionError: It does not; the message says what is broken, and for which answer.
-
-    Example:
-        A function `grade(text, question)` of your own:
-
-            check_grader(grade, Question("q1", "2 + 2?", "4"), right=["It is 4."], wrong=["It is 5."])
+        check_grader(grade, Question("q1", "2 + 2?", "4"), right=["It is 4."], wrong=["It is 5."])
     """
     function = getattr(grader, "func", grader)  # a partial hands options to a function of another name
     name = getattr(function, "__name__", type(grader).__name__)
-    before, fresh = copy.deepcopy(question), _copied(grader)
-    called = _by_other_keys(grader, question, (*EMPTY, *right, *wrong), (*wrong, *NO_KEYS), name)
-    texts = (*right, *wrong, *HOSTILE, *_at_length(right))
+    before = copy.deepcopy(question)
+    empty_by_key = _right_if_empty(grader, question, right, wrong, name)
+    at_length = (text for one in right[:1] for text in (f"{one} " * REPEATED, one[:-1] * REPEATED))
+    texts = (*right, *wrong, *HOSTILE, *at_length)
     os.environ.pop(RAN, None)
-    found = [_graded(grader, text, question, name) for text in texts]
+    marks = [_graded(grader, text, question, name) for text in texts]
     fail_unless(os.environ.pop(RAN, None) is None, f"{name} runs what a model has written as code")
-    for text, marks in zip(texts, found, strict=True):
-        _check_marks(marks, text, name)
+    for text, one in zip(texts, marks, strict=True):
+        _check_marks(one, text, name)
     fail_unless(question == before, f"{name} changes the question that it is given")
-    for texts_of, wanted in ((right, True), (wrong, False)):
-        for text in texts_of:
-            said = [_graded(grader, text, question, name).signals.get("is_correct") for _ in range(DRAWS)]
-            drawn = len(set(said)) > 1
-            fail_unless(not drawn, f"{name} gives {text!r:.80} other marks at times, so it remembers or draws")
-            if said[0] is not wanted:
-                must = f"{name} must find {text!r:.80} {'right' if wanted else 'wrong'}, but says {said[0]!r}"
-                kept = _said_at_first(fresh, text, question, name) == repr(wanted)
-                why = "; questions with other keys came before: are marks or keys kept?" * kept
-                raise AssertionError(must + why)
-    _check_almost_right(grader, question, right, name)
-    for key, text in called:
-        nothing = text in EMPTY and bool(key.strip())
-        fail_unless(not nothing, f"{name} calls an empty answer right where the key is {key!r:.80}: is None == None?")
-    for one in right[:1]:
-        check_reach(lambda text: _graded(grader, text, question, name), one, name)
-    for text, marks in reversed(list(zip(texts, found, strict=True))):
+    for text, wanted in (*((text, True) for text in right), *((text, False) for text in wrong)):
+        graded = [_is_right(grader, text, question, name) for _ in range(DRAWS)]
+        fail_unless(len(set(graded)) == 1, f"{name} gives {text!r:.80} other marks at times, so it remembers or draws")
+        must = "right" if wanted else "wrong"
+        fail_unless(graded[0] is wanted, f"{name} must find {text!r:.80} {must}, but says {graded[0]!r}")
+    fail_unless(not empty_by_key, f"{name} calls an empty answer right for the keys {empty_by_key}: is None == None?")
+    for text, problem in _never_right(right, question.answer):
+        if text not in right:
+            fail_unless(not _is_right(grader, text, question, name), f"{name} {problem}")
+    for text, one in reversed(list(zip(texts, marks, strict=True))):
         again = _graded(grader, text, question, name)
-        fail_unless(again == marks, f"{name} gives other marks the second time, so it remembers or draws: {text!r:.80}")
-    if not callable(grader):
-        _check_section(grader, question, texts, found, name)
-        _check_thoughts(grader, question, right[0], wrong[0], name)
-    check_elsewhere(_marks_of_all, (grader, question, (*right, *wrong, f"{WORDS} {' '.join((*right, *wrong))}")), name)
+        fail_unless(again == one, f"{name} gives other marks the second time, so it remembers or draws: {text!r:.80}")
 
 
-def _copied(grader: AnyGrader) -> AnyGrader:
-    try:
-        return copy.deepcopy(grader)
-    except Exception:  # whatever it holds, such as a lock
-        return grader
-
-
-def _said_at_first(fresh: AnyGrader, text: str, question: Question, name: str) -> str | None:
-    """What the grader says of this answer if nothing came before, as far as that can be tried."""
-    asked = (fresh, text, question, name)
-    try:
-        alone = told_elsewhere(_said_of, asked)
-        return _said_of(*asked) if alone is None else alone
-    except AssertionError:
-        return None
-
-
-def _said_of(grader: AnyGrader, text: str, question: Question, name: str) -> str:
-    return repr(_graded(grader, text, question, name).signals.get("is_correct"))
-
-
-def _marks_of_all(grader: AnyGrader, question: Question, texts: Sequence[str]) -> str:
-    found = [_graded(grader, text, question, "it") for text in texts]
-    return repr([(sorted(marks.signals.items()), marks.extracted) for marks in found])
-
-
-def _by_other_keys(
-    grader: AnyGrader,
-    question: Question,
-    texts: Sequence[str],
-    keys: Sequence[str],
-    name: str,
-) -> list[tuple[str, str]]:
-    """Grades the same answers for other questions, so that whoever keeps a key or marks gives them to the next one.
-
-    Gives the keys by which an answer is called right, and the answer; a key that it cannot read is no bug.
-    """
+def _right_if_empty(
+    grader: AnyGrader, question: Question, right: Sequence[str], wrong: Sequence[str], name: str
+) -> list[str]:
+    """Other keys by which an empty answer is right. All answers are graded by them: whoever keeps a key gives itself
+    away by the next question. A key that the grader cannot read is no bug."""
     found = []
-    for number, key in enumerate(keys):
+    for number, key in enumerate((*wrong, "?", "no key", "")):
         other = replace(question, id=f"{question.id}, with another key {number}", answer=key)
-        for text in texts:
-            try:
-                right = _graded(grader, text, other, name).signals.get("is_correct") is True
-            except AssertionError:
-                continue
-            found += [(key, text)] * right
+        for text in (*EMPTY, *right, *wrong):
+            with suppress(AssertionError):
+                found += [key] * (_is_right(grader, text, other, name) and text in EMPTY and bool(key.strip()))
     return found
 
 
-def _check_almost_right(grader: AnyGrader, question: Question, right: Sequence[str], name: str) -> None:
-    """Check that empty answers, what is no number, and longer words with the key in them are not right."""
-    calls = {text: f"calls an empty answer right: {text!r}" for text in EMPTY}
-    calls |= {text: f"calls what is no number right: {text!r}" for text in NO_NUMBER}
-    key = f"finds the key {question.answer!r:.80} in a longer word"
-    calls |= {text: f"{key}, and calls {text!r:.80} right" for text in _with_longer_keys(right, question.answer)}
-    for text, problem in calls.items():
-        if text not in right:
-            is_right = _graded(grader, text, question, name).signals.get("is_correct") is True
-            fail_unless(not is_right, f"{name} {problem}")
-
-
-def _with_longer_keys(right: Sequence[str], key: str) -> Iterator[str]:
-    """The right answers with a longer word or number where the key stood as one."""
+def _never_right(right: Sequence[str], key: str) -> Iterator[tuple[str, str]]:
+    """Texts that are not right, with the problem if they are: empty, no number, or with the key in a longer word."""
+    yield from ((text, f"calls an empty answer right: {text!r}") for text in EMPTY)
+    yield from ((text, f"calls what is no number right: {text!r}") for text in NO_NUMBER)
     whole = re.compile(rf"(?<![\w.]){re.escape(key)}(?!\w)")
     before = (MORE + key,) * key[:1].isalnum()  # a sign before a number begins a word of its own
     behind = (key + MORE,) * key[-1:].isalnum()
     for text in right:
         for longer in (*before, *behind):
             if whole.search(text):
-                yield whole.sub(longer, text)
+                found = whole.sub(longer, text)
+                yield found, f"finds the key {key!r:.80} in a longer word, and calls {found!r:.80} right"
 
 
-def _at_length(right: Sequence[str]) -> tuple[str, ...]:
-    """Right answers again and again: what looks for their words may take a way back for each of them."""
-    return tuple(text for one in right[:1] for text in (f"{one} " * REPEATED, one[:-1] * REPEATED))
-
-
-def _check_thoughts(grader: GraderOptions, question: Question, right: str, wrong: str, name: str) -> None:
-    """Check that text before `</think>` is no answer, and that thoughts which never end leave none."""
-    if isinstance(grader, Python):
-        return  # its function is given the text as the model wrote it
-    for text, wanted in (
-        (f"<think>{wrong}</think>{right}", True),
-        (f"{right}</think>{wrong}", False),
-        (f"<think>{right}", False),
-    ):
-        said = _graded(grader, text, question, name).signals.get("is_correct")
-        fail_unless(said is wanted, f"{name} takes thoughts for the answer in {text!r:.80}; read `final_text(text)`")
-
-
-def _check_section(
-    grader: GraderOptions, question: Question, texts: Sequence[str], found: Sequence[Marks], name: str
-) -> None:
-    """Check what only a grader of this package has: its quick way, its names of signals, its way to a worker."""
-    for text, marks in zip(texts, found, strict=True):
-        quick = grader.quick(text, question)
-        fail_unless(quick is None or quick == marks, f"{name}: quick says otherwise than grade of {text!r:.80}")
-    sent = pickle.loads(pickle.dumps(grader))
-    fail_unless(sent == grader, f"{name} does not come to a worker process as it was")
-    for text, marks in zip(texts, found, strict=True):
-        named = set(marks.signals)
-        fail_unless(
-            not grader.gives or named == grader.gives,
-            f"{name}: gives names {sorted(grader.gives)}, not {sorted(named)}, which {text!r:.80} gets",
-        )
-    fail_unless(grader.key_problem(question) is None, f"{name} refuses the key: {grader.key_problem(question)}")
+def _is_right(grader: AnyGrader, text: str, question: Question, name: str) -> bool:
+    return _graded(grader, text, question, name).signals.get("is_correct") is True
 
 
 def _graded(grader: AnyGrader, text: str, question: Question, name: str) -> Marks:
     try:
-        with _bounded_cpu(f"{name} takes more than {LONGEST_CPU:g} s of the processor for the answer {text!r:.80}"):
+        with _bounded_cpu(f"{name} takes more than {MAX_CPU_SECONDS:g} s of the processor for the answer {text!r:.80}"):
             if callable(grader):
                 return make_marks(grader(text, question), name)
             return grader.grade(text, question)
@@ -249,17 +148,17 @@ def _graded(grader: AnyGrader, text: str, question: Question, name: str) -> Mark
 
 
 @contextmanager
-def _bounded_cpu(said: str) -> Iterator[None]:
+def _bounded_cpu(problem: str) -> Iterator[None]:
     """End what takes too long, by the clock of the processor: how busy the machine is does not count."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise AssertionError(said)
+        raise AssertionError(problem)
 
     before = signal.signal(signal.SIGVTALRM, end)
-    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_CPU)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MAX_CPU_SECONDS)
     try:
         yield
     finally:
@@ -269,13 +168,11 @@ def _bounded_cpu(said: str) -> Iterator[None]:
 
 def _check_marks(marks: Any, text: str, name: str) -> None:
     fail_unless(isinstance(marks, Marks), f"{name} must give marks, but gives {marks!r:.80} for {text!r:.80}")
-    fail_unless("is_correct" in marks.signals, f"{name} gives no signal is_correct for {text!r:.80}")
-    said = marks.signals["is_correct"]
+    is_correct = marks.signals.get("is_correct")
+    must = "must give is_correct, true or false"
+    fail_unless(isinstance(is_correct, bool), f"{name} {must}, but gives {is_correct!r:.80} for {text!r:.80}")
     fail_unless(
-        isinstance(said, bool), f"{name}: is_correct must be true or false, but is {said!r:.80} for {text!r:.80}"
-    )
-    fail_unless(
-        not said or marks.signals.get("has_answer", True) is True,
+        not is_correct or marks.signals.get("has_answer", True) is True,
         f"{name} finds {text!r:.80} right, and says by has_answer that it is no answer",
     )
     for key, value in marks.signals.items():

@@ -11,7 +11,8 @@ from unittest.mock import patch
 
 from adaptive_eval.exchange.export import ExportFormat
 from adaptive_eval.exchange.source import ExportSource, opened_source
-from adaptive_eval.testing.runs import check_elsewhere, fail_unless
+from adaptive_eval.testing.runs import fail_unless
+from contracts.elsewhere import check_elsewhere
 from contracts.stored import made_up_rows, run_with_gaps, stored_run
 
 Trial = tuple[str, str, int, int | None]

@@ -15,7 +15,8 @@ from adaptive_eval.exchange.detect import TABLES, TableFormat
 from adaptive_eval.exchange.samples import LARGEST, Record
 from adaptive_eval.exchange.tables.reader import json_rows
 from adaptive_eval.record.log_files import LogError, LogFile
-from adaptive_eval.testing.runs import check_elsewhere, fail_unless
+from adaptive_eval.testing.runs import fail_unless
+from contracts.elsewhere import check_elsewhere
 
 AMISS: tuple[Any, ...] = (
     None,

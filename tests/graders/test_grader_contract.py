@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from contracts.reaching import check_reach
 from grader_cases import CASES, graders
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -133,6 +134,12 @@ def test_a_grader_travels_to_a_worker(name: str) -> None:
     grader, case = GRADER[name], CASES[name]
     grader.grade(case.right, case.question)
     assert pickle.loads(pickle.dumps((grader, case.question))) == (grader, case.question)
+
+
+@names
+def test_a_grader_leaves_alone_what_an_answer_names(name: str) -> None:
+    grader, case = GRADER[name], CASES[name]
+    check_reach(lambda text: grader.grade(text, case.question), case.right, name)
 
 
 @names

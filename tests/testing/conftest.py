@@ -1,10 +1,9 @@
-"""The suites that ship start another process for each part; tests of what else they find try that in their own, too."""
+"""The suites of exporters start another process for each part; tests of what else they find try that in their own."""
 
 import pickle
 
 import pytest
-
-from adaptive_eval.testing import runs
+from contracts import elsewhere
 
 
 def _asked_here(sent: bytes, seed: str) -> str:
@@ -21,4 +20,4 @@ def another_process() -> None:
 @pytest.fixture(autouse=True)
 def one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "another_process" not in request.fixturenames:
-        monkeypatch.setattr(runs, "_probe_elsewhere", _asked_here)
+        monkeypatch.setattr(elsewhere, "_probe_elsewhere", _asked_here)
