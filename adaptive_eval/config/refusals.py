@@ -56,6 +56,7 @@ def suggestion(path: KeyPath, kind: object) -> str:
     """A suggestion for an unknown key: a similar key of this section, or the same key elsewhere."""
     key = str(path[-1])
     here = {name for section in sections_at(path[:-1], kind) for name in section.model_fields}
+    here -= {"folder"} if len(path) == 1 else set()  # that of the file, which is no key of it
     if close := get_close_matches(key.lower(), sorted(here), 1, cutoff=0.7):
         return f"did you mean `{close[0]}`?"
     elsewhere = [place for place in _all_paths() if place[-1] == key]

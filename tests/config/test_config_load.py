@@ -289,7 +289,10 @@ sampling: {top_p: 3}
                 "rubric: {categories: [{name: x, weight: 1, when: {a: {abov: 1}}}]}",
                 "is not a known key; did you mean `above`?",
             ),
-            ("unknown: 1", "unknown is not a known key; known keys are benchmark, benchmarks, budget"),
+            (
+                "unknown: 1",
+                "unknown is not a known key; known keys are benchmark, benchmarks, budget, concurrency, grader",
+            ),
             ("temperature: 1", "temperature is not a known key; did you mean sampling.temperature?"),
             ("max_trials: 1", "max_trials is not a known key"),
             ("prompt: {template: no field}", "prompt.template must have the question in it"),
