@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from adaptive_eval.notebook.started import run, run_async
     from adaptive_eval.notebook.stored import RunRecord, read_run
 
-__version__ = "0.1.0"
+try:
+    from scorio import PART_OF, __version__
+except ImportError:  # PyPI's package of that name has no such name, and may have overwritten ours
+    PART_OF = ""
+if PART_OF != "adaptive-eval":
+    from adaptive_eval.base.foreign_scorio import foreign_scorio
+
+    raise foreign_scorio()
+
 __all__ = ["RunRecord", "__version__", "read_run", "run", "run_async"]
 
 _HOMES = {"RunRecord": "stored", "read_run": "stored", "run": "started", "run_async": "started"}

@@ -23,6 +23,10 @@ class ConfigError(AdaptiveEvalError):
     """The configuration, the questions or an argument is wrong."""
 
 
+class ForeignScorio(AdaptiveEvalError, ImportError):
+    """The package `scorio` that is found is not the one that belongs to this program."""
+
+
 class StoreError(AdaptiveEvalError):
     """The run directory cannot be used."""
 

@@ -7,6 +7,9 @@
 A schema declares its categories and weights up front; they are never inferred from the trials that were seen.
 """
 
+from typing import TYPE_CHECKING
+
+from scorio._names_on_pypi import missing_attribute
 from scorio.categorical.schema import Category, Schema, classify
 from scorio.categorical.schemata import SCHEMATA
 from scorio.categorical.signals import (
@@ -33,3 +36,8 @@ __all__ = [
     "signals_of",
     "token_ratio",
 ]
+
+if not TYPE_CHECKING:  # type checkers would take any name to be there
+
+    def __getattr__(name: str) -> object:
+        raise missing_attribute(__name__, name)

@@ -7,6 +7,9 @@ with names, which a notebook shows as a table. One model gives floats, a batch g
 by trials will do, NaN for a missing trial.
 """
 
+from typing import TYPE_CHECKING
+
+from scorio._names_on_pypi import missing_attribute
 from scorio.eval._geometric import (
     geo_spectrum_at_k,
     geo_spectrum_at_k_ci,
@@ -82,3 +85,8 @@ __all__ = [
     "unanimous_at_k",
     "unanimous_at_k_ci",
 ]
+
+if not TYPE_CHECKING:  # type checkers would take any name to be there
+
+    def __getattr__(name: str) -> object:
+        raise missing_attribute(__name__, name)

@@ -1,0 +1,121 @@
+"""PyPI's package scorio in place of this project's is noticed at import, with the command that repairs it."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib.metadata import Distribution
+from pathlib import Path
+
+import pytest
+
+import adaptive_eval
+import scorio
+from adaptive_eval.base import foreign_scorio
+from adaptive_eval.base.errors import ForeignScorio
+from scorio import _names_on_pypi
+
+ROOT = Path(adaptive_eval.__file__).parents[1]
+
+
+def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Python with modules of this folder before all others."""
+    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def shadowed(tmp_path: Path) -> Path:
+    """A folder whose scorio has the names that PyPI's has."""
+    (tmp_path / "scorio").mkdir()
+    (tmp_path / "scorio" / "__init__.py").write_text('__version__ = "0.2.3"\nCounts = categorical = None\n')
+    return tmp_path
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A folder with both of our packages, as they are when PyPI's scorio, installed over ours, was removed again."""
+    for name in ("adaptive_eval", "scorio"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "scorio" / "__init__.py").unlink()
+    return tmp_path
+
+
+def test_command_line_ends_with_the_repairing_command(shadowed: Path) -> None:
+    ended = python(shadowed, "-m", "adaptive_eval", "--help")
+    assert ended.returncode == 1 and not ended.stdout
+    message, command = ended.stderr.splitlines()
+    place = shadowed / "scorio" / "__init__.py"
+    assert message.startswith("error: adaptive_eval needs the package scorio that comes with it")
+    assert f"another package, {place}:" in message
+    assert command.strip() == foreign_scorio.repair_command()
+
+
+def test_removed_files_are_noticed(mixed: Path) -> None:
+    ended = python(mixed, "-S", "-c", "import adaptive_eval")  # without the site, which has a whole one
+    assert ended.returncode == 1
+    assert "missing or in part removed" in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_error_is_an_import_error_and_other_errors_keep_their_traceback(shadowed: Path) -> None:
+    code = "try:\n    import adaptive_eval\nexcept ImportError as error:\n    print(error)\nraise ValueError('other')"
+    ended = python(shadowed, "-c", code)
+    assert "pip uninstall --yes scorio" in ended.stdout
+    assert ended.stderr.startswith("Traceback") and "ValueError: other" in ended.stderr
+    assert issubclass(ForeignScorio, ImportError)
+
+
+@pytest.mark.parametrize(
+    ("direct", "words"),
+    [
+        (None, ["adaptive-eval==1.2"]),
+        ({"url": "file:///a%20b/c", "dir_info": {"editable": True}}, ["--editable", "/a b/c"]),
+        ({"url": "file:///a/x.whl", "archive_info": {}}, ["adaptive-eval @ file:///a/x.whl"]),
+        (
+            {"url": "https://h/p", "vcs_info": {"vcs": "git", "commit_id": "ab1"}},
+            ["adaptive-eval @ git+https://h/p@ab1"],
+        ),
+    ],
+)
+def test_repair_installs_from_where_it_was_installed(
+    direct: object, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Installed(Distribution):
+        version = "1.2"
+
+        def read_text(self, filename: str) -> str | None:
+            assert filename == "direct_url.json"
+            return None if direct is None else json.dumps(direct)
+
+        def locate_file(self, path: object) -> Path:
+            raise NotImplementedError
+
+    monkeypatch.setattr(foreign_scorio, "distribution", lambda name: Installed())
+    last = shlex.split(foreign_scorio.repair_command().split("; ")[1])
+    assert last[1:] == ["-m", "pip", "install", "--force-reinstall", "--no-deps", *words]
+
+
+def test_names_that_only_pypi_has_say_so() -> None:
+    for module, names in _names_on_pypi.ONLY_ON_PYPI.items():
+        place = scorio if module == "scorio" else getattr(scorio, module.partition(".")[2])
+        for name in names.split():
+            with pytest.raises(AttributeError, match=r"only the package scorio on PyPI has it") as caught:
+                getattr(place, name)
+            assert caught.value.name == name
+    with pytest.raises(AttributeError, match=r"^module 'scorio\.rank' has no attribute 'nothing'$"):
+        getattr(scorio.rank, "nothing")  # noqa: B009
+    assert not hasattr(scorio, "agg")
+
+
+def test_scorio_has_the_version_of_the_project() -> None:
+    assert scorio.__version__ == adaptive_eval.__version__
+    assert "__version__" in dir(scorio)
+
+
+def test_import_of_either_loads_neither_numpy_nor_typing() -> None:
+    code = "import sys; b = set(sys.modules); import scorio, adaptive_eval; print(sorted(set(sys.modules) - b))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "['adaptive_eval', 'scorio']"
