@@ -75,6 +75,10 @@ class GraderExhausted(GraderError):
     """The grader's time or memory was used up, or its process ended, at every attempt: another would cost the same."""
 
 
+class PartialCredit(GraderError):
+    """A score is neither right nor wrong, and the rubric has no category for it."""
+
+
 class JudgeFailed(GraderExhausted):
     """A judge gave no verdict, or could not be asked; asking again would cost again."""
 

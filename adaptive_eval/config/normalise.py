@@ -90,6 +90,7 @@ SHORT_FORMS = {
 """Sections that may be written as a single value, with the key it is for: `objective: best`."""
 
 LM_EVAL = "adaptive_eval.lm_eval.tasks"
+LM_EVAL_ROWS, LM_EVAL_GRADE = f"{LM_EVAL}:rows", f"{LM_EVAL}:grade"
 INHERITED = ("sampling", "prompt", "concurrency")
 """Sections that models have, too, and whose keys override those of the run."""
 MERGED = ("extra_body", "extra_headers")
@@ -229,10 +230,10 @@ def _lm_eval_sections(
     if isinstance(chosen, dict) and "limit" in chosen and not chosen.get("shuffle") and not chosen.get("filter"):
         asking["limit"] = chosen["limit"]  # so that no more prompts are made
     return {
-        "questions": {"function": f"{LM_EVAL}:rows", "options": asking, "fields": {"metadata": ["doc"]}},
+        "questions": {"function": LM_EVAL_ROWS, "options": asking, "fields": {"metadata": ["doc"]}},
         "grader": {
             "kind": "python",
-            "function": f"{LM_EVAL}:grade",
+            "function": LM_EVAL_GRADE,
             "options": options,
             "key_is_answer": False,
             "workers": 1,

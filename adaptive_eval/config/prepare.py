@@ -21,10 +21,10 @@ from adaptive_eval.base.errors import ConfigError, StoreError, first_lines
 from adaptive_eval.base.imports import DIGITS, SAID, fingerprints, first_words
 from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.benchmarks import prompt_for
-from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.pace import choose_favour
 from adaptive_eval.config.planning import longest_prompts, lost_cost, make_plan, trial_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
 from adaptive_eval.graders.by_benchmark import ByBenchmark
@@ -251,7 +251,7 @@ def prepare(config: RunConfig) -> PreparedRun:
     """Load the questions and prepare the run; raises `ConfigError`."""
     if isinstance(config.grader, Logged):
         raise ConfigError("grader.kind: logged stands for the grades of imported logs; name a grader for new answers")
-    questions = load_run_questions(config)
+    config, questions = load_run(config)
     _require_gradable(config, questions)
     config, why = choose_pace(config)
     prepared = replace(with_questions(config, questions), why_favoured=why)

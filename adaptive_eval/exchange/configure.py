@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.config.decisions import LEAST_TRIALS, TrialsConfig
 from adaptive_eval.config.document import VARIABLE
-from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.exchange.inspect.writer import make_distinct
 from adaptive_eval.exchange.samples import LoggedSettings
@@ -203,7 +203,8 @@ def make_terms(request: ImportRequest) -> ImportTerms:
         for option, value in given:
             if value is not None:
                 raise ConfigError(f"{option} stands against --config, which says that itself; give one of the two")
-        questions = load_run_questions(config)
+        config, questions = load_run(config)
+        request = replace(request, config=config)
         thresholds = thresholds_from_run(config.rubric)
         rubric = open_rubric(config.rubric, thresholds_from_event(thresholds))
         return ImportTerms(request, rubric, config.grader, questions, thresholds)

@@ -28,6 +28,7 @@ from adaptive_eval.exchange.samples import (
     whole_number,
 )
 from adaptive_eval.exchange.tables.reader import Row, json_rows, parquet_rows
+from adaptive_eval.questions.benchmark import LM_EVAL_SAMPLING
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.record.log_files import MOST_BYTES, LogFile
 
@@ -60,7 +61,6 @@ def _texts(file: LogFile, place: str, value: object, rule: str) -> list[str]:
 # -- lm-eval -------------------------------------------------------------------------------------------------------
 
 SAMPLES_NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d\-.:]+))?\.jsonl")
-SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_gen_toks": "max_tokens"}
 
 
 def is_samples(row: Row) -> bool:
@@ -135,7 +135,7 @@ def _turns(text: str) -> list[Mapping[str, Any]]:
 
 def _sampling(given: Mapping[str, Any]) -> Mapping[str, object]:
     """Convert sampling settings; with do_sample false the temperature is 0."""
-    known = {ours: given[theirs] for theirs, ours in SAMPLING.items() if given.get(theirs) is not None}
+    known = {ours: given[theirs] for theirs, ours in LM_EVAL_SAMPLING.items() if given.get(theirs) is not None}
     if stop := [as_text(one) for one in sequence(given.get("until")) if as_text(one)]:
         known["stop"] = stop
     if given.get("do_sample") is False:

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from adaptive_eval.base.errors import ConfigError, GraderError, first_lines
+from adaptive_eval.base.errors import ConfigError, GraderError, PartialCredit, first_lines
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark, InspectScores, benchmark_questions
 from adaptive_eval.graders.function import Python
@@ -14,6 +15,8 @@ from adaptive_eval.questions.types import Question
 
 AT_A_TIME = 256
 SHOWN_PROBLEMS = 10
+PARTIAL_SAMPLE = 8
+"""Questions on which a function is tried for partial credit."""
 CUT = 60
 
 
@@ -40,6 +43,8 @@ class _KeyResult(NamedTuple):
     finding: Literal["right", "wrong", "failed", "unsaid"]
     """`unsaid` if the grader does not say whether an answer is correct, or there is no key."""
     problem: str = ""
+    has_score: bool = False
+    """Whether the grader gives a score, which may be partial credit for other answers."""
 
 
 async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions: Sequence[Question]) -> KeysFound:
@@ -59,6 +64,8 @@ async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions
         if pool.refused is not None:
             raise ConfigError(f"the grader {_name(grader)} {pool.refused}")
     right = sum(one.finding == "right" for one in tried)
+    scored = [question for question, one in zip(questions, tried, strict=True) if one.has_score]
+    await _require_categories(grader, pool, scored[:PARTIAL_SAMPLE])
     if isinstance(grader, Python) and not grader.key_is_answer:
         failed = [one.problem for one in tried if one.finding == "failed"]
         raised = f"; it fails on {len(failed)} of them: {failed[0]}" if failed else ""
@@ -73,6 +80,22 @@ async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions
     return KeysFound(right, "it may want a form of answer that only you know" if right < len(tried) else None)
 
 
+async def _require_categories(grader: GraderOptions, pool: GradingPool, questions: Sequence[Question]) -> None:
+    """Raise `ConfigError` if a grader gives partial credit that the rubric has no category for.
+
+    The key in a sentence is an answer of which only a part is the key.
+    """
+    for question in questions:
+        for text in grader.right_answers(question):
+            try:
+                await pool.grade(Answer(text, "stop", seed=0, replica="", latency=0.0), question)
+            except PartialCredit as error:
+                name = _name(grader)
+                raise ConfigError(f"question {question.id}: the grader {name} on {_cut(text)}: {error}") from error
+            except GraderError:
+                continue
+
+
 async def _grade_key(grader: GraderOptions, pool: GradingPool, question: Question) -> _KeyResult:
     """Grade the key in each usual form of an answer, until one is right."""
     wrong, failed = "", ""
@@ -82,10 +105,11 @@ async def _grade_key(grader: GraderOptions, pool: GradingPool, question: Questio
         except GraderError as error:
             failed = failed or f"on the answer {_cut(text)} {error}"
             continue
+        has_score = "score" in marks.signals
         if "is_correct" not in marks.signals or not question.answer.strip():
-            return _KeyResult("unsaid")
+            return _KeyResult("unsaid", has_score=has_score)
         if marks.signals["is_correct"]:
-            return _KeyResult("right")
+            return _KeyResult("right", has_score=has_score)
         found = "nothing is found in it" if marks.extracted is None else f"found in it: {_cut(marks.extracted)}"
         wrong = wrong or f"the answer {_cut(text)} is graded wrong ({found})"
     return _KeyResult("wrong", wrong) if wrong else _KeyResult("failed", failed)

@@ -23,11 +23,11 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
-from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.base.sections import Section, refuse
 from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, with_length_ratio
-from adaptive_eval.graders.types import SignalValue
+from adaptive_eval.graders.types import NEEDS_RUBRIC, SignalValue
 from scorio.categorical import SCHEMATA, Schema, Signals, Thresholds, classify
 from scorio.categorical.signals import RANGES
 from scorio.categorical.variables import PERCENTILES, Percentile
@@ -352,9 +352,14 @@ class RubricResult(NamedTuple):
 
 
 def apply_rubric(facts: Facts, rubric: Rubric, question: str) -> RubricResult:
-    """Apply a rubric to an answer; raises `GraderError` naming a missing signal."""
+    """Apply a rubric to an answer; raises `GraderError` naming a missing signal, `PartialCredit` for a score that is
+    neither right nor wrong."""
     if rubric.lacks:
         return RubricResult(None, {})
+    if "is_correct" not in facts and "score" in facts and "is_correct" in rubric.needs:
+        if "score" not in rubric.needs:
+            raise PartialCredit(f"the score {facts['score']!r} is neither right nor wrong, {NEEDS_RUBRIC}")
+        facts = {**facts, "is_correct": False}
     whole = with_length_ratio(facts, question, rubric.medians)
     measured = {LENGTH_RATIO: whole[LENGTH_RATIO]} if rubric.medians and LENGTH_RATIO in whole else {}
     return RubricResult(rubric.category(whole), measured)

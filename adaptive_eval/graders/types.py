@@ -147,6 +147,18 @@ def marks(correct: bool, extracted: str | None, **signals: SignalValue) -> Marks
     return Marks({"is_correct": correct, "has_answer": extracted is not None, **signals}, extracted)
 
 
+def score_signals(score: float, *, higher_is_better: bool = True) -> dict[str, SignalValue]:
+    """The signals of a metric's value; `is_correct` is missing for values other than 0 and 1."""
+    best = float(higher_is_better)
+    return {"score": score, **({"is_correct": score == best} if score in (0.0, 1.0) else {})}
+
+
+NEEDS_RUBRIC = (
+    "but the rubric knows right and wrong alone; declare what it is worth: "
+    "rubric: {categories: [{name: half, weight: 0.5, when: {score: {at_least: 0.5, below: 1}}}, ...]}"
+)
+"""The end of a sentence about a score that is neither 0 nor 1."""
+
 FLAGS: tuple[str, ...] = get_args(Signal)
 MEASURES = ("completion_tokens", "prompt_tokens", "token_ratio", "repeated_pattern", "completion_bpt", "prompt_bpt")
 TOKEN_MEASURES = ("worst_bpt", "last_bpt")

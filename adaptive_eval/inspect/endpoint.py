@@ -13,7 +13,7 @@ from adaptive_eval.endpoints.answers import NO_USAGE
 from adaptive_eval.endpoints.failures import signals_of_finish
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Notice, Prompt, Signal
-from adaptive_eval.graders.types import INSPECT_LETTERS, Marks, SampleAnswer
+from adaptive_eval.graders.types import INSPECT_LETTERS, NEEDS_RUBRIC, Marks, SampleAnswer
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.inspect.types import SampleRequest
 from adaptive_eval.questions.benchmark import INSPECT_LOGS, BenchmarkConfig, sample_name
@@ -204,10 +204,7 @@ def marks_from_scores(scores: Mapping[str, Any], scorer: str | None, *, only_rig
     if math.isnan(number):
         return None
     if only_right_and_wrong and number not in (0.0, 1.0):
-        raise ConfigError(
-            f"scorer {name} gave {value!r}, but the rubric knows right and wrong alone; declare what it is worth: "
-            "rubric: {categories: [{name: half, weight: 0.5, when: {score: {at_least: 0.5, below: 1}}}, ...]}"
-        )
+        raise ConfigError(f"scorer {name} gave {value!r}, {NEEDS_RUBRIC}")
     signals = {"score": number, "is_correct": number == 1.0, "has_answer": value != "N"}
     return Marks(signals, answer if answer is None else str(answer)[:MAX_ANSWER])
 

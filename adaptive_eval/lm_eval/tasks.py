@@ -8,17 +8,21 @@ Which tasks there are is read from the harness's files: to ask the harness takes
 """
 
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from adaptive_eval.base.errors import ConfigError, GraderError
 from adaptive_eval.base.imports import load_extra
 from adaptive_eval.graders.answer_text import final_text
+from adaptive_eval.graders.rubric import DeclaredRubric, Rubric, SignalBounds
+from adaptive_eval.graders.types import score_signals
 from adaptive_eval.questions.benchmark import NamedBenchmark, near_names, read_licence
 from adaptive_eval.questions.readers import use_cache_without_hub
 from adaptive_eval.questions.types import Question
@@ -105,6 +109,13 @@ def rows(
         yield {"id": str(number), "prompt": prompt, "answer": _target(found, document), DOCUMENT: kept}
 
 
+def generation_settings(
+    task: str, num_fewshot: int | None = None, include_path: str | None = None
+) -> Mapping[str, Any]:
+    """The task's `generation_kwargs`: how the harness would have answers generated."""
+    return dict(load_task(task, num_fewshot, include_path).config.generation_kwargs or {})
+
+
 def _target(task: Any, document: Mapping[str, Any]) -> str:
     """The answer key as text, for readers: grading goes by the document."""
     target = task.doc_to_target(document)
@@ -122,33 +133,65 @@ def grade(
     include_path: str | None = None,
     metric: str | None = None,
 ) -> dict[str, Any]:
-    """The task's own grade of an answer, as signals; `metric` is written as the harness does, `exact_match,none`."""
-    found = load_task(task, num_fewshot, include_path)
-    document = json.loads(str(question.metadata[DOCUMENT]))
-    answer = found.construct_requests(doc=document, ctx="", metadata=(task, 0, 1))
-    answer.resps = [_until(final_text(text), found.config.generation_kwargs.get("until"))]
-    found._instances = [answer]
-    found.apply_filters()
-    values = {
-        f"{name},{key}": (value, filtered)
-        for key, filtered in answer.filtered_resps.items()
-        for name, value in found.process_results(document, [filtered]).items()
-    }
-    value, filtered = _chosen(values, metric, task)
+    """The task's own grade of an answer, as signals; `metric` is written as the harness does, `exact_match,none`.
+
+    `score` is the metric's value. Values other than 0 and 1 are neither right nor wrong: the rubric must place them.
+    """
+    loaded = load_task(task, num_fewshot, include_path)
+    values = _values(loaded, json.loads(str(question.metadata[DOCUMENT])), text)
+    name, metric_value = _chosen_value(loaded, values, metric)
+    higher = _is_higher_better(loaded, name)
     return {
-        "is_correct": value >= 0.5,
-        "score": value,
-        "has_answer": bool(str(filtered).strip()) and filtered != "[invalid]",
-        "extracted": str(filtered),
+        **score_signals(_number(loaded, name, metric_value.value), higher_is_better=higher),
+        "has_answer": bool(str(metric_value.filtered).strip()) and metric_value.filtered != "[invalid]",
+        "extracted": str(metric_value.filtered),
     }
 
 
-def prepare(task: str, num_fewshot: int | None = None, include_path: str | None = None, **_: object) -> None:
-    """Load the task before the first answer, whose time limit is for grading alone."""
-    load_task(task, num_fewshot, include_path)
+class MetricValue(NamedTuple):
+    """A metric's value for an answer, and the text that it was computed from."""
+
+    value: object
+    filtered: object
+
+
+def _values(task: Any, document: Mapping[str, Any], text: str) -> Mapping[str, MetricValue]:
+    """The values of all metrics for an answer, by metric and filter, `exact_match,none`."""
+    answer = task.construct_requests(doc=document, ctx="", metadata=(_name(task), 0, 1))
+    answer.resps = [_until(final_text(text), (task.config.generation_kwargs or {}).get("until"))]
+    task._instances = [answer]
+    task.apply_filters()
+    return {
+        f"{name},{key}": MetricValue(value, filtered)
+        for key, filtered in answer.filtered_resps.items()
+        for name, value in task.process_results(document, [filtered]).items()
+    }
+
+
+def prepare(
+    task: str, num_fewshot: int | None = None, include_path: str | None = None, metric: str | None = None
+) -> None:
+    """Load the task before the first answer, whose time limit is for grading alone; raises `ConfigError` if its metric
+    cannot grade single answers."""
+    loaded = load_task(task, num_fewshot, include_path)
+    document = next((document for _, document in loaded.doc_iterator(rank=0, limit=1, world_size=1)), None)
+    if document is None:
+        return
+    try:
+        values = _values(loaded, document, _target(loaded, document))
+    except Exception:  # code of a task, which may not expect every answer; its errors are told for real ones
+        name = next(iter(loaded.aggregation()), "") if metric is None else metric
+        _require_mean(loaded, name)
+        return
+    name, metric_value = _chosen_value(loaded, values, metric)
+    _number(loaded, name, metric_value.value)
 
 
 grade.prepare = prepare  # type: ignore[attr-defined]
+
+
+def _name(task: Any) -> str:
+    return str(task.config.task or type(task).__name__)
 
 
 def _until(text: str, stops: str | list[str] | None) -> str:
@@ -158,16 +201,104 @@ def _until(text: str, stops: str | list[str] | None) -> str:
     return text
 
 
-def _chosen(values: Mapping[str, tuple[Any, Any]], metric: str | None, task: str) -> tuple[float, Any]:
-    """The metric that was asked for, or the first, with the text that it was computed from."""
-    name = metric or next(iter(values), "")
-    known = name if name in values else next((key for key in values if key.partition(",")[0] == name), None)
-    if known is None:
-        raise GraderError(f"lm_eval: task {task} has no metric {name!r}; its metrics are {', '.join(values)}")
-    value, filtered = values[known]
-    if not isinstance(value, int | float):
-        raise GraderError(f"lm_eval: {known} of task {task} is computed over all answers, not for each; name another")
-    return float(value), filtered
+def _chosen_value(task: Any, values: Mapping[str, MetricValue], metric: str | None) -> tuple[str, MetricValue]:
+    """The metric that was asked for, or the task's first; raises `ConfigError` if it cannot grade single answers."""
+    wanted = [metric] if metric is not None else [*task.aggregation(), *values]
+    found = (key for name in wanted for key in values if name in (key, key.partition(",")[0]))
+    if (name := next(found, None)) is None:
+        raise ConfigError(f"lm_eval: task {_name(task)} has no metric {metric!r}; its metrics are {', '.join(values)}")
+    _require_mean(task, name)
+    return name, values[name]
+
+
+def _is_higher_better(task: Any, name: str) -> bool:
+    """Whether larger values of a metric are better; the harness takes this to be so of metrics without a statement."""
+    return task.higher_is_better().get(name.partition(",")[0]) is not False
+
+
+# -- metrics of single answers -------------------------------------------------------------------------------------
+
+GIVEN = {"score", "is_correct", "has_answer"}
+"""Signals of every graded answer."""
+NEAR = 1e-6
+PROBES = ((1.0,), (0.0, 0.0, 1.0), (0.25, 1.0, 0.5, 0.75))
+"""Values of answers from which one sees whether an aggregation is a mean, or a multiple of one."""
+
+
+def _require_mean(task: Any, name: str) -> None:
+    """Raise `ConfigError` for a metric that is computed over all answers together, such as a corpus BLEU."""
+    metric = name.partition(",")[0]
+    aggregation = task.aggregation().get(metric)
+    if aggregation is not None and not _is_mean(aggregation):
+        raise ConfigError(_whole_corpus(task, metric))
+
+
+def _whole_corpus(task: Any, metric: str) -> str:
+    others = [name for name, how in task.aggregation().items() if name != metric and _is_mean(how)]
+    hint = f"name another as benchmark.metric: {', '.join(others)}" if others else "choose another task"
+    return (
+        f"lm_eval: {metric} of task {_name(task)} is computed over all answers together, so that no single answer "
+        f"has a score; {hint}"
+    )
+
+
+@cache
+def _is_mean(aggregation: Callable[[Sequence[float]], float]) -> bool:
+    """Whether an aggregation is the mean of the values of single answers, or a positive multiple of it."""
+    try:
+        found = [float(aggregation(list(probe))) for probe in PROBES]
+    except Exception:  # code of a task, made for other values than numbers
+        return False
+    scale, means = found[0], [sum(probe) / len(probe) for probe in PROBES]
+    return scale > 0 and all(math.isclose(value, scale * mean) for value, mean in zip(found, means, strict=True))
+
+
+def _number(task: Any, name: str, value: object) -> float:
+    """A metric's value for an answer as a number; raises `ConfigError` for one that only all answers together have."""
+    try:
+        number = float(value) if not isinstance(value, str) else None  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = None
+    if number is None:
+        raise ConfigError(_whole_corpus(task, name.partition(",")[0]))
+    if not math.isfinite(number):
+        raise GraderError(f"lm_eval: {name} of task {_name(task)} has no value for this answer")
+    return number
+
+
+def require_direction(
+    rubric: Rubric,
+    *,
+    task: str,
+    num_fewshot: int | None = None,
+    include_path: str | None = None,
+    metric: str | None = None,
+) -> None:
+    """Raise `ConfigError` if a rubric gives larger weights to the worse values of a metric."""
+    loaded = load_task(task, num_fewshot, include_path)
+    name = metric or next(iter(loaded.aggregation()), "")
+    higher = _is_higher_better(loaded, name)
+    weights = _weights_by_score(rubric, best=float(higher))
+    steps = {(after > before) == higher for before, after in pairwise(weights) if after != before}
+    if steps == {False}:
+        better, worse = ("higher", "lower") if higher else ("lower", "higher")
+        raise ConfigError(
+            f"rubric: of {name} of task {task} {better} values are better, but {worse} scores get larger weights here; "
+            f"give {better} scores the larger weights"
+        )
+
+
+def _weights_by_score(rubric: Rubric, best: float) -> list[float]:
+    """The weights of scores about the limits of a rubric, in ascending order; empty if more than the score counts."""
+    if not isinstance(rubric, DeclaredRubric) or not {"score"} <= rubric.needs <= GIVEN or rubric.lacks:
+        return []
+    wanted = [category.when["score"] for category in rubric.categories if "score" in category.when]
+    limits = {limit for one in wanted if isinstance(one, SignalBounds) for limit in one.model_dump().values()}
+    numbers = {0.0, 1.0, *(limit for limit in limits if limit is not None)}
+    around = {number + step for number in limits if number is not None for step in (-NEAR, NEAR)}
+    numbers |= around | {float(one) for one in wanted if isinstance(one, bool | int | float)}
+    facts = ({"score": score, "is_correct": score == best, "has_answer": True} for score in sorted(numbers))
+    return [rubric.weights[rubric.category(one)] for one in facts]
 
 
 # -- which tasks there are -----------------------------------------------------------------------------------------

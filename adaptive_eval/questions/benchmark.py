@@ -110,6 +110,18 @@ class BenchmarkConfig(Section):
     """Seconds after which Inspect ends a sample."""
 
 
+LM_EVAL_SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "max_gen_toks": "max_tokens",
+    "max_new_tokens": "max_tokens",
+    "max_tokens": "max_tokens",
+}
+"""Our names of the sampling settings in a task's `generation_kwargs`."""
+
+
 class LmEvalConfig(Section):
     """A task of lm-evaluation-harness: its prompts are the questions, and its own filters and metrics grade."""
 

@@ -1,12 +1,16 @@
 """The grader of a run, and whether it finds the answer keys right: before anything is asked."""
 
+from contextlib import chdir
+
 from adaptive_eval.config.document import read_environment
+from adaptive_eval.config.normalise import LM_EVAL_GRADE
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.graders.by_benchmark import ByBenchmark, graders_that_ask
+from adaptive_eval.graders.by_benchmark import ByBenchmark, graders_by_benchmark, graders_that_ask
+from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keys import KeysFound, require_right_keys
 from adaptive_eval.graders.pool import Grading, GradingPool
@@ -47,7 +51,19 @@ async def check_keys(prepared: PreparedRun) -> KeysFound:
     grader = config.grader
     if isinstance(grader, Verifier) and grader.beside is not None:
         grader = grader.beside
+    _require_metric_directions(prepared)
     if isinstance(grader, AskedGrader):
         return KeysFound(0, f"the grader is a {grader.kind}, which is asked about answers alone", tried=False)
     async with GradingPool(grader, prepared.rubric, folder=config.folder, keys=config.keys) as pool:
         return await require_right_keys(grader, pool, prepared.questions)
+
+
+def _require_metric_directions(prepared: PreparedRun) -> None:
+    """Raise `ConfigError` if the rubric prefers the worse values of a metric of lm-evaluation-harness."""
+    for grader in graders_by_benchmark(prepared.config.grader).values():
+        if isinstance(grader, Python) and grader.function == LM_EVAL_GRADE:
+            # imported here: an extra
+            from adaptive_eval.lm_eval.tasks import require_direction
+
+            with chdir(prepared.config.folder):
+                require_direction(prepared.rubric, **grader.options)

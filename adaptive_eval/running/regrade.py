@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import ConfigError, GraderError, StoreError
-from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.planning import core_caps, trial_cost, worst_verdict
 from adaptive_eval.config.prepare import (
     StoredSetup,
@@ -25,6 +24,7 @@ from adaptive_eval.config.prepare import (
     stored_questions,
 )
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.asked import cost_from_signals
@@ -100,7 +100,7 @@ async def regrade(
             header, config, questions = None, _config_without_code(as_stored, directory), stored_questions(stored)
         else:
             config = adopt_stored_trials(config, as_stored, at_any_pace=config.trials.favour == "auto")
-            questions = load_run_questions(config)
+            config, questions = load_run(config)
             header = run_header(config, questions)
             as_now = _regraded_header(stored, header)
             require_same_meaning(as_now, header, directory)

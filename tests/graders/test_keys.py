@@ -1,6 +1,7 @@
 """Every answer key goes through the grader as an answer, and must be graded right."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,10 @@ def strict(text, question):
 def points(text, question):
     return {"points": 3.0}
 
+def share(text, question):
+    score = len(question.answer) / max(len(text), 1)
+    return {"score": score, **({"is_correct": True} if score == 1.0 else {})}
+
 class Wanted:
     pass
 
@@ -43,9 +48,15 @@ LIMIT = 3
 """
 
 
-def tried(grader: GraderOptions, *keys: str, folder: Path = Path(), choices: tuple[str, ...] = ()) -> KeysFound:
+def tried(
+    grader: GraderOptions,
+    *keys: str,
+    folder: Path = Path(),
+    choices: tuple[str, ...] = (),
+    rubric: RubricConfig = RubricConfig(),  # noqa: B008
+) -> KeysFound:
     async def run() -> KeysFound:
-        pool = GradingPool(grader.model_copy(update={"workers": 1}), open_rubric(RubricConfig()), folder=folder)
+        pool = GradingPool(grader.model_copy(update={"workers": 1}), open_rubric(rubric), folder=folder)
         try:
             questions = [Question(f"q{number}", "?", key, choices) for number, key in enumerate(keys)]
             return await require_right_keys(grader, pool, questions)
@@ -135,3 +146,14 @@ def test_what_a_function_of_ones_own_says_of_the_keys(folder: Path, monkeypatch:
     ):
         with pytest.raises(ConfigError, match=said):
             wrong.warm_up()
+
+
+def test_partial_credit_needs_a_rubric_that_places_it(folder: Path) -> None:
+    """The key alone has the whole score, the key in a sentence a part."""
+    grader = function("share", key_is_answer=False)
+    with pytest.raises(ConfigError, match=r"question q0: the grader python on '.*42.*': the score 0\.\d+ is neither"):
+        tried(grader, "42", folder=folder)
+    half = {"name": "half", "weight": 0.5, "when": {"score": {"above": 0.2}}}
+    right = {"name": "right", "weight": 1, "when": {"is_correct": True}}
+    rubric = {"categories": [right, half, {"name": "wrong", "weight": 0}]}
+    assert tried(grader, "42", folder=folder, rubric=RubricConfig.model_validate_json(json.dumps(rubric))).right == 1

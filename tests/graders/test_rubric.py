@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import make_grade
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, open_rubric
@@ -17,6 +17,7 @@ from adaptive_eval.graders.types import (
     Marks,
     answer_facts,
     reads_as_refusal,
+    score_signals,
 )
 from scorio.categorical import SCHEMATA, Signals, Thresholds, classify
 
@@ -34,6 +35,33 @@ TRIAGE = RubricConfig.model_validate_json(
 
 def answer(text: str = "x", **changes: Any) -> Answer:
     return Answer(**{"text": text, "finish_reason": "stop", "seed": 1, "replica": "r", "latency": 1.0, **changes})
+
+
+class TestPartialCredit:
+    """A score without `is_correct`: neither right nor wrong."""
+
+    def test_right_and_wrong_alone_have_no_place_for_it(self) -> None:
+        schema = RubricConfig(name="exact_match", assume={"verifier_c": 0.0})
+        for rubric in map(open_rubric, (RubricConfig(), schema)):
+            with pytest.raises(PartialCredit, match=r"the score 0\.7 is neither right nor wrong, but the rubric knows"):
+                make_grade(answer(), Marks({"score": 0.7}, None), rubric)
+
+    def test_a_rubric_that_goes_by_scores_takes_it_for_not_right(self) -> None:
+        categories = (
+            CategoryConfig(name="right", weight=1.0, when={"is_correct": True}),
+            CategoryConfig.model_validate({"name": "half", "weight": 0.5, "when": {"score": {"above": 0.5}}}),
+            CategoryConfig(name="wrong", weight=0.0),
+        )
+        rubric = open_rubric(RubricConfig(categories=categories))
+        grade = make_grade(answer(), Marks({"score": 0.7}, None), rubric)
+        assert grade.category == 1 and "is_correct" not in grade.signals
+
+    @pytest.mark.parametrize(
+        ("score", "higher", "right"), [(1.0, True, True), (0.0, True, False), (0.0, False, True), (1.0, False, False)]
+    )
+    def test_best_value_is_right(self, score: float, higher: bool, right: bool) -> None:
+        assert score_signals(score, higher_is_better=higher) == {"score": score, "is_correct": right}
+        assert score_signals(0.5, higher_is_better=higher) == {"score": 0.5}
 
 
 class TestDeclared:

@@ -96,7 +96,7 @@ def test_the_task_grades(tasks: Path, text: str, strict: bool, last: bool) -> No
     marks = grade(text, question(tasks), **options)
     assert marks["is_correct"] is strict and marks["score"] == float(strict)
     assert grade(text, question(tasks), metric="exact_match,last", **options)["is_correct"] is last
-    with pytest.raises(Exception, match="no metric 'bleu'; its metrics are exact_match,strict, exact_match,last"):
+    with pytest.raises(ConfigError, match="no metric 'bleu'; its metrics are exact_match,strict, exact_match,last"):
         grade(text, question(tasks), metric="bleu", **options)
 
 
@@ -168,7 +168,7 @@ def test_a_run_of_a_task_ranks_models_and_stores_its_grades(
         models = [{"name": name, "base_url": url} for name in ("bad", "good")]
         benchmark = {"lm_eval": "sums", "num_fewshot": 2, "include_path": "tasks"}
         config = {"benchmark": benchmark, "questions": {"limit": 10}, "models": models, "trials": {"max": 20}}
-        config["sampling"] = {"max_tokens": 64}
+        config["sampling"] = {"max_tokens": 64, "temperature": 0.7}
         (tmp_path / "sums.yaml").write_text(yaml.safe_dump(config))
         ended = CliRunner().invoke(app, ["run", "sums.yaml", "--display", "plain"])
         assert ended.exit_code == 0, ended.output
