@@ -71,6 +71,22 @@ def _bad(what: str) -> Failure:
     return Failure(FailureKind.BAD_RESPONSE, f"the response holds no answer: {what}")
 
 
+def _by_index(choices: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """The choices by their indices 0, 1, ..., or as they come if none has one; raises `Failure` for other indices.
+
+    With an index twice, or one too many, it is unknown which of them answer the request.
+    """
+    if len(choices) > most:
+        raise _bad(f"it has {len(choices)} choices, and {most} {'was' if most == 1 else 'were'} asked for")
+    indices = [choice.get("index") for choice in choices]
+    if all(index is None for index in indices):
+        return choices
+    numbers = [index for index in indices if isinstance(index, int) and not isinstance(index, bool)]
+    if sorted(numbers) != list(range(len(choices))):
+        raise _bad(f"the indices of its choices are {str(indices)[:80]}, not 0 to {len(choices) - 1}")
+    return sorted(choices, key=lambda choice: int(choice["index"]))
+
+
 def _text(value: object) -> str:
     """A content field as text: a string, null, or a list of parts."""
     if value is None:
@@ -250,8 +266,7 @@ class AnswerReader:
         choices = payload.get("choices")
         if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
             raise _bad("it has no choices" if not choices else "its choices are not objects")
-        if len(choices) > 1:
-            choices = sorted(choices, key=lambda choice: _count(choice.get("index")))[: len(seeds)]
+        choices = _by_index(choices, len(seeds))
         usage = payload.get("usage")
         usage = usage if isinstance(usage, dict) else {}
         prompt_tokens = _count(usage.get("prompt_tokens"))

@@ -22,6 +22,7 @@ from adaptive_eval.endpoints.failures import (
     find_error,
     may_contain_error,
     safe_excerpt,
+    web_page,
 )
 from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.overdue import Heartbeat
@@ -58,12 +59,17 @@ def is_success(status: int) -> bool:
 
 
 def decode_payload(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int, object]:
-    """Status and decoded body of a success; for other responses, and errors within a success, their status alone."""
+    """Status and decoded body of a success; for other responses, and errors within a success, their status alone.
+
+    Raises `Failure` for a success that is not JSON, and `WebPage` for a web page.
+    """
     if not is_success(status):
         return status, None
     try:
         payload = parse_server_json(body)
     except ValueError as error:
+        if (page := web_page(status, body, secrets)) is not None:
+            raise page from error
         start = safe_excerpt(body[: 4 * READ].decode("utf-8", "replace"), secrets, SHOWN_OF_A_BODY)
         raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {start!r}") from error
     if may_contain_error(body) and (carried := find_error(payload)) is not None:

@@ -30,6 +30,7 @@ finished.
 """
 
 import re
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
@@ -156,6 +157,10 @@ class Refusal(Rejected):
         return Refusal(self.status, str(self))
 
 
+class WebPage(Refusal):
+    """A server answers with a web page, so that no model server is at its address."""
+
+
 class ModelNotServed(Refusal):
     """A server's list of models lacks the model, so that one refusal is enough."""
 
@@ -213,10 +218,32 @@ def redirect_message(headers: Mapping[str, str], secrets: tuple[str, ...]) -> st
     return f"the server redirects {place}, and redirects are not followed: {mend}, if it is to be trusted"
 
 
+_TITLE = re.compile(rb"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+
+
+def web_page(status: int, body: bytes, secrets: tuple[str, ...]) -> WebPage | None:
+    """The refusal that a web page in place of an answer means; None for any other body."""
+    if without_mark(body[:READ]).lstrip()[:1] != b"<":
+        return None
+    found = _TITLE.search(body[:READ])
+    title = safe_excerpt(found[1].decode("utf-8", "replace"), secrets) if found else ""
+    named = f" ({title!r})" if title else ""
+    return WebPage(
+        status,
+        f"HTTP {status} with a web page{named} instead of an answer: no model server is at this address; "
+        "check base_url (for vLLM it ends in /v1)",
+    )
+
+
+def without_mark(body: bytes) -> bytes:
+    """A body without the mark of its byte order, which JSON must not have, but some servers send."""
+    return body.removeprefix(BOM_UTF8)
+
+
 def _error_fields(body: bytes) -> tuple[str, frozenset[str]]:
     """The message of an error body and every code it names, in lower case; the raw text if it is not JSON."""
     try:
-        data = orjson.loads(body)
+        data = orjson.loads(without_mark(body))
     except orjson.JSONDecodeError:
         return body[: 4 * READ].decode("utf-8", "replace"), frozenset()
     error = find_error(data) or (data.get("error", data) if isinstance(data, dict) else data)

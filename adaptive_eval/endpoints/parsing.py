@@ -10,6 +10,7 @@ of that name, as `error` in an event or in one of its choices, or as a field of 
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -17,7 +18,15 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from adaptive_eval.endpoints.failures import Failure, FailureKind, find_error, may_contain_error
+from adaptive_eval.endpoints.failures import (
+    FINISHED,
+    Failure,
+    FailureKind,
+    find_error,
+    finish_word,
+    may_contain_error,
+    without_mark,
+)
 
 TEXT_FIELDS = frozenset(("content", "text", "reasoning_content", "reasoning", "refusal"))
 """Fields of an event that hold a piece of text."""
@@ -36,12 +45,14 @@ class _Choice:
     steps: int = 0
     usage: dict[str, Any] | None = None
     """The usage that followed its end."""
+    resumed: bool = False
+    """Whether text came after its end, so that it holds several answers."""
 
     def add(self, choice: dict[str, Any]) -> bool:
         """Add one event's part of this choice; True if it carried text."""
         delta = choice.get("delta")
         source = delta if isinstance(delta, dict) else choice
-        spoke = False
+        spoke, ended = False, self.has_ended
         for name, piece in source.items():
             if piece and name in TEXT_FIELDS and isinstance(piece, str):
                 self.pieces.setdefault(name, []).append(piece)
@@ -53,6 +64,8 @@ class _Choice:
             for name, into in each:
                 if isinstance(values := logprobs.get(name), list):
                     into += values
+        if spoke and ended:
+            self.resumed = True
         self.steps += spoke
         return spoke
 
@@ -62,6 +75,12 @@ class _Choice:
         if spoken:
             self.pieces.setdefault(name, []).extend(spoken)
             self.steps += len(spoken)
+            self.resumed |= self.has_ended
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a finish reason has said that it is complete."""
+        return self.finish_reason is not None and finish_word(self.finish_reason) in FINISHED
 
     def payload(self, index: int, chat: bool, apart: bool) -> dict[str, Any]:
         texts = {name: "".join(pieces) for name, pieces in self.pieces.items()}
@@ -91,8 +110,8 @@ class StreamedResponse:
         self._usage: dict[str, Any] | None = None
         self._last_ended: _Choice | None = None
         """The choice that ended last."""
-        self._named: dict[str, object] = {"model": None, "timings": None, "system_fingerprint": None}
-        """For each field, the value in the newest event that has it."""
+        self._named: dict[str, object] = {"model": None, "timings": None, "system_fingerprint": None, "id": None}
+        """For each field, the value in the newest event that has it; of ids the first."""
         self.first_token_at: float | None = None
 
     def add(self, event: dict[str, Any]) -> None:
@@ -100,6 +119,8 @@ class StreamedResponse:
         named = self._named
         if isinstance(model := event.get("model"), str):
             named["model"] = model
+        if named["id"] is None:
+            named["id"] = event.get("id")
         if "timings" in event:
             named["timings"] = event["timings"]
         if fingerprint := event.get("system_fingerprint"):
@@ -130,7 +151,12 @@ class StreamedResponse:
         return bool(self._choices) and all(choice.finish_reason for choice in self._choices.values())
 
     def payload(self) -> dict[str, Any]:
-        """The assembled response. A choice without a finish reason keeps none, for the reader to interpret."""
+        """The assembled response. A choice without a finish reason keeps none, for the reader to interpret.
+
+        Raises `Failure` if several answers have the index of one.
+        """
+        if any(choice.resumed for choice in self._choices.values()):
+            raise Failure(FailureKind.BAD_RESPONSE, "the stream goes on with a choice that has ended")
         # without usage, a server sends about one token per event
         steps = sum(choice.steps for choice in self._choices.values())
         apart = len(self._choices) > 1 and all(choice.usage for choice in self._choices.values())
@@ -143,6 +169,7 @@ class StreamedResponse:
 
 def parse_server_json(body: bytes) -> object:
     """Parse JSON, with `?` or U+FFFD for invalid characters; raises `ValueError` if it is still invalid."""
+    body = without_mark(body)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -159,6 +186,8 @@ MAX_LINE = 16 * 1024 * 1024
 GATHERED = 64 * 1024
 """Bytes of a started stream to parse at once, which saves a third of the time."""
 _DATA = b"data:"
+_UNTOLD = frozenset(BOM_UTF8[:length] for length in range(len(BOM_UTF8)))
+"""Beginnings of a response that do not show its kind: nothing yet, or a part of the mark of its byte order."""
 _TEXT_FIELD = re.compile(rb'"(%b)":\s*("(?:[^"\\]|\\.)*")' % b"|".join(sorted(name.encode() for name in TEXT_FIELDS)))
 _OTHER_TEXT = "\x00 another text"
 
@@ -246,7 +275,9 @@ class StreamReader:
         """The name of the event being read."""
         self._error: bytes | None = None
         self._whole: list[bytes] | None = None
-        """A response that is not a stream."""
+        """A response that is not a stream, but JSON or a web page."""
+        self._start = b""
+        """Bytes so far that do not show what follows."""
         self._size = 0
 
     @property
@@ -262,8 +293,12 @@ class StreamReader:
             if self._waiting >= GATHERED:
                 self._read_gathered()
             return
-        if self._whole is None and not self._size and data.lstrip()[:1] == b"{":
-            self._whole = []
+        if self._whole is None and not self._size:
+            self._start += data
+            if (begun := without_mark(self._start).lstrip()) in _UNTOLD:
+                return
+            data, self._start = begun, b""
+            self._whole = [] if begun[:1] in (b"{", b"<") else None
         self._size += len(data.strip())
         if self._whole is None:
             self._read(data)

@@ -11,6 +11,7 @@ from adaptive_eval.endpoints.overdue import Heartbeat, OverdueWatch, ResponseTim
 from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.replica_care import ReplicaCare
 from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
+from adaptive_eval.endpoints.response_ids import ResponseIds
 from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
 from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
@@ -81,6 +82,7 @@ class RequestSender:
         self._caller = caller
         self._servers = servers
         self._replies = replies
+        self._ids = ResponseIds(servers.note)
         self._care = ReplicaCare(self.replicas, servers, caller, limits, self.longest_refusal, self.clock)
         self._time_limit = TimeLimit(sampling.timeout)
         self._times = ResponseTimes(sampling.timeout, sampling.longest_answer)
@@ -154,6 +156,8 @@ class RequestSender:
     def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply) -> list[Answer]:
         abreast = replica.window.size * len(request.seeds)
         origin = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
+        if reply.status == 200:
+            self._ids.require_new(replica.url, reply.payload, request.prompt, request.seeds)
         return self._replies.answers(reply, request.prompt, request.seeds, origin)
 
     def _learn(self, answers: list[Answer], reply: Reply, pulse: Heartbeat, now: float) -> None:

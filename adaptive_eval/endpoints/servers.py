@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 import orjson
 
 from adaptive_eval.endpoints.client import Caller, Reply
-from adaptive_eval.endpoints.failures import Failure, FailureKind, ModelNotServed, Refusal, error_signal, safe_excerpt
+from adaptive_eval.endpoints.failures import (
+    Failure,
+    FailureKind,
+    ModelNotServed,
+    Refusal,
+    WebPage,
+    error_signal,
+    safe_excerpt,
+)
 from adaptive_eval.endpoints.types import EndpointConfig, Notice, Sampling
 
 LLAMA_OWNER = "llamacpp"
@@ -224,6 +232,8 @@ class IdentifiedServers:
             if failure.kind in (FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES):
                 raise
             return ServerIdentity()  # some servers have no list, or a broken one
+        except WebPage:  # a page for people, in place of a list
+            return ServerIdentity()
         mine = [entry for entry in entries if self._model in _names(entry)]
         served = tuple(safe_excerpt(str(entry["id"]), self._caller.secrets, LONGEST_NAME) for entry in entries)
         if entries and not mine:

@@ -206,14 +206,40 @@ def test_several_choices_get_the_seeds_in_the_order_of_their_index() -> None:
     assert sum(answer.completion_tokens for answer in answers) == 6
 
 
-def test_fewer_choices_than_asked_are_given_and_more_are_dropped() -> None:
-    payload = {"choices": [choice("a"), choice("b"), choice("c")]}
-    assert [answer.text for answer in chat(payload, n=4)] == ["a", "b", "c"]
-    assert [answer.text for answer in chat(payload, n=2)] == ["a", "b"]
+def indexed(*indices: object) -> dict[str, object]:
+    """Choices with these indices, each with its letter as text; without one for `...`."""
+    texts = [choice(letter) | {"index": index} for letter, index in zip("abcdef", indices, strict=False)]
+    return {"choices": [{key: one[key] for key in one if one[key] is not ...} for one in texts]}
+
+
+@pytest.mark.parametrize("indices", [(0, 1, 2), (..., ..., ...), (None, None, None)])
+def test_fewer_choices_than_asked_are_given(indices: tuple[object, ...]) -> None:
+    assert [answer.text for answer in chat(indexed(*indices), n=4)] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("indices", "n", "problem"),
+    [
+        ((0, 0, 0, 0), 4, r"indices of its choices are \[0, 0, 0, 0\], not 0 to 3"),
+        ((0, 1, 1), 4, r"\[0, 1, 1\], not 0 to 2"),
+        ((0, 2), 4, r"\[0, 2\], not 0 to 1"),
+        ((-1, 0), 2, r"\[-1, 0\], not 0 to 1"),
+        ((0, ...), 2, r"\[0, None\], not 0 to 1"),
+        ((True, 0), 2, r"\[True, 0\], not 0 to 1"),
+        ((7,), 1, r"\[7\], not 0 to 0"),
+        ((0, 1), 1, "it has 2 choices, and 1 was asked for"),
+        ((0, 1, 2, 3, 0), 4, "it has 5 choices, and 4 were asked for"),
+        ((..., ..., ...), 2, "it has 3 choices, and 2 were asked for"),
+    ],
+)
+def test_choices_that_answer_no_request_are_refused(indices: tuple[object, ...], n: int, problem: str) -> None:
+    with pytest.raises(Failure, match=problem) as caught:
+        chat(indexed(*indices), n=n)
+    assert caught.value.kind is FailureKind.BAD_RESPONSE
 
 
 def test_tokens_are_shared_by_length_and_counted_by_logprobs_where_there_are_any() -> None:
-    texts = [choice("x" * 30), choice("x" * 10)]
+    texts = [choice("x" * 30), choice("x" * 10) | {"index": 1}]
     usage = {"prompt_tokens": 1, "completion_tokens": 20}
     assert [a.completion_tokens for a in chat({"choices": texts, "usage": usage}, n=2)] == [15, 5]
     for made, tokens in zip(texts, (3, 2), strict=True):
@@ -258,7 +284,7 @@ def test_usage_is_believed_as_far_as_it_can_be() -> None:
 
 def test_usage_of_one_choice_is_scaled_to_all_of_them() -> None:
     """llama-server counts the first choice only."""
-    texts = [choice("x" * 40), choice("x" * 120)]
+    texts = [choice("x" * 40), choice("x" * 120) | {"index": 1}]
     payload = {"choices": texts, "usage": {"prompt_tokens": 1, "completion_tokens": 10}, "timings": {"predicted_n": 10}}
     assert [a.completion_tokens for a in chat(payload, n=2)] == [10, 30]
     assert [a.completion_tokens for a in chat({**payload, "choices": texts[:1]})] == [10]

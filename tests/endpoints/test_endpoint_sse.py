@@ -1,5 +1,6 @@
 """Streams: the same response as without one, however the bytes are cut."""
 
+from codecs import BOM_UTF8
 from itertools import count
 
 import orjson
@@ -270,3 +271,27 @@ def test_the_model_that_a_stream_names_is_kept() -> None:
     reader = StreamReader(True, lambda: 0.0)
     reader.feed(event([delta("4")], model="old") + event([delta("2", reason="stop")], model="new"))
     assert reader.payload()["model"] == "new"
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_a_mark_of_the_byte_order_is_passed_over(cut: int) -> None:
+    for text, rest in ((STREAM, None), (b'{"choices": []}', b'{"choices": []}')):
+        marked, reader = BOM_UTF8 + text, StreamReader(True, lambda: 0.0)
+        reader.feed(marked[:cut])
+        reader.feed(marked[cut:])
+        assert reader.replacement() == rest
+
+
+def test_text_after_the_end_of_a_choice_is_of_another_answer() -> None:
+    """As where a server gives all of four choices one index."""
+    for more in ([delta("b")], [delta("b", reason="stop")]):
+        reader = StreamReader(True, lambda: 0.0)
+        reader.feed(event([delta("a")]) + event([delta("", reason="stop")]) + event(more) + b"data: [DONE]\n\n")
+        with pytest.raises(Failure, match="the stream goes on with a choice that has ended"):
+            reader.payload()
+
+
+def test_id_of_a_stream_is_that_of_its_first_event() -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(event([delta("a")], id="x1") + event([delta("b", reason="stop")], id="x2") + b"data: [DONE]\n\n")
+    assert reader.payload()["id"] == "x1"
