@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,6 +54,8 @@ KNOWN = (
     f"those that can be read are {LOGS}, and CSV, JSONL or Parquet with one row a trial and columns model, question, "
     "and one of category, score, correct and text"
 )
+SHOWN = 500
+"""Characters shown of the names of columns."""
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 
 
@@ -91,10 +94,14 @@ def read_records(file: LogFile) -> Records:
     if head.startswith(ZIP_MAGIC):
         return _read_zip(file)
     if head.startswith(PARQUET_MAGIC):
-        return _read_table(file, parquet_columns(file), parquet_rows(file))
+        return _read_table(file, parquet_columns(file), partial(parquet_rows, file))
     if not head:
         raise file.refuse("is empty")
-    return _read_json(file) if head.startswith((b"{", b"[")) else _read_table(file, csv_columns(file), csv_rows(file))
+    return (
+        _read_json(file)
+        if head.startswith((b"{", b"["))
+        else _read_table(file, csv_columns(file), lambda _: csv_rows(file))
+    )
 
 
 def _read_zip(file: LogFile) -> Records:
@@ -109,14 +116,16 @@ def _read_zip(file: LogFile) -> Records:
     yield from recording.read_tensor(file)
 
 
-def _read_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
-    """Read a table with the format that its columns show."""
+def _read_table(file: LogFile, columns: frozenset[str], rows: Callable[[Sequence[str] | None], Rows]) -> Records:
+    """Read a table with the format that its columns show; `rows` reads all columns, or only those with these names."""
     for one in TABLES:
         if one.recognises(columns):
-            return one.read(file, rows)
+            return one.read(file, rows(None))
     if long_form.is_long(columns, file.model):
-        return (long_form.record_of_row(file, place, row) for place, row in rows)
-    raise file.refuse(f"has the columns {', '.join(sorted(columns)) or 'none'}, which no known log has; {KNOWN}")
+        return (long_form.record_of_row(file, place, row) for place, row in rows(sorted(columns & long_form.COLUMNS)))
+    raise file.refuse(
+        f"has the columns {', '.join(sorted(columns))[:SHOWN] or 'none'}, which no known log has; {KNOWN}"
+    )
 
 
 def _read_json(file: LogFile) -> Records:
@@ -132,7 +141,7 @@ def _read_json(file: LogFile) -> Records:
         raise file.refuse(
             "holds means only; import the trials: samples_*.jsonl of lm-eval, details_*.parquet of lighteval"
         )
-    return _read_table(file, frozenset(row), json_rows(file))
+    return _read_table(file, frozenset(row), lambda _: json_rows(file))
 
 
 def _first_line(file: LogFile) -> Row | None:

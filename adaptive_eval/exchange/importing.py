@@ -17,11 +17,13 @@ from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
-from adaptive_eval.record.log_files import LogError, LogFile
+from adaptive_eval.record.log_files import MOST_BYTES, LogError, LogFile
 from adaptive_eval.record.results import Results
 from adaptive_eval.store import TrialRecord
 
 AT_A_TIME = 256
+MOST_SAMPLED = 2**20
+"""Longest text of the sample on which graders are tried, of which many are held at once."""
 OnImportProgress = Callable[[float, int], None]
 """Called with the share of the files that is read, and the number of trials so far."""
 Take = Callable[[Sequence[TrialRecord]], None]
@@ -87,16 +89,17 @@ class _Import:
             pool = None if given is None else GradingPool(given, rubric, folder=folder, keys=keys)
             anew = None if pool is None else await stack.enter_async_context(pool)
             grader = RecordGrader(rubric, anew, declared=self._terms.request.config is not None)
-            batch: list[PlacedRecord] = []
+            batch, size = list[PlacedRecord](), 0
             for number, file in enumerate(self._files):
                 self.gathering.next_file(file)
                 for record in read_records(file):
                     for placed in self.gathering.take(file, record):
                         self._require_question(placed)
                         batch.append(placed)
-                    if len(batch) >= AT_A_TIME:
+                        size += _text_size(placed)
+                    if len(batch) >= AT_A_TIME or size >= MOST_BYTES:
                         await self._hand_over(batch, grader, take)
-                        batch = []
+                        batch, size = [], 0
                         self._on_progress((number + file.share) / len(self._files), self.trials)
             await self._hand_over(batch, grader, take)
         self.gathering.require_left_out()
@@ -113,7 +116,8 @@ class _Import:
             question, given = self._questions[record.question], self._terms.grader
             # an Inspect task's scores only come with its samples
             by_task = placed.record.of_task and isinstance(given and find_grader(given, question), InspectScores)
-            if placed.record.has_text and record.category is not None and record.answer.text and not by_task:
+            is_short = placed.record.has_text and len(record.answer.text) > 0 and _text_size(placed) <= MOST_SAMPLED
+            if is_short and record.category is not None and not by_task:
                 self._sample.take(GradedAnswer(question, record.answer, record.category))
         self.trials += len(batch)
 
@@ -148,3 +152,9 @@ class _Import:
         """The folder and the keys of graders."""
         config = self._terms.request.config
         return (Path(), frozenset()) if config is None else (config.folder, config.keys)
+
+
+def _text_size(placed: PlacedRecord) -> int:
+    """Characters that a trial's model wrote."""
+    answer = placed.record.answer
+    return 0 if answer is None else len(answer.text) + len(answer.reasoning or "")

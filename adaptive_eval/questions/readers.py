@@ -125,25 +125,61 @@ def _csv(path: Path) -> Iterator[FileRow]:
         raise ConfigError(f"{path}: {error}") from error
 
 
+SHOWN = 500
+"""Characters shown of a header."""
+MOST_COMMAS = 2**20
+"""Most commas in a row of a CSV text: a text that a model wrote has some thousands."""
+
+
+class _RowLines:
+    """The lines of a text, bounded for each row; raises `csv.Error` for a row beyond that."""
+
+    def __init__(self, text: IO[str], most: int) -> None:
+        self._text, self._most = text, most
+        self._size = self._commas = self.number = 0
+
+    def begin_row(self) -> None:
+        """Count from here."""
+        self._size = self._commas = 0
+
+    def __iter__(self) -> "_RowLines":
+        return self
+
+    def __next__(self) -> str:
+        line = self._text.readline(self._most)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self._size += len(line)
+        self._commas += line.count(",")
+        if self._size >= self._most or self._commas > MOST_COMMAS:
+            most = f"{self._most:,} characters" if self._size >= self._most else f"{MOST_COMMAS:,} commas"
+            raise csv.Error(f"a row has more than {most}; a quotation mark may be missing")
+        return line
+
+
 def csv_rows(text: IO[str], most: int) -> Iterator[FileRow]:
-    """The rows of a CSV text with at most `most` characters in a field; raises `ValueError` for a wrong header."""
-    limit, reader = csv.field_size_limit(most), csv.reader(text, strict=True)
+    """The rows of a CSV text with less than `most` characters in a row; raises `ValueError` for a wrong header."""
+    lines = _RowLines(text, most)
+    limit, reader = csv.field_size_limit(most), csv.reader(lines, strict=True)
     try:
         header = next(reader, [])
         if len(set(header)) < len(header):
-            raise ValueError(f"line 1: needs a header with the name of each column once, but got {header}")
+            raise ValueError(f"line 1: needs a header with the name of each column once, but got {str(header)[:SHOWN]}")
         if len(header) == 1 and (other := [name for mark, name in SEPARATORS.items() if mark in header[0]]):
             raise ValueError(f"line 1: must separate its columns by commas, but has {other[0]}; save it so")
         end = reader.line_num
+        lines.begin_row()
         for values in reader:
             place, end = f"line {end + 1}", reader.line_num
+            lines.begin_row()
             if values and len(values) != len(header):
                 problem = f"has {len(values)} values, but the header has {len(header)}; quote what holds commas"
                 yield FileRow(place, {}, problem)
             elif values:
                 yield FileRow(place, dict(zip(header, values, strict=True)))
     except csv.Error as error:
-        yield FileRow(f"line {reader.line_num}", {}, f"is not CSV: {error}")
+        yield FileRow(f"line {lines.number}", {}, f"is not CSV: {error}")
     finally:
         csv.field_size_limit(limit)
 

@@ -5,7 +5,9 @@ before 3.14; so members are decompressed here.
 """
 
 import json
+import os
 import re
+import stat
 import struct
 import zipfile
 import zlib
@@ -25,6 +27,8 @@ MOST_BYTES = 64 * 2**20
 """Largest record, or member of an archive: a sample with its transcript has some 10^5 bytes."""
 MOST_FILE = 2**30
 """Largest file that must be loaded as a whole."""
+PART = 2**24
+"""Bytes of such a file to read at once."""
 MOST_GROWTH = 1000
 """Largest compression ratio: texts shrink a few times, repetitive ones a hundred times."""
 ALLOWANCE = 2**20
@@ -63,7 +67,7 @@ class LogFile:
         return LogError(f"{self.path}: {problem}" if record is None else f"{self.path}: {record}: {problem}")
 
 
-def parse_log_json(file: LogFile, data: bytes | str, record: str | None = None) -> Any:
+def parse_log_json(file: LogFile, data: bytes | bytearray | str, record: str | None = None) -> Any:
     """Parse JSON, allowing NaN, which some harnesses write; raises `LogError`."""
     try:
         return orjson.loads(data)
@@ -79,22 +83,34 @@ def parse_log_json(file: LogFile, data: bytes | str, record: str | None = None) 
 
 @contextmanager
 def open_log(file: LogFile) -> Iterator[IO[bytes]]:
-    """Open a file for reading bytes; raises `LogError`."""
+    """Open a regular file for reading bytes; raises `LogError`, also for pipes and devices, which may never end."""
     try:
-        with file.path.open("rb") as handle:
+        with open(file.path, "rb", opener=_open_at_once) as handle:
+            if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+                raise file.refuse("is a pipe or a device, and no file; write what it gives to a file")
             yield handle
     except OSError as error:
         raise file.refuse(f"cannot be read: {error.strerror or error}") from error
 
 
-def read_whole(file: LogFile) -> bytes:
-    """Read all bytes of a file, up to `MOST_FILE`."""
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for a writer, for which opening a pipe does."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def read_whole(file: LogFile) -> bytearray:
+    """Read all bytes of a file that is one JSON text, up to `MOST_FILE`."""
     with open_log(file) as handle:
         size = handle.seek(0, 2)
         if size > MOST_FILE:
             raise file.refuse(f"has {size:,} bytes; at most {MOST_FILE:,} can be read of a file that is one JSON text")
         handle.seek(0)
-        return handle.read()
+        data = bytearray()
+        while part := handle.read(PART):
+            if b"\0" in part:
+                raise file.refuse("is not JSON: it has zero bytes, as a file that was not written to its end")
+            data += part
+        return data
 
 
 def decompress_zstandard(file: LogFile, packed: bytes, most: int, record: str) -> bytes:

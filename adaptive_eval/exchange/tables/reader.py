@@ -38,7 +38,14 @@ from adaptive_eval.exchange.samples import (
 from adaptive_eval.graders.types import FLAGS, SignalValue
 from adaptive_eval.questions import readers
 from adaptive_eval.questions.load import as_text
-from adaptive_eval.record.log_files import MOST_BYTES, LogFile, open_log, parse_log_json
+from adaptive_eval.record.log_files import (
+    ALLOWANCE,
+    MOST_BYTES,
+    MOST_GROWTH,
+    LogFile,
+    open_log,
+    parse_log_json,
+)
 from adaptive_eval.store.forms import MOST_TRIALS
 
 Row = Mapping[str, Any]
@@ -46,10 +53,12 @@ Rows = Iterator[tuple[str, Row]]
 PARQUET_MAGIC = b"PAR1"
 BOM = b"\xef\xbb\xbf"
 HEAD, MOST_HEADER = 4096, 2**16
-BATCH = 64
-"""Rows of a Parquet file to load at once: a row may have a thousand answers."""
+BATCH, BATCH_BYTES = 64, 4 * MOST_BYTES
+"""Rows of a Parquet file to load at once, and about the most bytes of a column: a row may have a thousand answers."""
 BUFFER = 2**20
 """Bytes to read at once of each column of a Parquet file, instead of all that a row group has of it."""
+MOST_NESTED = 2**24
+"""Most values of lists in a row group, which may all be in one row."""
 LIMITS = {
     "seed": (NOT_LOGGED, MOST_TRIALS),
     **dict.fromkeys(("round", "attempts"), (0, MOST_TRIALS)),
@@ -116,9 +125,10 @@ def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
     pyarrow, parquet = load_pyarrow()
     try:
         with parquet.ParquetFile(file.path, buffer_size=BUFFER, pre_buffer=False) as table:
+            batch_size = _batch_size(file, table.metadata, columns)
             number, count = 0, max(table.metadata.num_rows, 1)
-            for batch in table.iter_batches(batch_size=BATCH, columns=columns):
-                for row in _batch_rows(batch):
+            for batch in table.iter_batches(batch_size=batch_size, columns=columns):
+                for row in _batch_rows(file, batch, number):
                     number += 1
                     if row is None:
                         raise file.refuse(f"is longer than {MOST_BYTES:,} bytes", f"row {number}")
@@ -130,14 +140,51 @@ def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
         raise file.refuse(f"is a damaged Parquet file, or cut off: {error}") from error
 
 
-def _batch_rows(batch: Any) -> Iterator[Row | None]:
-    """The rows of a batch of Arrow's, None for one that is too long; long ones become Python values one by one."""
-    if batch.nbytes <= MOST_BYTES:
-        yield from batch.to_pylist()
-        return
-    for at in range(batch.num_rows):
-        row = batch.slice(at, 1)
-        yield None if row.nbytes > MOST_BYTES else row.to_pylist()[0]
+def _batch_size(file: LogFile, metadata: Any, columns: Sequence[str] | None) -> int:
+    """How many rows to load at once: a column may repeat one large text in each row, or have a long list in a row.
+
+    Raises `LogError` for a file that claims far more than it has bytes for.
+    """
+    most, size, largest = ALLOWANCE + MOST_GROWTH * file.path.stat().st_size, BATCH, 1
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for place in range(group.num_columns):
+            part = group.column(place)
+            if columns is not None and not any(_is_within(part.path_in_schema, column) for column in columns):
+                continue
+            claims = max(part.num_values, part.total_uncompressed_size)
+            if claims > most or (part.num_values > max(group.num_rows, MOST_NESTED)):
+                raise file.refuse(
+                    f"claims {part.num_values:,} values of {part.total_uncompressed_size:,} bytes in the column "
+                    f"{part.path_in_schema[:80]}, far more than such a file has"
+                )
+            largest = max(largest, part.total_uncompressed_size)
+    return max(1, min(size, BATCH_BYTES // largest))
+
+
+def _is_within(path: str, column: str) -> bool:
+    """Whether a column's path, such as `doc.choices.list.element`, is a column or a part of it."""
+    return path == column or path.startswith(f"{column}.")
+
+
+def _batch_rows(file: LogFile, batch: Any, before: int) -> Iterator[Row | None]:
+    """The rows of a batch of Arrow's, after `before` others; None for one that is too long.
+
+    Long rows become Python values one by one. Raises `LogError` for values that Python does not have.
+    """
+    is_long = batch.nbytes > MOST_BYTES
+    parts = (batch.slice(at, 1) for at in range(batch.num_rows)) if is_long else [batch]
+    try:
+        for part in parts:
+            if is_long and part.nbytes > MOST_BYTES:
+                yield None
+            else:
+                yield from part.to_pylist()
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, OverflowError, ArithmeticError, TypeError, LookupError) as error:
+        place = f"row {before + 1}" + (f" to {before + batch.num_rows}" if batch.num_rows > 1 else "")
+        raise file.refuse(f"has a value that cannot be read: {error}", place) from error
 
 
 def parquet_columns(file: LogFile) -> frozenset[str]:
@@ -145,10 +192,16 @@ def parquet_columns(file: LogFile) -> frozenset[str]:
     pyarrow, parquet = load_pyarrow()
     try:
         return frozenset(parquet.read_schema(file.path).names)
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise file.refuse(f"is a damaged Parquet file, or cut off: {error}") from error
 
 
+GRADES = ("category", "label", "value", "score", "correct")
+TEXTS = ("text", "reasoning", "prompt", "answer", "choices", "cluster", "task", "finish_reason", "flags", "extracted")
+NUMBERS = ("prompt_tokens", "completion_tokens", "tokens", "usd", "gpu_seconds", "latency", "ttft")
+FURTHER = ("signals", "grader_error", "attempts", "replica", "completion_bpt", "prompt_bpt", "round", "seed", "trial")
+COLUMNS = frozenset({"model", "question", *GRADES, *TEXTS, *NUMBERS, *FURTHER})
+"""The columns that are read."""
 OWN = frozenset({"model", "question", "trial", "round", "seed", "attempts", "replica"})
 """Columns in every row that `adaptive-eval export` writes."""
 Number = TypeVar("Number", int, float)
