@@ -30,7 +30,9 @@ Config = Annotated[
 ]
 Grader = Annotated[str | None, typer.Option(help="Grade every text again: math, exact, choice, numeric ...")]
 Weights = Annotated[str | None, typer.Option(help="The possible scores, as in 0,0.5,1; default: 0,1.")]
-Scorer = Annotated[str | None, typer.Option(help="The score that counts, if an Inspect log has several.")]
+Scorer = Annotated[
+    str | None, typer.Option(help="The score that counts, if a log has several; METRIC[,FILTER] of lm-eval.")
+]
 LeaveOut = Annotated[list[str] | None, typer.Option(help="Leave out a model or a question.", metavar="NAME")]
 Further = Annotated[
     bool, typer.Option("--further", help="Add the trials of each file to those of the files before it.")
@@ -137,6 +139,9 @@ def _missing_grader_note(done: ImportResult, compared: GraderComparison, config:
 def _import_notes(done: ImportResult) -> Iterator[str]:
     """Notes on missing, repeated, copied and differing records."""
     gathering = done.gathering
+    for model, keys in gathering.differing.items():
+        named = ", ".join(keys)
+        yield f"sampling  {safe_line(model, 40)} had another {named} for each task; {CONFIG_FILE} leaves it out"
     for model, reasons in gathering.missing.items():
         most = sorted(reasons.items(), key=lambda item: -item[1])[:SHOWN_REASONS]
         told = ", ".join(f"{number} {why}" for why, number in most)

@@ -125,8 +125,8 @@ def _heading(runnable: bool) -> Iterator[str]:
         yield "# To go on with the run, set the variables below to the addresses of the models, or write those here:"
         yield "#   adaptive-eval run THIS_FILE --run-dir ITS_FOLDER"
     else:
-        yield "# The logs do not have the prompt and the answer key of every question, so the run cannot go on from"
-        yield "# here: to ask for more, import them again with --config CONFIG, which has the questions."
+        yield "# The logs do not have the prompt and the answer key of every question, or have other sampling for each"
+        yield "# task, so the run cannot go on from here: to ask for more, import them again with --config CONFIG."
 
 
 def _sections(tree: Mapping[str, Any]) -> Iterator[str]:

@@ -6,11 +6,12 @@ error that names both places.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import FAILED, finish_word
+from adaptive_eval.exchange.matching import ConfiguredRun
 from adaptive_eval.exchange.samples import LoggedQuestion, LoggedSettings, Record, tidy_text
 from adaptive_eval.record.log_files import LogError, LogFile
 from adaptive_eval.store.records import answer_digest, counted_size
@@ -93,17 +94,19 @@ class RecordGatherer:
 
     def __init__(
         self,
-        known: tuple[Collection[str], Collection[str]] | None,
+        known: ConfiguredRun | None,
         left_out: Collection[str],
         further: bool,
         *,
         repeats_are_samples: bool = False,
     ) -> None:
-        """`known` has the names of the models and the ids of the questions of a given configuration."""
+        """`known` has the models and the questions of a given configuration."""
         self._repeats = None if repeats_are_samples else RepeatFilter()
         self._known, self._left_out, self._further = known, left_out, further
-        self._models: dict[str, tuple[LoggedSettings, str]] = {}
-        """The settings of each model, and the place of its first record."""
+        self._models: dict[str, LoggedSettings] = {}
+        """The settings of each model in its first record."""
+        self._asked: dict[tuple[str, str], tuple[LoggedSettings, str]] = {}
+        """The settings of each model for each task, and the place of the first record."""
         self._questions: dict[str, _Question] = {}
         self._cells: dict[tuple[str, str], _Cell] = defaultdict(_Cell)
         self._seen: dict[tuple[str, str, int | str], tuple[str, str | None]] = {}
@@ -136,6 +139,8 @@ class RecordGatherer:
             return []
         question = self._question(record, place)
         self._require_model(record, place)
+        if self._known is not None:
+            self._known.require_same(record, question, place)
         if (why := _why_missing(record)) is not None:
             self._failed[record.model, question, record.trial if record.of_task else place] = why
             return []
@@ -162,7 +167,17 @@ class RecordGatherer:
     def models(self) -> Mapping[str, LoggedSettings]:
         """The models with trials, and their settings."""
         having = {model for model, _ in self._cells}
-        return {name: settings for name, (settings, _) in self._models.items() if name in having}
+        return {
+            name: settings._replace(sampling=self._common_sampling(name))
+            for name, settings in self._models.items()
+            if name in having
+        }
+
+    @property
+    def differing(self) -> Mapping[str, Sequence[str]]:
+        """The sampling settings that differ from task to task, by model; models without any are left out."""
+        found = {name: self._differing_sampling(name) for name in self._models}
+        return {name: keys for name, keys in found.items() if keys}
 
     @property
     def keys(self) -> Mapping[str, str]:
@@ -212,6 +227,21 @@ class RecordGatherer:
         if unknown := sorted(set(self._left_out) - self._found_left_out):
             raise LogError(f"--leave-out names {', '.join(unknown)}, but no model and no question is called so")
 
+    def _samplings(self, model: str) -> list[Mapping[str, object]]:
+        """The sampling settings of a model, for each task."""
+        return [settings.sampling for (name, _), (settings, _) in self._asked.items() if name == model]
+
+    def _common_sampling(self, model: str) -> Mapping[str, object]:
+        """The sampling settings that a model had for every task."""
+        differing = self._differing_sampling(model)
+        return {key: value for key, value in self._models[model].sampling.items() if key not in differing}
+
+    def _differing_sampling(self, model: str) -> Sequence[str]:
+        samplings = self._samplings(model)
+        keys = dict.fromkeys(key for sampling in samplings for key in sampling)
+        first = samplings[0]
+        return [key for key in keys if any(other.get(key) != first.get(key) for other in samplings)]
+
     # -- single records -----------------------------------------------------------------------------------------------
 
     def _is_left_out(self, record: Record) -> bool:
@@ -222,13 +252,14 @@ class RecordGatherer:
         return bool(found)
 
     def _require_model(self, record: Record, place: str) -> None:
-        if self._known is not None and record.model not in self._known[0]:
-            known = ", ".join(self._known[0])
+        if self._known is not None and record.model not in self._known.models:
+            known = ", ".join(self._known.models)
             raise LogError(
                 f"{place}: the configuration has no model {record.model!r}, but {known}; name the model of the file "
                 f"with NAME=FILE, or leave it out with --leave-out {record.model!r}"
             )
-        settings, before = self._models.setdefault(record.model, (record.settings, place))
+        self._models.setdefault(record.model, record.settings)
+        settings, before = self._asked.setdefault((record.model, record.task), (record.settings, place))
         if settings.sampling != record.settings.sampling:
             ours, theirs = dict(record.settings.sampling), dict(settings.sampling)
             raise LogError(
@@ -239,7 +270,7 @@ class RecordGatherer:
     def _question(self, record: Record, place: str) -> str:
         if self._known is not None:
             names = (record.question, f"{record.task}/{record.question}")
-            found = next((name for name in names if name in self._known[1]), None)
+            found = next((name for name in names if name in self._known.questions), None)
             if found is None:
                 raise LogError(
                     f"{place}: the configuration has no question {record.question!r}; leave it out with "

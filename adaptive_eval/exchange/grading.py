@@ -8,8 +8,8 @@ from contextlib import suppress
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.exchange.gather import PlacedRecord
 from adaptive_eval.exchange.samples import NO_ANSWER, Record
-from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.types import SignalValue, answer_facts
+from adaptive_eval.graders.rubric import Rubric, apply_rubric
+from adaptive_eval.graders.types import SignalValue, answer_facts, score_signals
 from adaptive_eval.questions import Question
 from adaptive_eval.record.log_files import LogError
 from adaptive_eval.scheduler.grading import Grading, grade_or_error
@@ -47,11 +47,12 @@ class RecordGrader:
             raise LogError(f"{one.place}: has no text to grade; {mend}")
         if record.answer is None or not record.has_text or not (self._everything or record.category is None):
             return self._logged_trial(one)
-        if not self._everything and record.value in (0.0, 1.0):  # a verdict, which may be all that the rubric needs
-            signals: dict[str, SignalValue] = {"is_correct": record.value == 1.0, "score": record.value}
-            signals.update(record.signals)
-            if rubric.needs <= (facts := {**answer_facts(record.answer), **signals}).keys():
-                return _trial(one, rubric.category(facts), signals, record.extracted, None)
+        if not self._everything and record.value is not None and (record.value in (0, 1) or "score" in rubric.needs):
+            # a verdict or a score, which may be all that the rubric needs
+            signals = score_signals(record.value, higher_is_better=not record.lower_is_better) | dict(record.signals)
+            facts = {**answer_facts(record.answer), **signals}
+            if rubric.needs <= {*facts, "is_correct"}:
+                return _trial(one, apply_rubric(facts, rubric, one.question).category, signals, record.extracted, None)
         grade = await grade_or_error(pool.grade, record.answer, question.for_trial(one.trial))
         if isinstance(grade, GraderError):
             return _trial(one, None, {}, None, str(grade))
@@ -69,8 +70,9 @@ class RecordGrader:
                 f"{one.place}: the category must be one of the rubric's ({known}), but got {category}; {mend}"
             )
         if category is None and record.value is not None:
-            category = self._category_of_score(one, record.value)
-            right = record.value >= max(rubric.weights)
+            worth = _worth(record, rubric)
+            category = self._category_of_score(one, worth)
+            right = worth >= max(rubric.weights)
             signals = {"is_correct": right, "score": record.value, **signals}
         elif category is None and record.grader_error is None:
             mend = "give --grader math (or exact, choice ...), or --config"
@@ -89,9 +91,10 @@ class RecordGrader:
         if len(worth) == 1:
             return worth[0]
         known = ", ".join(f"{name} {weight:g}" for name, weight in zip(rubric.names, rubric.weights, strict=True))
+        minus = ", with a minus sign since lower values are better" if record.lower_is_better else ""
         raise LogError(
             f"{one.place}: a score must be the weight of one category of the rubric ({known}), but got {score:g}; "
-            "name all scores with --weights, as in --weights 0,0.5,1"
+            f"name all scores with --weights, as in --weights 0,0.5,1{minus}, or give --config with a rubric by `score`"
         )
 
     def _is_of_this_rubric(self, record: Record) -> bool:
@@ -110,6 +113,14 @@ class RecordGrader:
         if record.label is not None:
             return record.label == rubric.names[record.category]
         return math.isclose(record.value, rubric.weights[record.category])
+
+
+def _worth(record: Record, rubric: Rubric) -> float:
+    """The weight that a score stands for: if lower values are better, 0 is right of right and wrong alone."""
+    assert record.value is not None
+    if not record.lower_is_better:
+        return record.value
+    return 1.0 - record.value if record.value in (0, 1) and {*rubric.weights} == {0.0, 1.0} else -record.value
 
 
 def _trial(

@@ -3,10 +3,13 @@
 lm-eval writes `samples_TASK_TIME.jsonl`, one row for each document and filter; rows of other filters have the same
 answers. The model's name is in `results_TIME.json` beside the file, or is the name of its folder.
 
+A document with one answer has its grade there: the value of each metric, by the row's filter. The file of results says
+whether lower values are better. With several answers there is one value for all of them, so each is graded again.
+
 lighteval writes `details/MODEL/TIME/details_TASK_TIME.parquet`, one row for each question. The column of tokens is not
 read: 64 answers of 32k tokens take a hundred MB.
 
-Both have all samples in a row and only one aggregate score, so each sample is graded again.
+It has all samples in a row and only one aggregate score, so each sample is graded again.
 """
 
 import json
@@ -25,12 +28,13 @@ from adaptive_eval.exchange.samples import (
     mapping,
     sequence,
     single_prompt,
+    value_of_score,
     whole_number,
 )
 from adaptive_eval.exchange.tables.reader import Row, json_rows, parquet_rows
 from adaptive_eval.questions.benchmark import LM_EVAL_SAMPLING
 from adaptive_eval.questions.load import as_text
-from adaptive_eval.record.log_files import MOST_BYTES, LogFile
+from adaptive_eval.record.log_files import MOST_BYTES, LogError, LogFile
 
 NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
 """The text that lm-eval writes if a server gave no content."""
@@ -76,9 +80,12 @@ def read_samples(file: LogFile) -> Iterator[Record]:
     model = file.model or as_text(told.get("model_name")) or _model_from_folder(file)
     api = "completions" if as_text(mapping(told.get("config")).get("model")) == "local-completions" else "chat"
     seen: dict[str, tuple[str, object, set[str]]] = {}
+    scores = _Scores(file, mapping(mapping(told.get("higher_is_better")).get(task)))
     for place, row in json_rows(file):
         if not is_samples(row):
             raise file.refuse("is not a sample of lm-eval: it must have doc_id, resps and target", place)
+        if not scores.is_chosen_filter(row):
+            continue
         key, by, asked_for = as_text(row["doc_id"]), as_text(row.get("filter")), sequence(row["resps"])
         rule = "resps must be one list of texts; only generate_until tasks have trials"
         answers = _texts(file, place, asked_for[0] if len(asked_for) == 1 else None, rule)
@@ -90,7 +97,61 @@ def read_samples(file: LogFile) -> Iterator[Record]:
         if isinstance(row["target"], list) and len(row["target"]) > 1:
             raise file.refuse(SEVERAL, place)
         asked, settings = _question_and_settings(row, model, api)
-        yield from _records(place, answers, model=model, question=key, task=task, asked=asked, settings=settings)
+        grade = scores.of_row(place, row) if len(answers) == 1 else {}
+        common = {"model": model, "question": key, "task": task, "asked": asked, "settings": settings}
+        yield from _records(place, answers, **common, **grade)
+
+
+HASHES = ("doc_hash", "prompt_hash", "target_hash")
+OTHER_COLUMNS = frozenset(
+    {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", *HASHES}
+)
+"""Columns of a sample that are no metrics."""
+HIGHER_IS_BETTER = frozenset({"exact_match", "acc", "acc_norm", "accuracy", "em", "f1"})
+"""Metrics of which that is known without the file of results."""
+
+
+class _Scores:
+    """The values of a metric in the rows of a file; `higher` says for each metric whether higher values are better."""
+
+    def __init__(self, file: LogFile, higher: Mapping[str, Any]) -> None:
+        self._file, self._higher = file, higher
+        self._metric, _, self._filter = (file.scorer or "").partition(",")
+
+    def is_chosen_filter(self, row: Row) -> bool:
+        """Whether a row is of the filter that was asked for, if one was."""
+        return not self._filter or as_text(row.get("filter")) == self._filter
+
+    def of_row(self, place: str, row: Row) -> dict[str, Any]:
+        """The grade of a row's answer, as fields of a record; empty if it has none.
+
+        Raises `LogError` if it cannot be taken for one, and texts are not graded again.
+        """
+        try:
+            return self._grade(place, row)
+        except LogError:
+            if self._file.graded_anew:
+                return {}
+            raise
+
+    def _grade(self, place: str, row: Row) -> dict[str, Any]:
+        named = row.get("metrics")
+        names = list(map(as_text, sequence(named))) if named is not None else sorted(row.keys() - OTHER_COLUMNS)
+        metric = self._metric or next(iter(names), "")
+        if not metric:
+            return {}
+        if metric not in names or metric not in row:
+            hint = f"name one with --scorer: {', '.join(names)}" if names else "give --grader"
+            raise self._file.refuse(f"has no metric {metric!r}; {hint}", place)
+        value = value_of_score(row[metric])
+        if value is None:
+            rule = f"{metric} is computed over all answers together, so that no single answer has a score"
+            hint = "name another metric with --scorer, give --grader, or leave the file out"
+            raise self._file.refuse(f"{rule}; {hint}", place)
+        if metric not in self._higher and metric not in HIGHER_IS_BETTER:
+            rule = f"does not say whether higher values of {metric} are better"
+            raise self._file.refuse(f"{rule}; put results_TIME.json beside it, or give --grader", place)
+        return {"value": value, "lower_is_better": self._higher.get(metric) is False}
 
 
 def _require_other_filter(

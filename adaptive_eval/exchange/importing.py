@@ -6,13 +6,16 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from adaptive_eval.config.normalise import LM_EVAL_GRADE
 from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_grader, make_terms
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import PlacedRecord, RecordGatherer
 from adaptive_eval.exchange.grading import RecordGrader
+from adaptive_eval.exchange.matching import ConfiguredRun
 from adaptive_eval.exchange.run_directory import draft_run
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement, find_agreeing_graders
 from adaptive_eval.graders.by_benchmark import InspectScores, find_grader
+from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions
@@ -56,7 +59,8 @@ class ImportResult(NamedTuple):
 def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda share, trials: None) -> ImportResult:
     """Import logs; if it raises `ConfigError`, which names file and record, or `StoreError`, nothing was written."""
     terms = make_terms(request)
-    files = log_files(request.files, request.scorer, graded_anew=terms.grader is not None)
+    scorer = request.scorer or _configured_metric(terms.grader)
+    files = log_files(request.files, scorer, graded_anew=terms.grader is not None)
     work = _Import(terms, files, on_progress)
     with draft_run(request.to, terms) as draft:
         asyncio.run(work.read_all(draft.take))
@@ -72,7 +76,7 @@ class _Import:
         request, known = terms.request, None
         questions = {question.id: question for question in terms.questions or ()}
         if request.config is not None:
-            known = [model.name for model in request.config.models], questions.keys()
+            known = ConfiguredRun(request.config, terms.questions or ())
         self._terms, self._files, self._on_progress = terms, files, on_progress
         self._questions = questions
         self._checked: set[str] = set()
@@ -158,3 +162,11 @@ def _text_size(placed: PlacedRecord) -> int:
     """Characters that a trial's model wrote."""
     answer = placed.record.answer
     return 0 if answer is None else len(answer.text) + len(answer.reasoning or "")
+
+
+def _configured_metric(grader: GraderOptions | None) -> str | None:
+    """The metric that counts in a run of a task of lm-evaluation-harness; None for any other grader."""
+    if not isinstance(grader, Python) or grader.function != LM_EVAL_GRADE:
+        return None
+    metric = grader.options.get("metric")
+    return metric if isinstance(metric, str) else None

@@ -173,6 +173,7 @@ class RunDraft:
         else:
             questions = tuple(Question(key, *asked) for key, asked in gathering.asked.items())
             can_go_on = all(question.prompt.strip() and question.answer.strip() for question in questions)
+            can_go_on = can_go_on and not gathering.differing  # one sampling cannot ask all tasks as the logs did
             tree = config_tree(gathering, questions, terms.request, grader, run_name(self._place))
             config = self._write_config(tree, questions, can_go_on)
         imported = _import_event(gathering, terms, self._seeds_match)

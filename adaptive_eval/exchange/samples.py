@@ -127,6 +127,8 @@ class Record(NamedTuple):
     """Name of the category in the log."""
     value: float | None = None
     """The score in the log; with a category, its weight in the log's own rubric."""
+    lower_is_better: bool = False
+    """Whether the score is one of which lower values are better."""
     signals: Mapping[str, SignalValue] = {}
     extracted: str | None = None
     grader_error: str | None = None

@@ -206,6 +206,7 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
     logs = log(tmp_path, {"numeric": True})
     for grader, kind in (("exact", "logged"), ("numeric", "numeric")):
         tree = {"questions": "questions.jsonl", "models": models, "grader": grader, "rubric": rubric}
+        tree["sampling"] = {"temperature": 0.5, "max_tokens": 99}
         config, run = tmp_path / f"{grader}.yaml", tmp_path / grader
         config.write_text(yaml.safe_dump(tree))
         done = imported(*logs, "--to", run, "--config", config)
