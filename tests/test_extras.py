@@ -35,7 +35,6 @@ OWN_TESTS: Mapping[str, tuple[str, ...]] = {
     "batches": (
         "batches",
         "running/test_batched_runs.py",
-        "running/test_greedy_combined.py::test_greedy_answers_come_in_batches_as_others_do",
         "running/test_lives.py::test_some_lives_of_a_run",
         "running/test_rehearsal.py::test_a_dry_run_asks_models_directly_that_a_run_asks_in_batches",
         "running/test_servers_beside_batches.py",

@@ -148,9 +148,6 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     yield f"pace      {safe_line(pace_in_words(config), 400)}"
     yield f"at most   {', '.join(_maximum_costs(plan))}"
     yield "          (the most trials of every model, every answer at its longest: what caps reserve)"
-    if config.prior_evidence is not None and config.prior_evidence.greedy:
-        greedy = bench.models * bench.questions
-        yield f"before    {count(greedy)} greedy answers, one to each question, which count as R0 and in the caps"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     first = question.prompt if asked_by_inspect(config, question) else first

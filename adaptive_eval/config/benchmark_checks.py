@@ -7,7 +7,7 @@ from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig, Tria
 from adaptive_eval.config.listed_models import Models, asked_models, valid_models
 from adaptive_eval.config.problems import KeyPath, Problem
 from adaptive_eval.config.reports import ReportConfig
-from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
+from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.registry import RULES
 from adaptive_eval.endpoints.types import Sampling
 from adaptive_eval.graders.by_benchmark import InspectScores, graders_by_benchmark
@@ -90,7 +90,6 @@ def check_inspect_benchmark(
     benchmarks: Parts,
     models: Models,
     grader: GraderOptions | None = None,
-    prior_evidence: PriorEvidenceConfig | None = None,
 ) -> Iterator[Problem]:
     """Check that every model is asked by Inspect, which also gives the scores."""
     tasks = {one.name: one.benchmark for one in benchmarks} or {"": benchmark}
@@ -103,9 +102,6 @@ def check_inspect_benchmark(
     for number, part in enumerate(benchmarks):
         if part.benchmark is not None and part.prompt != PromptConfig():
             yield Problem(("benchmarks", number, "prompt"), OWN_PROMPTS, "remove it")
-    if prior_evidence is not None and prior_evidence.greedy:
-        rule = "cannot be used with tasks of Inspect, which may call a model more than once in a sample"
-        yield Problem(("prior_evidence", "greedy"), rule, "remove it, or name an earlier run")
     for number, model in asked_models(models):
         path = ("models", number)
         if model.inspect is None:

@@ -14,7 +14,6 @@ from adaptive_eval.config import benchmark_checks, grading_checks, listed_models
 from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
 from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, shown_value
-from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -155,15 +154,6 @@ def check_budget_countable(budget: BudgetConfig, models: Models) -> Iterator[Pro
             if key == "price" and any(model.inspect is not None for model in without):
                 some = "add it (where models are named by --model: --price NAME=IN/OUT)"
             yield Problem(("budget", cap), rule, f"{some}, or remove budget.{cap}")
-
-
-def check_prior_depth(prior_evidence: PriorEvidenceConfig | None, trials: TrialsConfig) -> Iterator[Problem]:
-    """Check that a question takes no more outcomes of R0 than the first look has of its own."""
-    depth = None if prior_evidence is None else prior_evidence.depth
-    if depth is not None and depth > trials.min:
-        rule = f"must be at most trials.min, which is {trials.min}: no question has more prior outcomes than new trials"
-        mend = "lower it, or raise trials.min; for outcomes that count less, set prior_evidence.discount"
-        yield Problem(("prior_evidence", "depth"), rule, mend, got=str(depth))
 
 
 def check_simulation(questions: QuestionsConfig, models: Models = ()) -> Iterator[Problem]:

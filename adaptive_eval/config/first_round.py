@@ -32,18 +32,15 @@ def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
 
 
 def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
-    """A sentence for each cap that does not cover the worst case of the first round, with greedy answers before it."""
+    """A sentence for each cap that does not cover the worst case of the first round."""
     plan, config = prepared.plan, prepared.config
     yield from unbounded_models(plan, prepared.models)
     there = 0 if plan.first is None else plan.first
-    asks_greedily = config.prior_evidence is not None and config.prior_evidence.greedy
-    greedy = plan.bench.questions if asks_greedily and plan.bench.prior_counts is None else 0
-    trials = np.maximum(plan.opening - there, 0).sum(axis=1) + greedy
-    before = np.array((plan.spent_first.trials, *plan.spent_first.cost))
+    trials = np.maximum(plan.opening - there, 0).sum(axis=1)
     bounded = (cost._replace(usd=0.0) if cost.is_unbounded else cost for cost in plan.bench.worst_cost)
     worst = np.array([(1.0, *cost) for cost in bounded])
-    needs, least = before + trials @ worst, before + np.minimum(trials, 1) @ worst
-    least[0] = before[0] + greedy * len(trials) if greedy else needs[0]
+    needs, least = trials @ worst, np.minimum(trials, 1) @ worst
+    least[0] = needs[0]
     for (name, (unit, decimals)), need, part in zip(UNITS.items(), needs.tolist(), least.tolist(), strict=True):
         cap = getattr(plan.budget, name)
         if cap is None or need <= cap:

@@ -8,7 +8,7 @@ from adaptive_eval.config.listed_models import Models, asked_models, recorded_mo
 from adaptive_eval.config.normalise import INNER
 from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean
 from adaptive_eval.config.reports import ReportConfig
-from adaptive_eval.config.run import PriorEvidenceConfig
+from adaptive_eval.config.run import PriorConfig
 from adaptive_eval.endpoints.types import KEEP_TOKENS
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, graders_by_benchmark, graders_that_ask
 from adaptive_eval.graders.comparing import REFERENCE
@@ -30,17 +30,14 @@ def check_metrics_binary(report: ReportConfig, rubric: RubricConfig) -> Iterator
         yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
 
 
-def check_recorded_outcomes(
-    models: Models, rubric: RubricConfig, prior_evidence: PriorEvidenceConfig | None
-) -> Iterator[Problem]:
+def check_recorded_outcomes(models: Models, rubric: RubricConfig, prior: PriorConfig | None) -> Iterator[Problem]:
     """Check that recorded models have fixed thresholds and are not combined with R0."""
     recorded = [model.recorded for _, model in recorded_models(models)]
     if recorded and rubric.fit == "opening":
         rule = "may not be `opening` with recorded models, whose categories go by other thresholds"
         yield Problem(("rubric", "fit"), rule, f"take those of the earlier run: `fit: {{run: {recorded[0]}}}`")
-    if recorded and prior_evidence is not None:
-        rule = "cannot be combined with recorded models"
-        yield Problem(("prior_evidence",), rule, "remove it, or name the models' runs under prior_evidence alone")
+    if recorded and prior is not None:
+        yield Problem(("prior",), "cannot be combined with recorded models", "remove one of the two")
 
 
 def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
@@ -117,15 +114,11 @@ def _check_each_benchmark(
             yield problem._replace(path=(section, INNER[str(section)], name, *keys))
 
 
-def check_prior_categories(prior_evidence: PriorEvidenceConfig | None, rubric: RubricConfig) -> Iterator[Problem]:
+def check_prior_categories(prior: PriorConfig | None, rubric: RubricConfig) -> Iterator[Problem]:
     """Check that thresholds for R0 do not depend on this run's opening."""
-    if prior_evidence is not None and rubric.fit == "opening":
-        rule = "may not be `opening` with prior_evidence, whose categories go by other thresholds"
-        mend = f"take those of the earlier run: `fit: {{run: {prior_evidence.run}}}`"
-        if prior_evidence.greedy:
-            rule = "may not be `opening` with greedy answers, which are graded before the run's own"
-            mend = "take thresholds of an earlier run (`fit: {run: ...}`), or give numbers under `thresholds`"
-        yield Problem(("rubric", "fit"), rule, mend)
+    if prior is not None and rubric.fit == "opening":
+        rule = "may not be `opening` with `prior`, whose categories go by other thresholds"
+        yield Problem(("rubric", "fit"), rule, f"take those of the other run: `fit: {{run: {prior.run}}}`")
 
 
 def check_answer_keys_given(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.judge import FUTILITY, Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
-from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore, affordable_opening
+from adaptive_eval.core.plan import Plan, affordable_opening
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
@@ -50,14 +50,12 @@ class EarlierHorizon(NamedTuple):
 
 
 class PriorKnowledge(NamedTuple):
-    """Outcomes of a run's models from earlier runs, and their cost to this run."""
+    """Outcomes of a run's models from other runs."""
 
     counts: CountArray | None = None
     """(L, M, K): R0, and all outcomes of recorded models."""
     ungraded: NDArray[np.int64] | None = None
     """(L, M): ungraded answers of recorded models."""
-    spent: SpentBefore = NOTHING_SPENT
-    """The cost of R0 to this run."""
 
 
 class RunFacts(NamedTuple):
@@ -68,8 +66,6 @@ class RunFacts(NamedTuple):
     horizons: Sequence[EarlierHorizon] = ()
     capped_opening: bool | None = None
     """As in `Plan`."""
-    spent_first: SpentBefore = NOTHING_SPENT
-    """The cost of R0."""
     batched: bool = False
     """Whether any model is asked through a batch service."""
     budget: Budget | None = None
@@ -106,7 +102,6 @@ def make_plan(
         recorded_ungraded=known.ungraded,
     )
     facts = facts._replace(
-        spent_first=known.spent,
         batched=config.batched,
         budget=core_caps(config.budget, config.models, config.serving_groups),
         coupled=config.trials.seeds == "coupled",
@@ -116,13 +111,13 @@ def make_plan(
 
 def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFacts = NO_FACTS) -> Plan:
     """The plan for these models and questions."""
-    first, horizons, spent_first = facts.first, facts.horizons, facts.spent_first
+    first, horizons = facts.first, facts.horizons
     budget = core_caps(config.budget) if facts.budget is None else facts.budget
     paced = partial(make_pace, questions=bench.questions, batched=facts.batched)
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
     begins, pace = [*before, config.trials][0], paced(config.trials)
     capped = facts.capped_opening if first is None else None
-    opening = affordable_opening(bench, Trials(begins.min, begins.max), paced(begins), budget, spent_first, capped)
+    opening = affordable_opening(bench, Trials(begins.min, begins.max), paced(begins), budget, capped)
     start = first_information(bench, begins, opening, first)
     if bench.gates and not config.objective.gate:  # in a replay without a gate of a run that had one
         bench = replace(bench, gates=())
@@ -155,7 +150,6 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
             first=first,
             estimator="average" if judged_by is None else judged_by.estimator,
             earlier=earlier,
-            spent_first=spent_first,
             capped_opening=capped,
             coupled=facts.coupled,
             drawn=_block_size(config.trials, bench.questions, first),

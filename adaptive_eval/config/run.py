@@ -16,7 +16,6 @@ from pydantic import (
 )
 
 from adaptive_eval.base.sections import (
-    Count,
     Price,
     Section,
     refuse,
@@ -143,53 +142,17 @@ class StoreConfig(Section):
     """Folder of all runs, relative to the current directory; each run has a directory of its name in it."""
 
 
-class PriorEvidenceConfig(Section):
-    """Prior outcomes, which count like trials of this run: R0 (paper, 2.8). They come from an earlier run, or from one
-    greedy answer to each question.
+class PriorConfig(Section):
+    """Outcomes of another run that count like trials of this run: R0 (paper, 2.8).
 
-    Only trials before the first look of the earlier run count, and of each question no more than this run has at its
-    own first look, so that they do not outweigh it.
+    They are those of its first `trials.min` trials of each question, which it had before its first look: no question
+    has more of them than new trials.
     """
 
-    run: Path | None = None
-    """Directory of the earlier run, relative to the current directory."""
-    greedy: bool = Field(False, validate_default=True)
-    """Instead of an earlier run: first ask every model each question once at temperature 0. These answers are a run of
-    their own, in the folder `greedy` of this one, and count in its costs and caps."""
-    depth: Count | None = Field(None, ge=1)
-    """Outcomes of each question, D; default and limit: `trials.min`."""
-    discount: float = Field(1.0, gt=0, le=1)
-    """Weight of each outcome, relative to an answer of this run (a power prior); below 1 if much has changed since."""
+    run: Path
+    """Directory of the other run, relative to the current directory."""
     models: Mapping[ModelName, ModelName] = Field(default_factory=dict)
-    """The earlier run's model for a model of this run, such as an older version; default: the one of the same name."""
-    questions: Mapping[str, str] = Field(default_factory=dict)
-    """The earlier run's question for one of this run, as in a related data set; others have no prior outcomes."""
-    groups: Mapping[str, str] = Field(default_factory=dict)
-    """The same for groups of questions (`questions.fields.cluster`): each question gets `depth` outcomes with the
-    category shares of the earlier run's group."""
-
-    @field_validator("greedy")
-    @classmethod
-    def _check_one_source(cls, greedy: bool, info: ValidationInfo) -> bool:
-        if greedy and info.data.get("run") is not None:
-            raise refuse("cannot be combined with `run`", "take outcomes of an earlier run, or greedy answers")
-        if not greedy and "run" in info.data and info.data["run"] is None:
-            raise refuse("must be true where no `run` is given", "name an earlier run, as in `run: runs/last-month`")
-        return greedy
-
-    @field_validator("depth", "models", "questions", "groups")
-    @classmethod
-    def _check_earlier_run(cls, given: Any, info: ValidationInfo) -> Any:
-        if given and info.data.get("greedy"):
-            raise refuse("is for outcomes of an earlier run, and greedy answers are this run's own", "remove it")
-        return given
-
-    @field_validator("groups")
-    @classmethod
-    def _check_one_map(cls, groups: Mapping[str, str], info: ValidationInfo) -> Mapping[str, str]:
-        if groups and info.data.get("questions"):
-            raise refuse("cannot be combined with `questions`", "map questions or groups of them")
-        return groups
+    """The other run's model for a model of this run, such as an older version; default: the one of the same name."""
 
 
 class NotifyConfig(Section):
@@ -222,7 +185,7 @@ class RunConfig(Decisions):
     models: tuple[ModelConfig, ...] = Field(min_length=1)
     servers: ServersConfig = ServersConfig()
     grader: GraderConfig
-    prior_evidence: PriorEvidenceConfig | None = None
+    prior: PriorConfig | None = None
     store: StoreConfig = StoreConfig()
     concurrency: Limits = Limits()
     notify: NotifyConfig | None = None

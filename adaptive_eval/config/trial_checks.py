@@ -7,7 +7,7 @@ from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig, Tria
 from adaptive_eval.config.listed_models import Models, recorded_models
 from adaptive_eval.config.problems import Problem
 from adaptive_eval.config.reports import ReportConfig
-from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig, RunConfig
+from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.registry import OBJECTIVES, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
 from adaptive_eval.graders.rubric import RubricConfig
@@ -22,7 +22,7 @@ points."""
 def may_draw(config: RunConfig) -> bool:
     """Whether trials.draw could be set without a conflict."""
     trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "favour": "answers"})
-    beginning = config.models, config.prior_evidence, config.report, config.rubric
+    beginning = config.models, config.prior, config.report, config.rubric
     return config.trials.draw is None and not [*check_drawn(trials, config.objective, config.stopping, *beginning)]
 
 
@@ -31,7 +31,7 @@ def check_drawn(
     objective: ObjectiveConfig,
     stopping: StoppingConfig,
     models: Models = (),
-    prior_evidence: PriorEvidenceConfig | None = None,
+    prior: PriorConfig | None = None,
     report: ReportConfig | None = None,
     rubric: RubricConfig | None = None,
     questions: QuestionsConfig | None = None,
@@ -56,8 +56,8 @@ def check_drawn(
         rule = "needs several trials of a question, and trials.draw asks each once"
         yield Problem(("stopping", "prior"), rule, remove, stopping.prior)
     rule = "cannot be combined with trials.draw, which begins with questions that no model was asked"
-    if prior_evidence is not None:
-        yield Problem(("prior_evidence",), rule, remove)
+    if prior is not None:
+        yield Problem(("prior",), rule, remove)
     for number, _ in recorded_models(models):
         yield Problem(("models", number, "recorded"), rule, remove)
     if trials.seeds == "coupled":
@@ -88,7 +88,7 @@ def check_coupled(
     objective: ObjectiveConfig,
     stopping: StoppingConfig,
     models: Models = (),
-    prior_evidence: PriorEvidenceConfig | None = None,
+    prior: PriorConfig | None = None,
 ) -> Iterator[Problem]:
     """Check that comparisons are fixed, both models have trials with seeds, and variances suit differences."""
     if trials.seeds != "coupled":
@@ -104,8 +104,8 @@ def check_coupled(
         "cannot be combined with `trials.seeds: coupled`, which compares trial by trial: an earlier run only gives "
         "counts"
     )
-    if prior_evidence is not None:
-        yield Problem(("prior_evidence",), rule, mend)
+    if prior is not None:
+        yield Problem(("prior",), rule, mend)
     for number, _ in recorded_models(models):
         yield Problem(("models", number, "recorded"), rule, mend)
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.evidence import estimate
-from adaptive_eval.core.plan import NOTHING_SPENT, Plan
+from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import question_means
 from adaptive_eval.core.settings import Bench, Budget
 from adaptive_eval.core.stack import RunStack, SummedTapes, can_stand_side_by_side
@@ -134,7 +134,7 @@ class EndedRun:
         left = 0.0 if self.reason in (Reason.BUDGET, *CUT_OFF) else self.affordable
         trials = max(int(self.counts.sum()) + self.parked, int(self.plan.opening.sum()))
         budget = Budget(trials=trials + int(left)) if math.isfinite(left) else Budget()
-        return replace(self.plan, budget=budget, spent_first=NOTHING_SPENT)
+        return replace(self.plan, budget=budget)
 
 
 _Counts = tuple[IntArray, IntArray]

@@ -30,15 +30,12 @@ class SpentBefore(NamedTuple):
 NOTHING_SPENT = SpentBefore()
 
 
-def affordable_opening(
-    bench: Bench, trials: Trials, pace: Pace, budget: Budget, spent: SpentBefore, capped: bool | None
-) -> int:
+def affordable_opening(bench: Bench, trials: Trials, pace: Pace, budget: Budget, capped: bool | None) -> int:
     """Trials a question of the first round: the pace's opening if the caps pay for it twice, else `trials.min`.
     `capped` is the answer recorded when the run took its first look."""
     size = pace.first_round(trials.min, trials.max)
     if capped is None:
         account = BudgetAccount(budget, bench.worst_cost)
-        account.spend_outside_plan(*spent)
         capped = not account.fits(np.where(bench.asked, 2 * size * bench.questions, 0))
     return trials.min if capped else size
 
@@ -69,8 +66,6 @@ class Plan:
     them, like a look at a design with fixed numbers of trials."""
     earlier: tuple[PastHorizon, ...] = ()
     """Earlier horizons of the run, in order."""
-    spent_first: SpentBefore = NOTHING_SPENT
-    """What was spent before the first round, on outcomes that count as R0."""
     capped_opening: bool | None = None
     """Whether caps allowed only `trials.min` in the first round, even if raised since. None before the first look."""
     estimator: Estimator = "average"
@@ -214,7 +209,7 @@ class Plan:
     @property
     def opening_size(self) -> int:
         """Trials a question of the first round, if there is none yet and questions are not drawn."""
-        return affordable_opening(self.bench, *self._beginning, self.budget, self.spent_first, self.capped_opening)
+        return affordable_opening(self.bench, *self._beginning, self.budget, self.capped_opening)
 
     @property
     def _beginning(self) -> tuple[Trials, Pace]:

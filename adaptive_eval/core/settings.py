@@ -176,7 +176,7 @@ class Bench:
     worst_cost: tuple[Cost, ...] = ()
     """The most that one trial of each model may use: what hard caps reserve."""
     prior_counts: CountArray | None = None
-    """R0: outcomes (L, M, K) known beforehand; not necessarily whole numbers, if each counts less than a trial."""
+    """R0: outcomes (L, M, K) known beforehand."""
     clusters: NDArray[np.int64] | None = None
     """Cluster label 0..G-1 of each question, for the uncertainty with sampled questions."""
     question_weights: FloatArray | None = None

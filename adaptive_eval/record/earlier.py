@@ -5,12 +5,6 @@ those of its first round, or imported ones. Every question got them regardless o
 to open comparisons. So R0 is not selected by outcomes. No question has more of it than this run has at its own first
 look, so it never outweighs new trials.
 
-With a `discount` a0 each outcome counts a0 (power prior: Ibrahim and Chen 2000). R0 of a related data set is matched by
-a map of questions, or of groups: then a question takes the shares of the categories over the whole group.
-
-Greedy answers, one to each question at temperature 0, are R0 in the same way. A separate run asks for them
-(`running.greedy`), and they are not selected by outcomes either.
-
 Of a recorded model all outcomes of complete rounds are taken once, when the run begins, and stored with how they were
 asked and graded. The earlier run may go on, change or be deleted: this run keeps its copy. It may have stopped because
 of its outcomes, which does little harm: a model is asked until its comparisons are decided,
@@ -19,7 +13,7 @@ are too few to place most models.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -27,10 +21,8 @@ import orjson
 from numpy.typing import NDArray
 
 from adaptive_eval.config.planning import PriorKnowledge
-from adaptive_eval.config.run import PriorEvidenceConfig, RunConfig
-from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
+from adaptive_eval.config.run import PriorConfig, RunConfig
 from adaptive_eval.store import Event, Json, OutcomesRecorded, PriorTaken, Roster, events_of_kind
-from adaptive_eval.store.spending import stored_cost
 from scorio.moments import CountArray
 
 Outcomes = Mapping[str, Sequence[int]]
@@ -44,11 +36,6 @@ class PriorOutcomes:
     run: str
     """The earlier run's name."""
     outcomes: Mapping[str, Outcomes]
-    discount: float = 1.0
-    pooled: int | None = None
-    """Trials that a question's outcomes count as if they are those of a whole group; None: they are its own."""
-    spent: SpentBefore = NOTHING_SPENT
-    """Cost of these outcomes to this run."""
 
     def covers(self, models: Sequence[str]) -> bool:
         """Whether each of these models was looked up in the earlier run."""
@@ -58,52 +45,21 @@ class PriorOutcomes:
         self, models: Sequence[str], questions: Sequence[str], most: NDArray[np.integer], categories: int
     ) -> CountArray:
         """R0 as counts (L, M, K), with at most `most` (L, M) outcomes of each question."""
-        counts = np.zeros((*most.shape, categories))
+        counts = np.zeros((*most.shape, categories), dtype=np.int64)
         for model, name in enumerate(models):
             taken = self.outcomes.get(name, {})
             for question, key in enumerate(questions):
-                room, some = int(most[model, question]), list(taken.get(key, ()))
-                if self.pooled is None:
-                    counts[model, question] = np.bincount(some[:room], minlength=categories)
-                elif some:
-                    shares = np.bincount(some, minlength=categories) / len(some)
-                    counts[model, question] = min(self.pooled, room) * shares
-        whole = self.discount == 1.0 and self.pooled is None
-        return counts.astype(np.int64) if whole else self.discount * counts
+                outcomes = list(taken.get(key, ()))[: most[model, question]]
+                counts[model, question] = np.bincount(outcomes, minlength=categories)
+        return counts
 
 
-def stored_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> PriorOutcomes | None:
+def stored_prior(section: PriorConfig | None, events: Sequence[Event]) -> PriorOutcomes | None:
     """Outcomes that a run has stored for this section; None if there are none."""
     if section is None:
         return None
-    kept = [
-        event
-        for event in events_of_kind(events, PriorTaken)
-        if _source_settings(event.section) == _source_settings(section)
-    ]
-    return event_prior(kept[-1], section) if kept else None
-
-
-def event_prior(event: PriorTaken, section: PriorEvidenceConfig) -> PriorOutcomes:
-    """Convert the stored event to outcomes, with their cost."""
-    spent = SpentBefore(event.trials, stored_cost(event))
-    return replace(_weighted_outcomes(event.run, event.outcomes, section), spent=spent)
-
-
-def _source_settings(section: PriorEvidenceConfig | Json) -> Json:
-    """Settings that decide which outcomes are taken; `discount` does not."""
-    given = section.model_dump(mode="json") if isinstance(section, PriorEvidenceConfig) else section
-    since_then = {"questions": {}, "groups": {}, "greedy": False}
-    return since_then | {key: value for key, value in given.items() if key != "discount"}
-
-
-def _weighted_outcomes(run: str, outcomes: Mapping[str, Outcomes], section: PriorEvidenceConfig) -> PriorOutcomes:
-    """Weigh outcomes by the options of the section."""
-    pooled = None
-    if section.groups:
-        pooled = max((len(some) for taken in outcomes.values() for some in taken.values()), default=0)
-        pooled = pooled if section.depth is None else section.depth
-    return PriorOutcomes(run, outcomes, section.discount, pooled)
+    taken = [event for event in events_of_kind(events, PriorTaken) if event.section == section.model_dump(mode="json")]
+    return PriorOutcomes(taken[-1].run, taken[-1].outcomes) if taken else None
 
 
 LOGS = "imported logs"

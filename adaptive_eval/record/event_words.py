@@ -115,10 +115,6 @@ def _run_sentence(event: Event) -> str | None:
             )
         case store.TrialsImported():
             return f"started with {several(event.trials, 'trial')} imported from {first_few(event.files, MAX_NAMES)}"
-        case store.GreedyBegun():
-            return f"asking {event.models} models for a greedy answer to each of {event.questions} questions first (R0)"
-        case store.PriorTaken(greedy=True):
-            return f"{event.trials} greedy answers count as R0"
         case store.PriorTaken():
             return f"outcomes of the run {event.run} count as R0"
         case store.OutcomesRecorded():

@@ -59,8 +59,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "prior_trials": Term(
         "R0",
-        "Outcomes of an earlier run, or greedy answers that came first, that are counted in the score, as trials for "
-        "each question.",
+        "Outcomes of another run that are counted in the score, as trials for each question.",
     ),
     "z": Term(
         "z",

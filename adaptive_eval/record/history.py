@@ -1,7 +1,7 @@
 """Trials and outcomes that a run begins with: imported, graded anew, or taken from earlier runs as R0.
 
 The run stores them as events, so that decisions depend on nothing outside it: imported trials are the first stored
-ones, and R0 is read once from the run that `prior_evidence` names.
+ones, and R0 is read once from the run that `prior` names.
 
 Error spent under an earlier horizon stays spent, so a run also begins with the horizons that it had before today's.
 """
@@ -109,7 +109,7 @@ def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) 
     first, imported = first_cells(config, roster, reader, events), imported_cells(roster, reader, events)
     recorded = stored_outcomes(config, events)
     _require_outcomes_taken(config, recorded)
-    known = known_before(config, roster, imported, stored_prior(config.prior_evidence, events), recorded)
+    known = known_before(config, roster, imported, stored_prior(config.prior, events), recorded)
     worst, capped = stored_worst_costs(setup, events), reader.capped_opening()
     return make_plan(config, setup.questions, worst, RunFacts(first, recorded_horizons(events), capped), known)
 
@@ -141,7 +141,7 @@ def stored_worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cos
 def stored_prior_counts(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> CountArray | None:
     """Counts (L, M, K) that a stored run has taken from earlier runs; None if there are none."""
     config, imported = setup.config, imported_cells(setup.roster, reader, events)
-    prior = stored_prior(config.prior_evidence, events)
+    prior = stored_prior(config.prior, events)
     return known_before(config, setup.roster, imported, prior, stored_outcomes(config, events)).counts
 
 
@@ -219,4 +219,4 @@ def known_before(
     there = np.zeros((len(roster.models), len(roster.questions)), np.int32) if imported is None else imported
     most = np.maximum(there, config.trials.min)
     counts = prior.counts(tuple(roster.models), tuple(roster.questions), most, categories)
-    return PriorKnowledge(counts, spent=prior.spent)
+    return PriorKnowledge(counts)

@@ -1,7 +1,7 @@
 """Spending of a run besides the stored answers of its current models, and in words.
 
 That is spending on models that the configuration no longer names, on answers that never came, on a verifier before any
-answer, on greedy answers that came first (R0), and on verdicts of an unfinished `regrade`.
+answer, and on verdicts of an unfinished `regrade`.
 Caps apply to the whole run, and count it too.
 """
 
@@ -31,7 +31,6 @@ from adaptive_eval.store.spending import (
     lost_costs,
     mean_cost,
     spent_on_baseline,
-    spent_on_greedy,
     spent_on_unused,
     stored_cost,
     total_cost,
@@ -86,12 +85,10 @@ def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: S
 
 
 def _rows_without_model(events: Sequence[Event]) -> Iterator[OtherCostRow]:
-    """Spending that belongs to no model or came before the run."""
+    """Spending that belongs to no model."""
     for what, spent in (("baseline", spent_on_baseline(events)), ("regrade", spent_on_unused(events))):
         if spent != NO_COST:
             yield OtherCostRow(what, None, 0, *spent, spent.gpu_seconds)
-    if (greedy := spent_on_greedy(events)) is not None:
-        yield OtherCostRow("greedy", None, greedy.trials, *stored_cost(greedy), greedy.counted_gpu_seconds)
 
 
 def _lost_costs(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:
@@ -120,7 +117,6 @@ PURPOSES = {
     "lost": "answers of {} that never came",
     "lost_verdicts": "verdicts on answers of {} that never came",
     "regrade": "verdicts of a regrade that did not come to its end",
-    "greedy": "greedy answers, which came first (R0)",
     "baseline": "the verifier before any answer",
 }
 """What each kind of spending was for; {} are the models."""

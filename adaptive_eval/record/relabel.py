@@ -146,7 +146,7 @@ def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = N
         labels[name] = key
         found.append(_add_agreement(_reorder_models(one, order), found[0], alike))
     run = stored.setup.config
-    prior = run.prior_evidence is not None or len(run.asked) < len(run.models)
+    prior = run.prior is not None or len(run.asked) < len(run.models)
     return Relabelling(stored.setup.config.name, len(trials), tuple(found), tuple(not_there), prior)
 
 

@@ -260,8 +260,8 @@ class RunCounts:
 
     @property
     def own(self) -> NDArray[np.int64]:
-        """Counts without R0: whole numbers, though each outcome of R0 may count in part."""
-        return np.rint(self.cells - self.before).astype(np.int64)
+        """Counts without R0."""
+        return np.asarray(self.cells - self.before)
 
     def of(self, models: Sequence[str], questions: Sequence[str]) -> "RunCounts":
         """Select models and questions, in this order."""

@@ -267,8 +267,7 @@ class OtherCostRow:
     what: str
     """left: answers of a model that the configuration no longer names; lost: answers that never came, at their maximum
     cost where a cap counts them, else at the mean; lost_verdicts: verdicts on answers of the model that never came;
-    baseline: requests to a verifier before any answer; greedy: one greedy answer to each question, which came first
-    (R0); regrade: verdicts of an unfinished `regrade`."""
+    baseline: requests to a verifier before any answer; regrade: verdicts of an unfinished `regrade`."""
     model: str | None
     trials: int
     tokens: int

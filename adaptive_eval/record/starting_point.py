@@ -1,8 +1,7 @@
 """A run that is to begin or go on, with what it takes from earlier runs and which of that has to be stored."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from adaptive_eval.config.prepare import (
     with_trials,
 )
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.earlier import PriorOutcomes, Recorded, event_prior, stored_outcomes, stored_prior
+from adaptive_eval.record.earlier import PriorOutcomes, Recorded, stored_outcomes, stored_prior
 from adaptive_eval.record.history import (
     Cells,
     earlier_horizons,
@@ -40,10 +39,6 @@ class StartingPoint(NamedTuple):
     """Thresholds of an earlier run, if they are not stored yet."""
     recorded: Sequence[OutcomesRecorded] = ()
     """Outcomes of recorded models that are not stored yet."""
-    kept: PriorOutcomes | None = None
-    """Stored R0."""
-    with_prior: Callable[[PriorOutcomes], PreparedRun] | None = None
-    """Add greedy answers to the run as R0; None if none have to be asked for."""
 
     @property
     def pending_events(self) -> list[Event]:
@@ -66,22 +61,12 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     recorded = stored_outcomes(prepared.config, held.events)
     taken = take_outcomes(prepared, directory, recorded)
     recorded = {**recorded, **{event.model: event for event in taken}}
-    section = prepared.config.prior_evidence
-    kept = stored_prior(section, held.events)
-    if section is None or section.run is None or (kept is not None and kept.covers(prepared.models)):
-        planned = partial(_with_known_outcomes, prepared, held, recorded=recorded)
-        asks = section is not None and section.greedy and not (kept is not None and kept.covers(prepared.models))
-        return StartingPoint(
-            planned(prior=kept),
-            None,
-            thresholds,
-            taken,
-            kept=kept,
-            with_prior=planned if asks else None,
-        )
-    event = take_prior(section, section.run, prepared, directory, kept)
-    with_prior = _with_known_outcomes(prepared, held, event_prior(event, section), recorded)
-    return StartingPoint(with_prior, event, thresholds, taken, kept=kept)
+    section, event = prepared.config.prior, None
+    prior = stored_prior(section, held.events)
+    if section is not None and (prior is None or not prior.covers(prepared.models)):
+        event = take_prior(section, prepared, directory, prior)
+        prior = PriorOutcomes(event.run, event.outcomes)
+    return StartingPoint(_with_known_outcomes(prepared, held, prior, recorded), event, thresholds, taken)
 
 
 def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:

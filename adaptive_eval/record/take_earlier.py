@@ -9,7 +9,7 @@ from pathlib import Path
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig, RunConfig
+from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
@@ -22,10 +22,7 @@ from adaptive_eval.store.database import is_run
 from adaptive_eval.store.events.event import Change
 from adaptive_eval.store.same_meaning import differences
 
-MEND_PRIOR = (
-    "R0 needs outcomes of the same questions; name them under prior_evidence.questions to use them as those of a "
-    "related data set"
-)
+MEND_PRIOR = "R0 needs outcomes of the same questions, asked with the same prompt"
 
 
 @contextmanager
@@ -39,62 +36,43 @@ def _open_earlier(run: Path, directory: Path, what: str) -> Iterator[StoredRun]:
         yield earlier
 
 
-def take_prior(
-    section: PriorEvidenceConfig, run: Path, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None
-) -> PriorTaken:
-    """Take R0 from the earlier run for the models that `kept` lacks; raises `ConfigError` if that is impossible."""
-    with _open_earlier(run, directory, "prior_evidence") as earlier:
+def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None) -> PriorTaken:
+    """Take R0 from the other run for the models that `kept` lacks; raises `ConfigError` if that is impossible."""
+    with _open_earlier(section.run, directory, "prior") as earlier:
         sources = {name: section.models.get(name, name) for name in prepared.models}
         if problem := next(_prior_problems(section, prepared, earlier, sources), None):
-            raise ConfigError(f"prior_evidence: {run} {problem}")
-        outcomes = _outcomes(section, prepared, earlier, sources, {} if kept is None else kept.outcomes)
+            raise ConfigError(f"prior: {section.run} {problem}")
+        outcomes = _prior_outcomes(section, prepared, earlier, sources, {} if kept is None else kept.outcomes)
         changes = tuple(map(str, sampling_changes(prepared, earlier, sources)))
-    return PriorTaken(section.model_dump(mode="json"), earlier.setup.config.name, outcomes, sampled_otherwise=changes)
+    return PriorTaken(section.model_dump(mode="json"), earlier.setup.config.name, outcomes, changes)
 
 
-def _outcomes(
-    section: PriorEvidenceConfig,
+def _prior_outcomes(
+    section: PriorConfig,
     prepared: PreparedRun,
     earlier: StoredRun,
     sources: Mapping[str, str],
-    known: Mapping[str, Outcomes],
+    kept: Mapping[str, Outcomes],
 ) -> Mapping[str, Outcomes]:
-    """Outcomes by model: the `known` ones, and those of the earlier run for the other models."""
-    found, theirs = dict(known), earlier.setup.roster.models
-    depth = prepared.config.trials.min if section.depth is None else section.depth
-    openings = first_outcomes(earlier, {source for name, source in sources.items() if name not in known})
-    comes_from = _source_questions(section, prepared.questions, earlier.setup.questions)
-    for name in [name for name in sources if name not in known]:
-        whole = openings.get(sources[name], {})
-        taken = {key: [one for old in olds for one in whole.get(old, [])[:depth]] for key, olds in comes_from.items()}
-        found[name] = {key: some for key, some in taken.items() if some}
-    if not any(found.values()):
+    """Outcomes by model: the `kept` ones, and those of the other run for the other models."""
+    missing = {name: source for name, source in sources.items() if name not in kept}
+    first, depth = first_outcomes(earlier, set(missing.values())), prepared.config.trials.min
+    outcomes, questions = dict(kept), [question.id for question in prepared.questions]
+    for name, source in missing.items():
+        by_question = first.get(source, {})
+        outcomes[name] = {key: by_question[key][:depth] for key in questions if by_question.get(key)}
+    if not any(outcomes.values()):
         raise ConfigError(
-            f"prior_evidence: {section.run} has no complete first round of any model of this run; its models are "
-            f"{', '.join(theirs)}: name them under prior_evidence.models, as in {{new-name: old-name}}"
+            f"prior: {section.run} has no complete first round of any model of this run; its models are "
+            f"{', '.join(earlier.setup.roster.models)}: name them under prior.models, as in {{new-name: old-name}}"
         )
-    return found
-
-
-def _source_questions(
-    section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]
-) -> dict[str, tuple[str, ...]]:
-    """Questions of the earlier run whose outcomes each question of this run takes."""
-    there = {question.id for question in theirs}
-    if section.groups:
-        members: dict[str, list[str]] = defaultdict(list)
-        for question in theirs:
-            members[str(question.cluster)].append(question.id)
-        grouped = {question.id: section.groups.get(str(question.cluster)) for question in ours}
-        return {key: tuple(members[group]) for key, group in grouped.items() if group is not None}
-    named = section.questions or {question.id: question.id for question in ours}
-    return {question.id: (named[question.id],) for question in ours if named.get(question.id) in there}
+    return outcomes
 
 
 def _prior_problems(
-    section: PriorEvidenceConfig, prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]
+    section: PriorConfig, prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]
 ) -> Iterator[str]:
-    """Reasons why outcomes of the earlier run mean something else here."""
+    """Reasons why outcomes of the other run mean something else here."""
     theirs = earlier.setup.roster.models
     yield from rubric_problems(prepared.rubric, earlier.rubric)
     for name, source in section.models.items():
@@ -102,27 +80,11 @@ def _prior_problems(
             yield f"cannot serve {name!r}, which is not a model of this run; they are {', '.join(prepared.models)}"
         if source not in theirs:
             yield f"has no model {source!r}; its models are {', '.join(theirs)}"
-    if section.questions or section.groups:
-        yield from _map_problems(section, prepared.questions, earlier.setup.questions)
-        return
     there = earlier.setup.roster.questions
     if not any(question.id in there for question in prepared.questions):
         yield "has none of the questions of this run; they are matched by their ids"
     yield from prompt_problems(prepared, earlier, sources, MEND_PRIOR)
     yield from grading_problems(prepared, earlier)
-
-
-def _map_problems(section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]) -> Iterator[str]:
-    """Names in a map of questions or groups that the runs do not have."""
-    for what, named, mine, old in (
-        ("question", section.questions, {one.id for one in ours}, {one.id for one in theirs}),
-        ("group", section.groups, {one.cluster for one in ours}, {one.cluster for one in theirs}),
-    ):
-        for key, source in named.items():
-            if key not in mine:
-                yield f"cannot serve the {what} {key!r}, which this run does not have"
-            if source not in old:
-                yield f"has no {what} {source!r}"
 
 
 def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dict[str, list[int]]]:

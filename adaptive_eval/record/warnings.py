@@ -30,7 +30,7 @@ from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_s
 from adaptive_eval.store.spending import total_cost
 from adaptive_eval.store.usage import AnswerFault, TrialUsage, fault_sentence
 
-DECIDING = ("stopping.", "objective.", "prior_evidence", "trials.")
+DECIDING = ("stopping.", "objective.", "prior", "trials.")
 """Prefixes of settings that decide what is called, and when."""
 SHOWN_CHANGES = 4
 HARMLESS = ("stopping.futility", "trials.max")
@@ -170,16 +170,10 @@ def prior_caution(
     if any(depths):
         taken = events_of_kind(events, PriorTaken)[-1]
         told = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
-        if taken.greedy:
-            text = (
-                f"one greedy answer to each question counts in the scores (R0), as much as D trials: {told}. A model "
-                "that is better or worse at temperature 0 is pulled towards that score."
-            )
-        else:
-            text = (
-                "outcomes of an earlier run count in the scores (R0), as much as D trials a question, at most those of "
-                f"the first look: {told}. If a model has changed since, they pull its score towards the earlier one."
-            )
+        text = (
+            "outcomes of another run count in the scores (R0), as much as D trials per question, at most those of "
+            f"the first look: {told}. If a model has changed since, they pull its score towards the earlier one."
+        )
         changes = f" {sampling_sentence(taken)}." if taken.sampled_otherwise else ""
         yield Caution("prior", None, f"{text}{changes} {_order_alone(found)}")
 

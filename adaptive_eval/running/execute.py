@@ -5,38 +5,28 @@ last server has ended (`interrupts`).
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import numpy as np
 
 from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged
 from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.types import NO_COST
-from adaptive_eval.record.build import build_unjudged
 from adaptive_eval.record.ending import Ended, note_fatal_error
 from adaptive_eval.record.history import stored_trial_count
-from adaptive_eval.record.results import Unjudged
-from adaptive_eval.record.results_file import write_results
-from adaptive_eval.record.snapshot import run_subject
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
-from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys, open_run_graders
 from adaptive_eval.running.baseline import take_baseline
-from adaptive_eval.running.greedy import FOLDER as GREEDY
-from adaptive_eval.running.greedy import ask_greedily
 from adaptive_eval.running.imported_grades import adopt_grader
-from adaptive_eval.running.interrupts import Interrupts, RememberedStops, StopSource
+from adaptive_eval.running.interrupts import Interrupts, StopSource
 from adaptive_eval.running.launched import LOGS, RemoteServers
 from adaptive_eval.running.notify import open_notifier
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.running.session import Session
-from adaptive_eval.running.watching import TwoPartWatcher, Watcher, Watchers
-from adaptive_eval.store import CommitBatch, GreedyBegun, OpenedStore, RunHeader, RunReader, Store, require_same_meaning
+from adaptive_eval.running.watching import Watcher, Watchers
+from adaptive_eval.store import CommitBatch, OpenedStore, RunHeader, RunReader, Store, require_same_meaning
 from adaptive_eval.store.locate import fresh_directory, newest_directory
 from adaptive_eval.store.spending import total_spent
 
@@ -106,7 +96,7 @@ async def execute(
 
 
 class _Execution:
-    """One start of a run, with its greedy answers if these come first."""
+    """One start of a run."""
 
     def __init__(
         self, prepared: PreparedRun, watcher: Watcher, tell: Callable[[Ended], None], sites: RemoteServers | None
@@ -115,30 +105,14 @@ class _Execution:
 
     async def run(self, directory: Path, stops: StopSource | None) -> ExitCode:
         """Begin or resume the run in `directory`."""
-        prepared = self._prepared
-        beginning = load_starting_point(prepared, directory)
+        beginning = load_starting_point(self._prepared, directory)
         await adopt_grader(beginning.prepared, directory)
         if not stored_trial_count(beginning.prepared, directory):
             await check_keys(beginning.prepared)
         with _opened_store(beginning, directory) as opened, stops or Interrupts() as interrupts:
-            if beginning.with_prior is None:
-                return (await self._carry_on(beginning, opened, self._watcher, interrupts)).exit_code
-            promise = promise_in_short(prepared.config.stated())
-            parts = TwoPartWatcher(self._watcher, prepared.config.name, promise)
-            try:
-                return await self._run_in_two_parts(beginning, opened, parts, RememberedStops(interrupts))
-            finally:
-                parts.end()
+            return (await self._carry_on(beginning, opened, interrupts)).exit_code
 
-    async def _carry_on(
-        self,
-        beginning: StartingPoint,
-        opened: OpenedStore,
-        watcher: Watcher,
-        interrupts: StopSource,
-        *,
-        is_greedy: bool = False,
-    ) -> Ended:
+    async def _carry_on(self, beginning: StartingPoint, opened: OpenedStore, interrupts: StopSource) -> Ended:
         """Request what a run lacks, to its end."""
         prepared, store = beginning.prepared, opened.store
         elsewhere = None if self._sites is None else self._sites.open(prepared, store)
@@ -148,33 +122,12 @@ class _Execution:
             async with open_run_graders(prepared) as grading:
                 bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
                 news = [*beginning.pending_events, *await take_baseline(grading, store, bears)]
-                ended = await Session(prepared, store, serving, grading, watcher).carry_on(opened, news, interrupts)
+                ended = await Session(prepared, store, serving, grading, self._watcher).carry_on(
+                    opened, news, interrupts
+                )
             store.close()  # who reads how it ended may go on with the run
-            if not is_greedy:
-                self._tell(ended)
+            self._tell(ended)
             return ended
-
-    async def _run_in_two_parts(
-        self, beginning: StartingPoint, opened: OpenedStore, parts: TwoPartWatcher, stops: RememberedStops
-    ) -> ExitCode:
-        """Carry out a run whose greedy answers come first, and become its R0."""
-        prepared, store = beginning.prepared, opened.store
-        directory = store.directory / GREEDY
-        parts.happened(GreedyBegun(len(prepared.models), len(prepared.questions)))
-
-        async def ask(greedy: StartingPoint) -> Ended:
-            with _opened_store(greedy, directory) as first:
-                return await self._carry_on(greedy, first, parts, stops, is_greedy=True)
-
-        found = await ask_greedily(beginning, store, ask, lambda: stops.received)
-        parts.begin_second_part()
-        if isinstance(found, Ended):
-            parts.end()
-            write_results(store.directory, _unjudged_end(prepared, store, found))
-            store.close()
-            self._tell(found)
-            return found.exit_code
-        return (await self._carry_on(found, opened, parts, stops)).exit_code
 
 
 @contextmanager
@@ -191,14 +144,3 @@ def _opened_store(beginning: StartingPoint, directory: Path) -> Iterator[OpenedS
         raise
     finally:
         opened.store.close()
-
-
-def _unjudged_end(prepared: PreparedRun, store: Store, ended: Ended) -> Unjudged:
-    """The results file of a run that has ended with its greedy answers, before any of its own was requested."""
-    bench, now = prepared.plan.bench, time.time()
-    subject = run_subject(prepared.config, prepared.questions, store.reader.created)
-    nothing = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int64)
-    stopped, elapsed = ended.reason is None, store.reader.elapsed
-    return build_unjudged(
-        subject, bench.weights, nothing, elapsed=elapsed, now=now, stopped=stopped, reason=ended.reason, why=ended.why
-    )

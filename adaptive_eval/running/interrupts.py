@@ -45,31 +45,6 @@ class Interrupts(AbstractContextManager["Interrupts"]):
         _forget()
 
 
-class RememberedStops:
-    """Requests to stop, of which one that came between two who listen is told to the second."""
-
-    def __init__(self, stops: StopSource) -> None:
-        self._stops = stops
-        self.received = False
-
-    def hear(self, handle: Callable[[], None]) -> None:
-        """Call this at each of them from now on, and at once where there was one."""
-
-        def handle_signal() -> None:
-            self.received = True
-            handle()
-
-        self._stops.hear(handle_signal)
-        if self.received:
-            handle()
-
-    def __enter__(self) -> "RememberedStops":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 def _forget() -> None:
     for number in NUMBERS:
         asyncio.get_running_loop().remove_signal_handler(number)

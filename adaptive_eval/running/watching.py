@@ -1,12 +1,11 @@
 """Watchers of a run."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from adaptive_eval.core.types import Look
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
-from adaptive_eval.store import Event, RunBegun, RunFinished, RunStopped
+from adaptive_eval.store import Event
 
 
 class Watcher:
@@ -63,57 +62,3 @@ class Watchers(Watcher):
     def closed(self) -> None:
         for watcher in self._watchers:
             watcher.closed()
-
-
-class TwoPartWatcher(Watcher):
-    """Watches a run after its greedy answers, which are a run before it: watchers see one from beginning to end."""
-
-    def __init__(self, watcher: Watcher, name: str, promise: str | None) -> None:
-        """Name and promise are those of the run itself."""
-        self._watcher, self._name, self._promise = watcher, name, promise
-        self._take: Callable[[], Status] | None = None
-        self._before = (0, 0)
-        """New trials and tokens of the greedy answers."""
-        self._first, self._open = True, False
-
-    def begin_second_part(self) -> None:
-        """Pass on everything from now on: the greedy answers are there, and the run itself begins."""
-        if self._take is not None:
-            status = self._take()
-            self._before = (status.new_trials, status.new_tokens)
-        self._first = False
-
-    def end(self) -> None:
-        """Close the watcher, if it is open."""
-        if self._open:
-            self._open = False
-            self._watcher.closed()
-
-    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
-        self._take = take
-        if not self._open:
-            self._open = True
-            self._watcher.opened(self._name, models, self._now)
-
-    def looked(self, looks: Sequence[Look]) -> None:
-        if not self._first:
-            self._watcher.looked(looks)
-
-    def happened(self, event: Event) -> None:
-        if not (self._first and isinstance(event, RunBegun | RunFinished | RunStopped)):
-            self._watcher.happened(event)
-
-    def stopping(self, in_flight: int) -> None:
-        self._watcher.stopping(in_flight)
-
-    def closed(self) -> None:
-        if not self._first:
-            self.end()
-
-    def _now(self) -> Status:
-        assert self._take is not None
-        status = self._take()
-        if self._first:
-            return replace(status, looks=0, promise=self._promise)
-        trials, tokens = self._before
-        return replace(status, new_trials=status.new_trials + trials, new_tokens=status.new_tokens + tokens)

@@ -14,7 +14,7 @@ from adaptive_eval.show.ranking import WIDEST_NAME
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, pair_names
 from adaptive_eval.show.text import amount, count, fit_columns, number_or_dash
 from adaptive_eval.study.judged import JudgedReplay
-from adaptive_eval.study.types import Costs, Forecast, Outlook, Range, Undecided
+from adaptive_eval.study.types import Costs, Forecast, GradeCosts, Outlook, Range, Undecided
 
 ROWS = {
     "cost": "cost, share of the maximum",
@@ -109,7 +109,7 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
     if forecast.capped is not None:
         yield ""
         yield from _outlook_lines("within the budget", forecast.capped, forecast)
-    yield from _part_costs(forecast)
+    yield from _grade_costs(forecast.grading)
     yield from _smallest_fixed_design(forecast)
     yield from _time_line(forecast)
     yield from _remaining_costs(forecast)
@@ -160,18 +160,14 @@ def _gate_chances(outlook: Outlook) -> str:
     return ", ".join(f"{outcome} {share:.0%}" for outcome, share in outlook.gate.items())
 
 
-def _part_costs(forecast: Forecast) -> Iterator[str]:
-    """Costs of the answers that come first, and of grades."""
-    parts = {"greedy answers": forecast.greedy, "grades": forecast.grading}
-    for title, part in parts.items():
-        told = []
-        for name, (label, written) in FORMATS.items():
-            found: float | Range | None = getattr(part, name, None)
-            value = found.median if isinstance(found, Range) else found
-            if value:
-                told.append(written(value) if name in ("usd", "seconds") else f"{written(value)} {label}")
-        if told:
-            yield f"  of this for {title}: {', '.join(told)}"
+def _grade_costs(costs: GradeCosts | None) -> Iterator[str]:
+    told = []
+    for name, (label, written) in FORMATS.items():
+        cost: Range | None = getattr(costs, name, None)
+        if cost is not None and cost.median:
+            told.append(written(cost.median) if name == "usd" else f"{written(cost.median)} {label}")
+    if told:
+        yield f"  of this for grades: {', '.join(told)}"
 
 
 def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:

@@ -26,7 +26,7 @@ from adaptive_eval.record.finding import (
 from adaptive_eval.record.gate import gate_terms
 from adaptive_eval.record.lines import Scale, minute, safe_line, several
 from adaptive_eval.record.next_steps import Advice
-from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results, setting
+from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, draws_questions, promise_line
 from adaptive_eval.show.labelled import label_sections
@@ -425,7 +425,7 @@ def _prior_effect(view: RunView) -> Iterator[str]:
     models = () if view.results is None else view.results.models
     if any(row.prior_depth for row in models):
         scale = Scale.of(view.weights)
-        yield f"With {_prior_source(view)} (R0), and without:"
+        yield "With outcomes of another run (R0), and without:"
         head = ["model", "D", "rank", "avg@N", "rank without R0", "avg@N without R0"]
         rows = (
             [
@@ -446,13 +446,7 @@ def _prior_depth(view: RunView) -> str:
     depths = [f"{markdown_cell(row.name)} {row.prior_depth:.3g}" for row in models if row.prior_depth]
     if not depths:
         return "Outcomes that were known beforehand (R0): none, D = 0."
-    source = _prior_source(view)
-    return f"{source[0].upper()}{source[1:]} count as trials (R0), D of each question: {', '.join(depths)}."
-
-
-def _prior_source(view: RunView) -> str:
-    greedy = setting(view.configuration, "prior_evidence", "greedy")
-    return "greedy answers, which came first," if greedy else "outcomes of an earlier run"
+    return f"Outcomes of another run count as trials (R0), D of each question: {', '.join(depths)}."
 
 
 # -- how to repeat it ------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def require_no_links(directory: Path) -> None:
 
 
 DATABASE_FILE = "run.sqlite"
-WRITTEN = (DATABASE_FILE, "logs", "greedy")
+WRITTEN = (DATABASE_FILE, "logs")
 """Files and folders that are written in place; others are replaced as a whole, or checked elsewhere."""
 SIDE_FILES = ("wal", "journal", "shm")
 """Suffixes of the files that SQLite opens with the database."""

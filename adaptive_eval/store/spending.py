@@ -8,7 +8,6 @@ from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.events.answers import AnswersLost
-from adaptive_eval.store.events.beginnings import PriorTaken
 from adaptive_eval.store.events.event import Event
 from adaptive_eval.store.events.grading import BaselineAsked, VerdictsAsked
 from adaptive_eval.store.reader import RunReader
@@ -57,12 +56,6 @@ def spent_on_unused(events: Sequence[Event]) -> Cost:
     return spent if spent.tokens else NO_COST  # without tokens, the rest is a rounding error
 
 
-def spent_on_greedy(events: Sequence[Event]) -> PriorTaken | None:
-    """The event with the cost of the greedy answers that became R0; None without any."""
-    taken = [one for one in events_of_kind(events, PriorTaken) if one.greedy]
-    return taken[-1] if taken else None
-
-
 def lost_costs(reader: RunReader, worst: Mapping[str, Cost]) -> Mapping[str, Cost]:
     """The cost that counts for a lost answer, by model: the `worst` case, or the largest stored one if unbounded."""
     if not any(cost.is_unbounded for cost in worst.values()):
@@ -96,12 +89,11 @@ def in_flight_cost(reader: RunReader, worst: Mapping[str, Cost]) -> Cost:
 def total_spent(reader: RunReader) -> Cost:
     """Cost of everything that was asked for.
 
-    That is: stored answers with their verdicts, lost answers, a verifier's baseline, greedy answers before
-    the first round, and verdicts of an unfinished `regrade`.
+    That is: stored answers with their verdicts, lost answers, a verifier's baseline, and verdicts of an unfinished
+    `regrade`.
     """
     events = reader.events()
-    greedy = spent_on_greedy(events)
-    total = total_cost([*reader.sums(), *events_of_kind(events, AnswersLost), *([] if greedy is None else [greedy])])
+    total = total_cost([*reader.sums(), *events_of_kind(events, AnswersLost)])
     return total.plus(spent_on_baseline(events)).plus(spent_on_unused(events))
 
 

@@ -1,6 +1,6 @@
 """Makes a forecast: draws worlds, simulates the run in each, and summarises the simulated runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +11,11 @@ from adaptive_eval.config.planning import EarlierHorizon, RunFacts
 from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.core import Budget
 from adaptive_eval.record.finding import pairing_in_words
-from adaptive_eval.record.lines import duration
 from adaptive_eval.record.snapshot import prior_and_recorded_counts
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.store import RunReader, require_same_meaning
 from adaptive_eval.store.locate import fresh_directory, newest_directory
-from adaptive_eval.study.fixed import fixed_held, fixed_seconds, fixed_with_as_many
+from adaptive_eval.study.fixed import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
 from adaptive_eval.study.pilot import (
     AnswerUsage,
@@ -28,7 +27,7 @@ from adaptive_eval.study.pilot import (
     read_pilot,
     request_slots,
 )
-from adaptive_eval.study.scenario import NOTHING_BEFORE, AnswersBefore, Scenario, ServiceCosts
+from adaptive_eval.study.scenario import Scenario, ServiceCosts
 from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
 from adaptive_eval.study.summary import summarise
 from adaptive_eval.study.timed import NO_VERDICTS
@@ -65,14 +64,12 @@ def make_forecast(
     scenario = _make_scenario(prepared, usage, begun, seed, grade, measured or GUESSED_SWAP)
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, pilot, most, seed))
-    scenario = replace(scenario, before=greedy_answers(beginning, scenario, worlds))
     budget, left_out = _budget_to_simulate(prepared.plan.budget, usage)
     simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
         *_basis(pilot, goes_on, len(bench.recorded)),
         *guesses,
         *grade.told,
-        *describe_greedy_answers(scenario.before),
         *_server_starts(prepared, scenario, measured=measured is not None),
         *(_asked_ahead(scenario, measured=pilot is not None) if prepared.plan.pace.held else ()),
         *left_out,
@@ -222,37 +219,6 @@ def _budget_to_simulate(budget: Budget, usage: AnswerUsage) -> tuple[Budget, lis
         return budget, []
     left = replace(budget, wall_seconds=None, gpu_seconds=None, held_gpu_seconds=None)
     return left, [f"budget.{key} is ignored: the time of answers is unknown" for key, cap in timed.items() if cap]
-
-
-def greedy_answers(beginning: StartingPoint, scenario: Scenario, worlds: Sequence[FloatArray]) -> AnswersBefore:
-    """Stored answers at their cost; the others cost as much as trials, on average over the worlds."""
-    there = beginning.prepared.plan.spent_first
-    trials, cost = there
-    if beginning.with_prior is None:
-        return AnswersBefore(trials, *cost, there=there)
-    kept = set() if beginning.kept is None else set(beginning.kept.outcomes)
-    lacking = scenario.bench.asked & np.array([name not in kept for name in scenario.names])
-    counts = np.mean([world.sum(axis=1) for world in worlds], axis=0) * lacking[:, None]
-    tokens, usd, gpu_seconds = scenario.served.price(counts)
-    afresh = replace(scenario, served=scenario.served._replace(recorded=None))
-    return AnswersBefore(
-        trials + int(lacking.sum()) * scenario.bench.questions,
-        cost.tokens + tokens,
-        cost.usd + usd,
-        cost.gpu_seconds + gpu_seconds + fixed_held(scenario, counts),
-        fixed_seconds(afresh, counts) or 0.0,
-        there=there,
-    )
-
-
-def describe_greedy_answers(before: AnswersBefore) -> Iterator[str]:
-    """A sentence on the assumed cost of these answers."""
-    if before == NOTHING_BEFORE:
-        return
-    tokens = f", {before.tokens:,.0f} tokens" if before.tokens else ""
-    time = f", {duration(before.to_come)}" if before.to_come else ""
-    told = f"{before.trials:,} trials{tokens}{time}, which all figures of the run contain"
-    yield f"greedy answers come first: {told}; their outcomes are unknown, and not simulated"
 
 
 def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> Iterator[str]:

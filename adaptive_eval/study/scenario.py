@@ -11,7 +11,6 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import NO_FACTS, RunFacts, plan_on
 from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Plan
-from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
 from adaptive_eval.core.types import Cost
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.timed import NO_VERDICTS, Timeline, VerdictTimes
@@ -71,22 +70,6 @@ class ServiceCosts(NamedTuple):
         return float(sum(gpus * held[model] for model, gpus in self.launched.items()))
 
 
-class AnswersBefore(NamedTuple):
-    """Greedy answers before the run itself: existing ones at their cost, and future ones at their expected cost."""
-
-    trials: int = 0
-    tokens: float = 0.0
-    usd: float = 0.0
-    gpu_seconds: float = 0.0
-    to_come: float = 0.0
-    """Seconds for future answers; nan if the time of answers is unknown."""
-    there: SpentBefore = NOTHING_SPENT
-    """Existing answers, with their cost."""
-
-
-NOTHING_BEFORE = AnswersBefore()
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Scenario:
     """Models, decisions and servers of the simulated runs, as plain values."""
@@ -102,20 +85,10 @@ class Scenario:
     """GPU seconds for which the continued run has held its servers."""
     facts: RunFacts = NO_FACTS
     """Facts about the run for its plan, except the budget."""
-    before: AnswersBefore = NOTHING_BEFORE
-    """Answers before the first round, which count against the caps."""
 
     def plan(self, budget: Budget) -> Plan:
-        """The run's plan with this budget, less what was spent before the first round, and the time that has passed."""
-        first = self.before
-        spent = {
-            "trials": (first.trials, 1),
-            "tokens": (round(first.tokens), 1),
-            "usd": (first.usd, TINY),
-            "gpu_seconds": (first.gpu_seconds, TINY),
-            "wall_seconds": (first.to_come + self.elapsed, TINY),
-            "held_gpu_seconds": (first.gpu_seconds + self.held_before, TINY),
-        }
-        left = {name: max(cap - used, low) for name, (used, low) in spent.items() if (cap := getattr(budget, name))}
+        """The run's plan with this budget, less the time that has passed."""
+        spent = {"wall_seconds": self.elapsed, "held_gpu_seconds": self.held_before}
+        left = {name: max(cap - used, TINY) for name, used in spent.items() if (cap := getattr(budget, name))}
         facts = self.facts._replace(budget=replace(budget, **left))
         return plan_on(self.bench, self.decisions, self.names, facts)

@@ -16,7 +16,7 @@ from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.pilot import guessed_lengths
-from adaptive_eval.study.scenario import TINY, AnswersBefore, ServiceCosts
+from adaptive_eval.study.scenario import TINY, ServiceCosts
 from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.timed import ServiceTimes, Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
@@ -49,16 +49,6 @@ class SimulatedRun(NamedTuple):
     seconds: float
     """nan if it was not timed."""
     comparisons: tuple[EndedComparison, ...]
-
-    def after(self, before: AnswersBefore) -> "SimulatedRun":
-        """This run plus the answers before it."""
-        return self._replace(
-            trials=self.trials + before.trials,
-            tokens=self.tokens + before.tokens,
-            usd=self.usd + before.usd,
-            gpu_seconds=self.gpu_seconds + before.gpu_seconds,
-            seconds=self.seconds + before.to_come,
-        )
 
     @property
     def reached(self) -> bool:

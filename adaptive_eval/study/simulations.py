@@ -140,14 +140,14 @@ class _Workload:
         timed = plan.pace.held or (world < TIMED and scenario.served.usage.knows_seconds)
         run = simulate_run(plan, self._worlds[world], scenario.served, (scenario.seed, world), timed=timed)
         self.progress.count(1)
-        return run.after(scenario.before)
+        return run
 
     def _simulate_together(self, plan: Plan, worlds: range) -> list[SimulatedRun]:
         """Runs side by side."""
         scenario, chances = self._scenario, {world: self._worlds[world] for world in worlds}
         runs = simulate_side_by_side(plan, chances, scenario.served, scenario.seed)
         self.progress.count(len(runs))
-        return [run.after(scenario.before) for run in runs]
+        return runs
 
 
 class _Progress:

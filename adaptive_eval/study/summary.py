@@ -20,7 +20,7 @@ from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_held, fixed_seconds
 from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.pilot import Pilot
-from adaptive_eval.study.scenario import NOTHING_BEFORE, Scenario
+from adaptive_eval.study.scenario import Scenario
 from adaptive_eval.study.simulated import DECIDED, EndedComparison, SimulatedRun
 from adaptive_eval.study.simulations import Simulations
 from adaptive_eval.study.types import (
@@ -153,7 +153,6 @@ def summarise(
         need=_outlook(simulated.runs[simulated.need], scenario, known, margin),
         capped=None if simulated.capped is None else _outlook(within, scenario, known, margin),
         spent=_spent(scenario, known),
-        greedy=_greedy_costs(scenario, known),
         grading=_grade_costs(within, grade, scenario, known),
         fixed=fixed,
         times_as_long=float(np.nanmedian([run.seconds for run in within])) / alone if alone else None,
@@ -220,28 +219,19 @@ def _costs(runs: Sequence[SimulatedRun], scenario: Scenario, known: Mapping[str,
 
 
 def _spent(scenario: Scenario, known: Mapping[str, bool]) -> PartCosts | None:
-    recorded, first = scenario.served.recorded, scenario.before.there
+    recorded = scenario.served.recorded
     if recorded is None:
         return None
     used = scenario.served.price(count_outcomes(recorded, scenario.bench.categories).sum(axis=1))
-    tokens, usd, gpu_seconds = map(sum, zip(used, first.cost, strict=True))
+    tokens, usd, gpu_seconds = used
     costs = _part_costs(known, tokens, usd, gpu_seconds + scenario.held_before)
-    return PartCosts(int((recorded >= 0).sum()) + first.trials, **costs, seconds=scenario.elapsed)
-
-
-def _greedy_costs(scenario: Scenario, known: Mapping[str, bool]) -> PartCosts | None:
-    """Cost of greedy answers before the first round."""
-    before = scenario.before
-    if before == NOTHING_BEFORE:
-        return None
-    costs = _part_costs(known, before.tokens, before.usd, before.gpu_seconds)
-    return PartCosts(before.trials, **costs, seconds=before.to_come if known["seconds"] else None)
+    return PartCosts(int((recorded >= 0).sum()), **costs, seconds=scenario.elapsed)
 
 
 def _grade_costs(
     runs: Sequence[SimulatedRun], grade: Cost, scenario: Scenario, known: Mapping[str, bool]
 ) -> GradeCosts | None:
-    """Cost of grading all answers of the runs, including greedy ones."""
+    """Cost of grading all answers of the runs,"""
     if grade == NO_COST:
         return None
     each = _part_costs(known, grade.tokens, grade.usd, grade.gpu_seconds)

@@ -151,9 +151,6 @@ class Forecast:
     """Within the configured budget; None without one."""
     spent: PartCosts | None
     """Costs so far, contained in `need` and `capped`; None unless the pilot is the run to be continued."""
-    greedy: PartCosts | None
-    """Costs of greedy answers before the first round, contained in `need` and `capped`; `seconds` are of future ones.
-    None if the run has no greedy answers as R0."""
     grading: GradeCosts | None
     """None if no model is asked for grades."""
     fixed: Mapping[str, float | None]

@@ -136,7 +136,7 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
             fit = {"completion_tokens": {"at_most": "p33"}}
             categories = [{"name": "short", "weight": 1, "when": fit}, {"name": "other", "weight": 0}]
             rubric = {"categories": categories, "fit": {"run": canary}}
-            changes = {"questions": {"path": f"{canary}/q.jsonl"}, "prior_evidence": {"run": canary}, "rubric": rubric}
+            changes = {"questions": {"path": f"{canary}/q.jsonl"}, "prior": {"run": canary}, "rubric": rubric}
             return changes | {"folder": canary}, [{"ca_file": f"{canary}/ca.pem"}] * 3
         case _:
             pool = {"places": "cluster", "most": 2}

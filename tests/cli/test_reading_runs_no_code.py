@@ -103,8 +103,9 @@ CASES: dict[str, Sequence[str] | None] = {
 }
 """Of every command, the ways in which it comes across a run; None where there is none."""
 REFUSED = {
+    "run NEW.yaml --run-dir NEW",  # whose outcomes another grader has given
     "run NEW.yaml --dry-run --run-dir RUN",
-    "run RECORDED.yaml --run-dir NEW",  # whose outcomes another grader has given
+    "run RECORDED.yaml --run-dir NEW",  # as well
     "report RUN --format junit",  # of a run without a gate
     "regrade RUN",
     "import RUN/report.csv --to IMPORTED",
@@ -163,8 +164,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     site.directory().rename(site.folder / "RUN")
     plain = site.config(trials={"min": 2, "max": 4})
     (site.folder / "PLAIN.yaml").write_text(yaml.safe_dump(plain))
-    evidence = {"run": "RUN", "questions": {f"q{at}": f"q{at}" for at in range(8)}}  # though graded by another grader
-    (site.folder / "NEW.yaml").write_text(yaml.safe_dump(plain | {"prior_evidence": evidence}))
+    (site.folder / "NEW.yaml").write_text(yaml.safe_dump(plain | {"prior": {"run": "RUN"}}))
     recorded = [{"name": "ada", "recorded": "RUN"}, *plain["models"][1:]]  # type: ignore[index]
     (site.folder / "RECORDED.yaml").write_text(yaml.safe_dump(plain | {"models": recorded}))
     short = {"is_correct": True, "completion_tokens": {"at_most": "p33"}}

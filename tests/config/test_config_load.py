@@ -372,8 +372,8 @@ class TestBetweenSections:
                 "stopping.prior must be self with `trials.seeds: coupled`",
             ),
             (
-                "trials: {seeds: coupled}\nobjective: {kind: baseline, baseline: a}\nprior_evidence: {run: earlier}",
-                "prior_evidence cannot be combined with `trials.seeds: coupled`, which compares trial by trial",
+                "trials: {seeds: coupled}\nobjective: {kind: baseline, baseline: a}\nprior: {run: earlier}",
+                "prior cannot be combined with `trials.seeds: coupled`, which compares trial by trial",
             ),
             ("rubric: {name: format_aware}", "needs the signal verifier_c, which no answer will have"),
             (

@@ -43,7 +43,7 @@ def test_a_recorded_model_needs_no_address_price_or_length(tmp_path: Path) -> No
             "",
             "remove launch, or recorded",
         ),
-        (RECORDED + NEW, "prior_evidence: {run: runs/older}\n", "cannot be combined with recorded models"),
+        (RECORDED + NEW, "prior: {run: runs/older}\n", "cannot be combined with recorded models"),
         (RECORDED + NEW, "rubric: {name: efficiency_adjusted, fit: opening}\n", "fit: {run: runs/old}"),
     ],
 )

@@ -76,7 +76,7 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
             {**BASELINE, "trials": {"min": 1, "max": 1, "draw": 100, "seeds": "coupled"}},
             "trials.seeds must not be coupled",
         ),
-        ({"prior_evidence": {"run": "runs/earlier"}}, "prior_evidence cannot be combined with trials.draw"),
+        ({"prior": {"run": "runs/earlier"}}, "prior cannot be combined with trials.draw"),
         ({"report": {"metrics": ["pass@2"]}}, "report.metrics cannot be combined with trials.draw"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from checked_text import check_text
-from live_runs import Site, trials_in
+from live_runs import Site
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -15,7 +15,6 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.record.results_file import read_results
-from adaptive_eval.running.greedy import FOLDER as GREEDY
 
 CONFIG = """
 questions: {world: coins}
@@ -78,26 +77,6 @@ def test_where_one_answer_of_each_model_is_too_much_no_number_of_trials_is_named
     cap = int(least[1].replace(",", ""))
     assert said.startswith(NOTHING) and next(first_round_problems(prepared(f"tokens: {cap - 1}"))).startswith(NOTHING)
     assert next(first_round_problems(prepared(f"tokens: {cap}"))).startswith(IN_PARTS)
-
-
-@pytest.mark.parametrize("key", ["trials", "tokens"])
-def test_greedy_answers_that_come_first_are_in_the_sum(site: Site, key: str) -> None:
-    """With it both are borne; answers that come first are asked for where a cap bears them alone."""
-    changes = {"trials": {"min": 4, "max": 4}, "prior_evidence": {"greedy": True}}
-    few = prepare(load_config(site.write(**changes, budget={key: 1})))
-    enough = re.search(rf"Set budget\.{key} to ([\d,]+) or more", next(first_round_problems(few)))
-    assert enough is not None
-    cap, answers = int(enough[1].replace(",", "")), len(few.models) * len(few.questions)
-    if key == "trials":
-        assert cap == answers + 4 * answers
-        alone = prepare(load_config(site.write(**changes, budget={key: answers})))
-        assert next(first_round_problems(alone)).startswith(IN_PARTS)
-    for less in range(2):
-        capped = prepare(load_config(site.write(**changes, budget={key: cap - less})))
-        assert len(list(first_round_problems(capped))) == less
-    ended = site.run(site.write(**changes, budget={key: cap}))
-    assert trials_in(site.directory() / GREEDY) == answers, ended.output
-    assert trials_in(site.directory()) == 4 * answers
 
 
 def test_each_cap_that_is_too_small_is_named_and_others_are_not() -> None:

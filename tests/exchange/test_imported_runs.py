@@ -194,7 +194,7 @@ def test_a_finished_design_is_judged_by_one_look(tmp_path: Path) -> None:
 
 def test_it_serves_another_run_as_r0(site: Site, whole: Whole) -> None:
     assert imported(whole.log(site, 3), "--to", site.directory("old"), "--config", site.write()).exit_code == 0
-    config = site.write(prior_evidence={"run": str(site.directory("old"))}, seed=1, trials={"min": 4, "max": 8})
+    config = site.write(prior={"run": str(site.directory("old"))}, seed=1, trials={"min": 4, "max": 8})
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
     with closing(RunReader.open(site.directory())) as reader:

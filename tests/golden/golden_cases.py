@@ -280,29 +280,13 @@ def partial_credit(stage: Stage) -> None:
 BEGINNING: dict[str, Any] = {"trials": {"min": 3, "max": 12}}
 
 
-@case(runs=("run", "run/greedy"))
-def r0_greedy(stage: Stage) -> None:
-    stage.run(stage.config(stage.serve(), prior_evidence={"greedy": True}, **BEGINNING))
-
-
-def r0_greedy_begun(stage: Stage) -> None:
-    stage.killed(stage.config(stage.gate(60).base_url, prior_evidence={"greedy": True}, **BEGINNING), 20)
-
-
-@case(like="r0_greedy", runs=("run", "run/greedy"))
-def r0_greedy_killed(stage: Stage) -> None:
-    r0_greedy_begun(stage)
-    r0_greedy(stage)
-
-
 @case()
-def r0_related(stage: Stage) -> None:
-    """Outcomes of other models on other questions, each of which counts half."""
+def r0(stage: Stage) -> None:
+    """Outcomes of an earlier run, of two models under other names."""
     url = stage.serve()
     stage.run(stage.config(url, "old", models=("ada", "bob"), trials={"min": 2, "max": 8}), "old")
-    evidence = {"run": str(stage.directory("old")), "depth": 2, "discount": 0.5}
-    evidence |= {"models": {"bob": "ada", "cyd": "bob"}, "questions": {"q0": "q1", "q1": "q0", "q5": "q6"}}
-    stage.run(stage.config(url, prior_evidence=evidence, **BEGINNING))
+    prior = {"run": str(stage.directory("old")), "models": {"bob": "ada", "cyd": "bob"}}
+    stage.run(stage.config(url, prior=prior, **BEGINNING))
 
 
 @case()

@@ -197,17 +197,13 @@ def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: Ende
     assert "Not counted: 1 label of answers that this run does not have" in told.output
 
 
-@pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_outcomes_of_an_earlier_run_have_no_labels_and_do_not_count_beside_them(
-    site: Site, ended_runs: EndedRuns, discount: float
+    site: Site, ended_runs: EndedRuns
 ) -> None:
     """Corrected scores are those of a run of the same answers without R0."""
     earlier = ended_runs.copy(site, site.directory("earlier"), trials=TRIALS)
     changes = {"seed": 1, "trials": TRIALS}
-    assert site.run(site.write(prior_evidence={"run": str(earlier), "discount": discount}, **changes)).exit_code in (
-        0,
-        3,
-    )
+    assert site.run(site.write(prior={"run": str(earlier)}, **changes)).exit_code in (0, 3)
     plain = ended_runs.copy(site, site.directory("plain"), **changes)
     truth = truths(plain)
     assert truth == truths(site.directory())

@@ -5,7 +5,6 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 from live_runs import MODELS, EndedRuns, Found, Site, without_checksums
 
@@ -35,7 +34,7 @@ def earlier(site: Site, ended_runs: EndedRuns) -> Path:
 
 def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
     """The messages of a run that takes R0."""
-    config = site.write(prior_evidence=section, **{"seed": 1, "trials": {"min": 3, "max": 8}, **changes})
+    config = site.write(prior=section, **{"seed": 1, "trials": {"min": 3, "max": 8}, **changes})
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
     return ended.stdout
@@ -44,7 +43,7 @@ def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
 def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first_look(
     site: Site, earlier: Path
 ) -> None:
-    said = run_with(site, {"run": str(earlier), "depth": 3})
+    said = run_with(site, {"run": str(earlier)})
     assert "outcomes of the run earlier count as R0" in said
     with closing(RunReader.open(site.directory())) as reader:
         plan = StoredRun(reader).plan
@@ -66,7 +65,7 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     greedy = site.write("greedy", **once)
     assert site.run(greedy, "--run-dir", str(site.directory("greedy"))).exit_code in FINISHED
     section = {"run": str(site.directory("greedy"))}
-    told = site.run(site.write(prior_evidence=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
+    told = site.run(site.write(prior=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
     run_with(site, section)
     results = json.loads((site.directory() / "results.json").read_text())
     (caution,) = (one["text"] for one in results["warnings"] if one["kind"] == "prior")
@@ -107,8 +106,8 @@ def test_what_is_stored_leads_to_the_looks_that_are_stored(site: Site, earlier: 
 
 
 def test_a_model_may_take_its_elders_outcomes(site: Site, earlier: Path) -> None:
-    run_with(site, {"run": str(earlier), "depth": 2, "models": {"ada": "bob", "cyd": "cyd"}})
-    expected = first_outcomes(earlier, 2)
+    run_with(site, {"run": str(earlier), "models": {"ada": "bob", "cyd": "cyd"}})
+    expected = first_outcomes(earlier, 3)
     with closing(RunReader.open(site.directory())) as reader:
         (event,) = events_of_kind(reader.events(), PriorTaken)
     outcomes = event.outcomes
@@ -137,15 +136,10 @@ def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> No
         ({"models": {"ada": "eve"}}, {}, "has no model 'eve'; its models are ada, bob, cyd"),
         ({}, {"questions": {"path": "other.jsonl"}}, "has none of the questions of this run"),
         ({}, {"questions": {"path": "changed.jsonl"}}, "asked ada something else as question 'q0'"),
-        ({}, {"prompt": "{prompt} Think."}, "name them under prior_evidence.questions to use them as those of a"),
+        ({}, {"prompt": "{prompt} Think."}, "asked ada something else as question 'q0'; R0 needs outcomes of the same"),
         ({}, {"grader": "exact"}, "was graded otherwise, by another grader or one with other settings"),
-        ({"depth": 5}, {}, "must be at most trials.min, which is 4"),
-        ({"discount": 1.5}, {}, "prior_evidence.discount"),
         ({}, {"rubric": {"fit": "opening", "categories": [{"name": "no", "weight": 0}, {"name": "short", "weight": 1,
-          "when": {"completion_tokens": {"at_most": "p33"}}}]}}, "may not be `opening` with prior_evidence"),
-        ({"questions": {"q0": "q77"}}, {}, "has no question 'q77'"),
-        ({"groups": {"hard": "easy"}}, {}, "cannot serve the group 'hard'"),
-        ({"questions": {"q0": "q1"}, "groups": {"hard": "easy"}}, {}, "cannot be combined with `questions`"),
+          "when": {"completion_tokens": {"at_most": "p33"}}}]}}, "may not be `opening` with `prior`"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_r0_is_refused_and_nothing_begins(
@@ -154,14 +148,14 @@ def test_what_cannot_be_r0_is_refused_and_nothing_begins(
     rows = [json.loads(line) for line in (site.folder / "questions.jsonl").read_text().splitlines()]
     for name, change in (("other", {"id": "other"}), ("changed", {"prompt": "something else?"})):
         (site.folder / f"{name}.jsonl").write_text(json.dumps({**rows[0], **change}))
-    ended = site.run(site.write(prior_evidence={"run": str(earlier), **section}, **changes))
+    ended = site.run(site.write(prior={"run": str(earlier), **section}, **changes))
     assert ended.exit_code in (ExitCode.CONFIGURATION, ExitCode.FAILED)
     assert message in ended.stderr
     assert not site.directory().exists()
 
 
 def test_a_run_is_no_evidence_for_itself(site: Site, earlier: Path) -> None:
-    ended = site.run(site.write("earlier", prior_evidence={"run": str(earlier)}), "--run-dir", str(earlier))
+    ended = site.run(site.write("earlier", prior={"run": str(earlier)}), "--run-dir", str(earlier))
     assert ended.exit_code == ExitCode.CONFIGURATION
     assert "is the run itself" in ended.stderr
 
@@ -172,74 +166,6 @@ def test_a_run_without_a_complete_first_round_has_no_r0(site: Site, earlier: Pat
     with closing(sqlite3.connect(earlier / "run.sqlite")) as connection, connection:
         connection.execute("DELETE FROM trials WHERE trial = 3 AND question = 2")
         without_checksums(connection)
-    ended = site.run(site.write(prior_evidence={"run": str(earlier)}))
+    ended = site.run(site.write(prior={"run": str(earlier)}))
     assert ended.exit_code == ExitCode.CONFIGURATION
     assert "has no complete first round of any model of this run" in ended.stderr
-
-
-def prior_counts(site: Site) -> np.ndarray:
-    with closing(RunReader.open(site.directory())) as reader:
-        found = StoredRun(reader).plan.bench.prior_counts
-    assert found is not None
-    return found
-
-
-def test_a_discount_makes_each_outcome_count_less(site: Site, earlier: Path) -> None:
-    run_with(site, {"run": str(earlier), "discount": 0.25})
-    expected = first_outcomes(earlier, 3)
-    counted = prior_counts(site)
-    for model, name in enumerate(MODELS):
-        for question in range(8):
-            right = expected[name, f"q{question}"].count(1)
-            assert counted[model, question].tolist() == [0.25 * (3 - right), 0.25 * right]
-    results = json.loads((site.directory() / "results.json").read_text())
-    assert [row["prior_depth"] for row in results["models"]] == [0.75] * 3
-    # the average of a question is that of its own answers and of a quarter of each earlier one
-    with closing(RunReader.open(site.directory())) as reader:
-        own = StoredRun(reader).counts()
-    for row in results["models"]:
-        cells = own.cells[own.roster.models.position(row["name"])]
-        assert row["score"] == pytest.approx((cells[:, 1] / cells.sum(axis=-1)).mean())
-        alone = cells - own.before[own.roster.models.position(row["name"])]
-        assert row["score_without_prior"] == pytest.approx((alone[:, 1] / alone.sum(axis=-1)).mean())
-    ranks = sorted(results["models"], key=lambda row: -row["score_without_prior"])
-    assert [row["rank_without_prior"] for row in ranks] == [1, 2, 3]
-
-
-def test_a_discount_may_change_while_the_outcomes_that_were_kept_stay(site: Site, earlier: Path) -> None:
-    run_with(site, {"run": str(earlier), "discount": 0.25}, budget={"trials": 100})
-    shutil.rmtree(earlier)
-    run_with(site, {"run": str(earlier), "discount": 0.5}, budget={"trials": 100})
-    assert prior_counts(site).sum() == pytest.approx(0.5 * 3 * 8 * 3)
-
-
-def test_questions_of_a_related_set_take_the_outcomes_of_those_they_come_from(site: Site, earlier: Path) -> None:
-    run_with(site, {"run": str(earlier), "questions": {"q0": "q7", "q1": "q1"}})
-    expected, counted = first_outcomes(earlier, 3), prior_counts(site)
-    assert counted[:, 2:].sum() == 0
-    for model, name in enumerate(MODELS):
-        for question, old in ((0, "q7"), (1, "q1")):
-            outcomes = expected[name, old]
-            assert counted[model, question].tolist() == [outcomes.count(0), outcomes.count(1)]
-
-
-def test_a_group_takes_the_shares_of_a_group(site: Site, ended_runs: EndedRuns) -> None:
-    rows = [json.loads(line) for line in (site.folder / "questions.jsonl").read_text().splitlines()]
-    for name, groups in (("old", "aabbbbcc"), ("new", "xxxxyyyz")):
-        grouped = [json.dumps(row | {"kind": group}) for row, group in zip(rows, groups, strict=True)]
-        (site.folder / f"{name}.jsonl").write_text("\n".join(grouped))
-    fields = {"cluster": "kind"}
-    old = site.directory("old")
-    questions = {"path": "old.jsonl", "fields": fields}
-    assert site.run(site.write("old", questions=questions, trials={"min": 2, "max": 4}), "--run-dir", str(old))
-    section = {"run": str(old), "depth": 2, "groups": {"x": "b", "y": "a"}}
-    run_with(site, section, questions={"path": "new.jsonl", "fields": fields})
-    expected, counted = first_outcomes(old, 2), prior_counts(site)
-    for model, name in enumerate(MODELS):
-        for mine, theirs in ((range(4), range(2, 6)), (range(4, 7), range(2)), (range(7, 8), ())):
-            pooled = [one for question in theirs for one in expected[name, f"q{question}"]]
-            share = pooled.count(1) / len(pooled) if pooled else 0.0
-            for question in mine:
-                assert counted[model, question].tolist() == pytest.approx(
-                    [2 * (1 - share), 2 * share] if pooled else [0, 0]
-                )

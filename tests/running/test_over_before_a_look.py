@@ -5,7 +5,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
 from live_runs import ENDED, MODELS, Site
 from typer.testing import CliRunner
 
@@ -67,15 +66,3 @@ def test_what_was_paid_before_a_first_look_is_told(site: Site) -> None:
     assert f"{trials} trials are graded, for {spent.tokens:,} tokens, ${spent.usd:.3f}." in report
     nothing = site.run(site.write(**TOO_LITTLE), "--run-dir", str(site.directory("nothing")))
     assert "cost  " not in nothing.stdout
-
-
-@pytest.mark.parametrize(("trials", "some"), [(3, False), (24 + 10, True)])
-def test_so_does_one_that_ends_in_its_greedy_answers_or_after_them(site: Site, trials: int, some: bool) -> None:
-    greedy = {"prior_evidence": {"greedy": True}}
-    ended = site.run(site.write(**greedy, budget={"trials": trials}))
-    assert ended.exit_code == ExitCode.SPENT
-    left = left_by(site.directory())
-    assert left["run"]["reason"] == "budget" and left["why"] in ended.stdout
-    assert (site.directory() / "greedy" / RESULTS_FILE).exists()
-    assert site.run(site.write(**greedy, budget={"trials": 300})).exit_code in ENDED
-    assert read_results(site.directory()) is not None

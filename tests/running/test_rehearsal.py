@@ -65,7 +65,7 @@ def test_a_dry_run_finds_that_a_run_cannot_go_on_or_begin(site: Site) -> None:
     assert f"directory {site.directory()} (resumes with 48 trials)" in told.stdout
     told = site.run(config, "--dry-run", "--set", "sampling.temperature=0.1")
     assert told.exit_code == ExitCode.CONFIGURATION and "begun with other settings" in told.stderr
-    told = site.run(config, "--dry-run", "--set", "prior_evidence.run=elsewhere")
+    told = site.run(config, "--dry-run", "--set", "prior.run=elsewhere")
     assert told.exit_code == ExitCode.CONFIGURATION and "elsewhere" in told.stderr
     assert (site.directory() / DATABASE_FILE).read_bytes() == stored
 

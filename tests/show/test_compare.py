@@ -145,7 +145,7 @@ def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(run_a
 
 def test_outcomes_that_two_runs_may_share_are_told(run_as: RunAs) -> None:
     one = run_as("a")
-    other = run_as("b", seed=3, prior_evidence={"run": str(one), "depth": 2})
+    other = run_as("b", seed=3, prior={"run": str(one)})
     told = changes_markdown(
         diff_runs(read_view(one), read_counts(one), read_view(other), read_counts(other)), (0.0, 1.0)
     )

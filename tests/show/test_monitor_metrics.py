@@ -103,7 +103,7 @@ STATUS = Status(
     elapsed=31.5,
     beside=(
         OtherCostRow("lost", "a", 0, 70, 0.01, 2.0, 2.0, answers=3),
-        OtherCostRow("greedy", None, 8, 90, 0.02, 1.0, 1.0),
+        OtherCostRow("left", "c", 8, 90, 0.02, 1.0, 1.0),
     ),
 )
 
@@ -129,9 +129,9 @@ async def test_every_number_has_its_name_and_unit(port: int) -> None:
     assert of(sample, "trials_to_go") == 12
     metrics._status = replace(STATUS, results=None)  # before the first look
     assert "adaptive_eval_trials_to_go" not in {one.name for one in metrics.collect()}
-    lost, greedy = {"model": "a", "what": "lost"}, {"model": "", "what": "greedy"}
+    lost, left = {"model": "a", "what": "lost"}, {"model": "c", "what": "left"}
     assert of(sample, "other_answers_total", **lost) == 3 and of(sample, "other_tokens_total", **lost) == 70
-    assert of(sample, "other_trials_total", **greedy) == 8 and of(sample, "other_usd_total", **greedy) == 0.02
+    assert of(sample, "other_trials_total", **left) == 8 and of(sample, "other_usd_total", **left) == 0.02
 
 
 async def test_scraping_takes_nothing_from_the_run(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

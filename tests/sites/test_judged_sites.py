@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, Found, Site, small_world
+from live_runs import Found, Site, small_world
 from near_sites import NearCluster
 from test_sites import events, models, run_at
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import PriorTaken, SiteLost, SitePlaced
+from adaptive_eval.store import SiteLost
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +44,3 @@ def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
     assert len(events(site, SiteLost)) >= 2
     told = [reply for _, one in cluster.placed for news in one.news_told for reply in news.replies]
     assert told and all(values[-2:] == (None, None) for reply in told for values in reply.answers), "no grade is there"
-
-
-@pytest.mark.slow
-def test_greedy_answers_come_first_at_sites_of_their_own(site: Site, judge_url: str) -> None:
-    greedy = {"prior_evidence": {"greedy": True}}
-    plain = site.run(judged(site, judge_url, "plain", **greedy), "--run-dir", str(site.directory("plain")))
-    assert plain.exit_code == ExitCode.SPENT, plain.output
-    cluster = NearCluster([1, 0, 1])
-    assert run_at(cluster, judged(site, judge_url, "run", **greedy), site) == ExitCode.SPENT
-    assert Found.of(site.directory()) == Found.of(site.directory("plain"))
-    assert Found.of(site.directory() / "greedy") == Found.of(site.directory("plain") / "greedy")
-    (taken,) = events(site, PriorTaken)
-    assert (taken.greedy, taken.trials) == (True, len(MODELS) * 8)
-    assert {one.model for one in events(site, SitePlaced)} == set(MODELS)

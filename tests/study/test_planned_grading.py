@@ -74,64 +74,13 @@ def test_without_a_pilot_every_judge_and_every_vote_is_guessed(site: Site, url: 
     assert more(one, "usd") < more(two, "usd") < 1.2 * more(one, "usd")
 
 
-# -- greedy answers, and the time that grades take --------------------------------------------------------------------
-
-GREEDY = {"prior_evidence": {"greedy": True}}
+# -- the time that grades take -----------------------------------------------------------------------------------------
 
 
 def whole_plan(site: Site, config: Path, *options: str) -> tuple[dict[str, Any], str]:
     """All of the forecast, and what was said."""
     _, said = planned(site, config, *options)
     return json.loads((site.folder / "plan.json").read_text()), said
-
-
-@pytest.mark.slow
-def test_greedy_answers_are_in_the_forecast_as_they_are_in_the_run(site: Site, url: str) -> None:
-    """One of each model to each question, at what a trial costs with its grade; all trials of the design are asked for,
-    so that what they cost in a run is what the plan must say."""
-    assert site.run(site.write("pilot", **settings(url)), "--run-dir", str(site.directory("pilot"))).exit_code in ENDED
-    lies = {"store": {"folder": str(site.directory().parent)}}
-    config = site.write(**settings(url), **GREEDY, **lies, seed=1)
-    plan, said = whole_plan(site, config, "--pilot", str(site.directory("pilot")))
-    costs = plan["need"]["costs"]
-    assert "greedy answers come first: 24 trials" in said and "of this for greedy answers: 24 trials" in said
-    assert "of this for grades: " in said
-    assert site.run(config).exit_code in ENDED
-    results = read_results(site.directory())
-    assert results is not None
-    (row,) = results.cost.beside
-    assert (row.what, row.trials, plan["greedy"]["trials"]) == ("greedy", 24, 24)
-    for of, cost in (("tokens", row.tokens), ("usd", row.usd)):
-        assert plan["greedy"][of] == pytest.approx(plan["fixed"][of] / 6.0)
-        assert plan["greedy"][of] == pytest.approx(cost, rel=0.4), "24 answers vary"
-    assert costs["trials"]["median"] == results.cost.in_all("trials") == 24 + 3 * 8 * 6
-    assert costs["tokens"]["median"] == pytest.approx(results.cost.in_all("tokens"), rel=0.1)
-    assert costs["usd"]["median"] == pytest.approx(results.cost.in_all("usd"), rel=0.1)
-    # what is there is known: the run goes on from it
-    further = site.write(**{**settings(url), "trials": {"min": 6, "max": 12}}, **GREEDY, **lies, seed=1)
-    again, said = whole_plan(site, further, "--pilot", str(site.directory()))
-    assert "which the run goes on from" in said
-    assert (again["greedy"]["tokens"], again["greedy"]["seconds"]) == (row.tokens, 0.0)
-    assert again["spent"]["trials"] == results.cost.in_all("trials")
-    assert again["spent"]["tokens"] == pytest.approx(results.cost.in_all("tokens"), rel=0.1)
-
-
-def test_what_greedy_answers_take_is_not_left_to_the_run(site: Site, url: str) -> None:
-    """A cap on trials bears the first round, but not with greedy answers before it; a larger one bears both."""
-    reached = {}
-    for cap in (24 + 100, 24 + 200):
-        for name, more in (("plain", {}), ("greedy", GREEDY)):
-            config = site.write(name, **settings(url), **more, budget={"trials": cap})
-            plan, _ = whole_plan(site, config)
-            reached[cap, name] = plan["capped"]["ended"].get("budget", 0.0)
-    assert reached[124, "greedy"] == 1.0 and reached[224, "greedy"] == reached[224, "plain"] == 0.0
-    within = site.write("within", **{**settings(url), **GREEDY, "budget": {"trials": 24 + 144}})
-    plan, _ = whole_plan(site, within)
-    assert plan["capped"]["costs"]["trials"]["median"] == 24 + 144
-    assert site.run(within, "--run-dir", str(site.directory("within"))).exit_code in ENDED
-    short = site.write("short", **{**settings(url), **GREEDY, "budget": {"trials": 24 + 143}})
-    plan, _ = whole_plan(site, short)
-    assert plan["capped"]["costs"]["trials"]["median"] == 24, "the first round does not fit"
 
 
 def test_the_time_that_grades_take_is_that_of_the_pilot(site: Site, url: str) -> None:

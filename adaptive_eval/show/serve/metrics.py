@@ -155,9 +155,9 @@ def _model_metrics(models: Sequence[ModelTraffic]) -> Iterator[Metric]:
 
 
 OTHER_COUNTERS = {
-    "trials": "Stored answers that are none of the models': of models that left, and greedy ones.",
+    "trials": "Stored answers of models that left.",
     "answers": "Answers that were requested and lost, over all starts.",
-    "tokens": "Tokens besides those of committed trials of the models: of lost answers, greedy answers and others.",
+    "tokens": "Tokens besides those of committed trials of the models: of lost answers and others.",
     "usd": "US dollars besides those of committed trials of the models.",
     "gpu_seconds": "GPU seconds of requests besides those of committed trials of the models.",
 }

@@ -1,4 +1,4 @@
-"""Events before the first round: imported trials, outcomes of earlier runs, labels, and greedy answers."""
+"""Events before the first round: imported trials, outcomes of earlier runs, and labels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,41 +30,19 @@ class TrialsImported(Event, kind="imported"):
 
 @dataclass(frozen=True, slots=True)
 class PriorTaken(Event, kind="prior"):
-    """Outcomes of an earlier run, or of greedy answers, count as R0 from now on."""
+    """Outcomes of another run count as R0 from now on."""
 
     section: Json = field(default_factory=dict)
     """The section of the configuration that asks for it."""
     run: str = ""
-    """The earlier run's name."""
+    """The other run's name."""
     outcomes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     """Categories by model of this run and question."""
-    greedy: bool = False
-    """Whether they come from greedy answers of this run; the following fields are the cost of these so far."""
-    trials: int = 0
-    tokens: int = 0
-    usd: float = 0.0
-    gpu_seconds: float = 0.0
-    """Of requests."""
-    counted_gpu_seconds: float = 0.0
-    """What a cap on GPU time counts of it."""
-    seconds: float = 0.0
-    """How long requesting them took."""
     sampled_otherwise: Sequence[str] = ()
-    """Sampling settings of the earlier run that differ from those of this one, as `model.key: there → here`."""
+    """Sampling settings of the other run that differ from those of this one, as `model.key: there → here`."""
 
     def body(self) -> dict[str, object]:
-        whole = Event.body(self)
-        if not self.greedy:
-            whole = {name: whole[name] for name in ("section", "run", "outcomes", "sampled_otherwise")}
-        return {name: value for name, value in whole.items() if name != "sampled_otherwise" or value}
-
-
-@dataclass(frozen=True, slots=True)
-class GreedyBegun(Event, kind="greedy"):
-    """Greedy answers are requested before anything else; reported, not stored."""
-
-    models: int = 0
-    questions: int = 0
+        return {name: value for name, value in Event.body(self).items() if name != "sampled_otherwise" or value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ const EVENTS = {
   looks_retaken: "looks repeated",
   imported: "trials imported",
   prior: "earlier outcomes taken (R0)",
-  greedy: "greedy answers begun (R0)",
   recorded: "recorded models taken",
   set_aside: "model set aside",
   ungraded: "a trial without a grade",
