@@ -5,8 +5,8 @@
 The models of `known_answers.py`: 3 models and 30 questions; of each model to each question there are 200 answers,
 whose correctness, box, length, bits per token and verifier labels go together, and a trial draws one of them. Each of
 200 seeded runs (--quick: 20) has default settings and 4 to 24 trials a question. The thresholds of a schema are fitted
-on the run's own opening (`rubric: {fit: opening}`) and frozen; the true score is the mean of all answers under these
-very thresholds. Exact Match and Length-Robust are one rubric.
+on a pilot of 4 trials a question with another seed (`rubric: {thresholds: {from: RUN}}`); the true score is the mean of
+all answers under these very thresholds. Exact Match and Length-Robust are one rubric.
 
 What a run decides follows from its answers, and these from its seed. So the runs are made twice: without HTTP, by the
 same core, draws, fit and plan, all of them; and live, the first few of each schema (--live), with the models and the
@@ -48,6 +48,8 @@ FIXED = 12
 LOW, HIGH = 0.93, 0.97
 CLOSE = 1e-9
 DRAWN = 300
+PILOT = 1000
+"""Added to the seed of a run for that of its pilot."""
 ABOUT_RUNS = """\
 *trials*: of a run, in the mean. *error*: mean of score less truth. *sd of z*: standard deviation of the errors over
 their sigma, 1 where intervals are as wide as they say."""
@@ -100,12 +102,14 @@ def drawn_answers(known: KnownRespondent, seed: int) -> NDArray[np.int64]:
     return np.array([[one(model, question) for question in known.world.questions] for model in known.world.models])
 
 
-def run_without_http(known: KnownRespondent, schema: Schema, serials: NDArray[np.int64]) -> RunEnd:
-    """The decisions of a run on these answers."""
+def run_without_http(
+    known: KnownRespondent, schema: Schema, serials: NDArray[np.int64], pilot: NDArray[np.int64]
+) -> RunEnd:
+    """The decisions of a run on these answers, with thresholds of a pilot."""
     population = known.population
     wanted = RubricConfig(name=schema.name).percentiles
-    opening = AnswerColumns(population, serials[..., :LEAST])
-    fitted = fit_frozen(opening.numbers, ["q"] * opening.serials.size, wanted, with_medians=False).values
+    columns = AnswerColumns(population, pilot[..., :LEAST])
+    fitted = fit_frozen(columns.numbers, ["q"] * columns.serials.size, wanted, with_medians=False).values
     labels = classify(population.signals, schema, Thresholds(**fitted)).ravel()[serials]
     weights = np.array(schema.weights, dtype=float)
     section = Decisions.model_validate({"rubric": {"name": schema.name}, "trials": {"min": LEAST, "max": MOST}})
@@ -135,7 +139,6 @@ def run_without_http(known: KnownRespondent, schema: Schema, serials: NDArray[np
 def run_live(world: World, schema: Schema, seed: int, url: str, folder: Path, beside: str = "math") -> RunEnd:
     """The same over HTTP."""
     (folder / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in question_rows(world)))
-    fit = {"fit": "opening"} if schema.thresholds else {}
     settings: dict[str, Any] = {
         "name": "live",
         "seed": seed,
@@ -149,9 +152,14 @@ def run_live(world: World, schema: Schema, seed: int, url: str, folder: Path, be
             "beside": {"kind": beside, "workers": 1},
             "concurrency": {"in_flight": 64},
         },
-        "rubric": {"name": schema.name, **fit},
         "trials": {"min": LEAST, "max": MOST, "favour": "answers"},
     }
+    rubric: dict[str, Any] = {"name": schema.name}
+    if schema.thresholds:
+        few = {"trials": {"min": LEAST, "max": LEAST, "favour": "answers"}}
+        adaptive_eval.run(settings | few | {"seed": PILOT + seed}, directory=folder / "pilot", display="none")
+        rubric["thresholds"] = {"from": str(folder / "pilot")}
+    settings["rubric"] = rubric
     record = adaptive_eval.run(settings, directory=folder / "run", display="none")
     assert record.results is not None
     rows = {row.name: row for row in record.results.models}
@@ -197,12 +205,12 @@ def compared(
 ) -> Iterator[tuple[Schema, list[tuple[RunEnd, FloatArray]], int]]:
     """Of each schema all runs with their truths, and how many of those that were live are the same."""
     runs = 20 if options.quick else 200
-    drawn = [drawn_answers(known, seed) for seed in range(runs)]
+    drawn = [(drawn_answers(known, seed), drawn_answers(known, PILOT + seed)) for seed in range(runs)]
     with serving(known_server(known)) as url:
         for schema in SCHEMATA.values():
             if schema.name == "length_robust":
                 continue
-            ends = [run_without_http(known, schema, serials) for serials in drawn]
+            ends = [run_without_http(known, schema, *answers) for answers in drawn]
             truths = [known.population.scores(schema, Thresholds(**end.thresholds)) for end in ends]
             same = 0
             for seed, end in enumerate(ends[: options.live]):

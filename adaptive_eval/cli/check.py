@@ -119,9 +119,6 @@ def _answer_lines(one: TriedAnswer, rubric: Rubric, max_tokens: int | None) -> I
         return
     extracted = "nothing" if one.grade.extracted is None else repr(safe_line(one.grade.extracted, SHOWN_CHARACTERS))
     category = one.grade.category
-    if category is None:
-        yield f"found {extracted}; its category needs thresholds, which are fitted before the first look"
-        return
     key = repr(safe_line(one.question.answer, SHOWN_CHARACTERS))
     yield f"found {extracted}, key {key}: {safe_line(rubric.names[category])} ({rubric.weights[category]:g})"
 

@@ -14,7 +14,7 @@ from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, graders
 from adaptive_eval.graders.comparing import REFERENCE
 from adaptive_eval.graders.frozen import LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
-from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.rubric import FROM, RubricConfig, open_rubric
 from adaptive_eval.graders.scoring import MOST_SUMS
 from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
 from adaptive_eval.graders.verifier import Verifier
@@ -30,13 +30,9 @@ def check_metrics_binary(report: ReportConfig, rubric: RubricConfig) -> Iterator
         yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
 
 
-def check_recorded_outcomes(models: Models, rubric: RubricConfig, prior: PriorConfig | None) -> Iterator[Problem]:
-    """Check that recorded models have fixed thresholds and are not combined with R0."""
-    recorded = [model.recorded for _, model in recorded_models(models)]
-    if recorded and rubric.fit == "opening":
-        rule = "may not be `opening` with recorded models, whose categories go by other thresholds"
-        yield Problem(("rubric", "fit"), rule, f"take those of the earlier run: `fit: {{run: {recorded[0]}}}`")
-    if recorded and prior is not None:
+def check_recorded_outcomes(models: Models, prior: PriorConfig | None) -> Iterator[Problem]:
+    """Check that recorded models are not combined with R0."""
+    if prior is not None and any(recorded_models(models)):
         yield Problem(("prior",), "cannot be combined with recorded models", "remove one of the two")
 
 
@@ -49,13 +45,13 @@ def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Mo
         for name in sorted(opened.needs - known) if one.gives else ():
             mend = did_you_mean(name, known, f"this grader's are {', '.join(sorted(one.gives))}")
             yield Problem(("rubric",), f"needs the signal {name}, which {answers} will have", mend)
-    if opened.lacks and rubric.fit is None:
+    if opened.lacks and rubric.source_run is None:
         rule = f"must be given: the rubric compares with {', '.join(opened.lacks)}"
-        yield Problem(
-            ("rubric", "fit"), rule, "add `fit: opening`, or `fit: {run: ...}`, or numbers under `thresholds`"
-        )
-    if not opened.lacks and rubric.fit is not None:
-        yield Problem(("rubric", "fit"), "has nothing to fit: the rubric compares with numbers alone", "remove it")
+        mend = f"name an earlier run with these signals, as in `thresholds: {{{FROM}: runs/pilot}}`, or give numbers"
+        yield Problem(("rubric", "thresholds"), rule, mend)
+    if not opened.lacks and rubric.source_run is not None:
+        rule = "has nothing to fit: the rubric compares with numbers alone"
+        yield Problem(("rubric", "thresholds", FROM), rule, "remove it")
     for number, model in asked_models(models):
         path: KeyPath = ("models", number)
         if "completion_bpt" in opened.needs and not model.sampling.logprobs:
@@ -112,13 +108,6 @@ def _check_each_benchmark(
         for problem in check(own, grader.graders[name]) if name in grader.graders else ():
             section, *keys = problem.path
             yield problem._replace(path=(section, INNER[str(section)], name, *keys))
-
-
-def check_prior_categories(prior: PriorConfig | None, rubric: RubricConfig) -> Iterator[Problem]:
-    """Check that thresholds for R0 do not depend on this run's opening."""
-    if prior is not None and rubric.fit == "opening":
-        rule = "may not be `opening` with `prior`, whose categories go by other thresholds"
-        yield Problem(("rubric", "fit"), rule, f"take those of the other run: `fit: {{run: {prior.run}}}`")
 
 
 def check_answer_keys_given(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:

@@ -10,7 +10,6 @@ from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.registry import OBJECTIVES, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
-from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.questions.types import QuestionsConfig
 
 WORTH_DRAWING = 2000
@@ -22,7 +21,7 @@ points."""
 def may_draw(config: RunConfig) -> bool:
     """Whether trials.draw could be set without a conflict."""
     trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "favour": "answers"})
-    beginning = config.models, config.prior, config.report, config.rubric
+    beginning = config.models, config.prior, config.report
     return config.trials.draw is None and not [*check_drawn(trials, config.objective, config.stopping, *beginning)]
 
 
@@ -33,7 +32,6 @@ def check_drawn(
     models: Models = (),
     prior: PriorConfig | None = None,
     report: ReportConfig | None = None,
-    rubric: RubricConfig | None = None,
     questions: QuestionsConfig | None = None,
 ) -> Iterator[Problem]:
     """Check that drawn questions are shuffled and asked once, and decisions compare averages of asked models."""
@@ -66,10 +64,6 @@ def check_drawn(
     if report is not None and report.metrics:
         rule = "cannot be combined with trials.draw: a metric needs several trials of every question"
         yield Problem(("report", "metrics"), rule, remove)
-    if rubric is not None and rubric.fit == "opening" and rubric.looks_at_lengths:
-        rule = "may not be opening with trials.draw and length_ratio: most questions are asked after the first look"
-        mend = "give an earlier run that asked all of them, look at completion_tokens, or remove trials.draw"
-        yield Problem(("rubric", "fit"), rule, mend, rubric.fit)
     if questions is not None and not questions.shuffle:
         rule = "must be true with trials.draw, whose first questions stand for all of them"
         yield Problem(("questions", "shuffle"), rule, "add `shuffle: true` to questions, or remove trials.draw")

@@ -144,10 +144,6 @@ class Controller:
         require(there, "counts must add up to the trials of their batch", counts.shape)
         require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
 
-    def has_issued(self, model: int, question: int, trial: int) -> bool:
-        """Whether a trial is in a round, so that its cost is reserved or counted."""
-        return trial < int(self._flight.issued[model, question])
-
     def spend_outside_plan(self, trials: int, cost: Cost) -> None:
         """Count what was spent on models no longer in the run, or on answers that no round has asked for and that
         cannot be told. Call it before restoring an earlier run."""
@@ -226,13 +222,6 @@ class Controller:
         """End the run if unbounded trials have used more than is left."""
         if self._flight.account.is_open:
             self._end_beyond_caps()
-
-    def hold(self, model: int, question: int, trial: int, cost: Cost) -> None:
-        """Count the cost of a trial that has arrived and will be told once its category is known."""
-        self._flight.hold(model, question, trial, cost)
-        if self._flight.in_parts:
-            self._advance()
-        self._end_once_spent()
 
     def tick(self, elapsed: float, held: float = 0.0) -> bool:
         """Record the seconds since the start and the GPU seconds of held servers. Returns whether a cap on either is

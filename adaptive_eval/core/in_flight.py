@@ -29,7 +29,7 @@ from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import Batch, BatchPart, Round
 from adaptive_eval.core.settings import Bench, Budget
-from adaptive_eval.core.types import Ask, Cost, Outcome
+from adaptive_eval.core.types import Ask, Outcome
 from scorio.moments import FloatArray
 
 TrialArray = NDArray[np.int32]
@@ -299,11 +299,6 @@ class BatchesInFlight:
                 batch.open = min(max(opened, now + 1), batch.size)
             self.rounds_issued += 1
         return True
-
-    def hold(self, model: int, question: int, trial: int, cost: Cost) -> None:
-        """Count the cost of a trial in flight whose category is told later."""
-        for batch in self.expected(model):
-            batch.hold(question, trial, cost)
 
     def awaited(self) -> list[int]:
         """Models whose missing trials are due first: nothing is committed before they arrive."""

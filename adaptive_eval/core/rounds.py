@@ -7,7 +7,6 @@ trials by their place, so that neither the order of arrival nor the batching of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -125,8 +124,6 @@ class Batch:
         """Reserve for each trial by the largest cost so far, if its cost is unbounded."""
         self.used: FloatArray | None = None
         """(size, 4): 1 and the cost of each arrived trial; None if costs are bounded."""
-        self._held: dict[int, Cost] = {}
-        """Cost of trials that have arrived, and whose categories are told later."""
         self._got = bytearray([MISSING]) * self.size
         self._late = bytearray(self.size)
         """Marks the trials that timed out."""
@@ -148,19 +145,10 @@ class Batch:
         self._spent.seconds += round(outcome.seconds * PER_UNIT)
         if self.used is not None:
             self.used[slot] = (1.0, *outcome.cost)
-        self._held.pop(slot, None)
         self._got[slot] = UNGRADED if outcome.category is None else outcome.category
         self._late[slot] = outcome.timed_out
         self.missing -= 1
         return True
-
-    def hold(self, question: int, trial: int, cost: Cost) -> None:
-        """Count the cost of a trial whose category is told later."""
-        slot = self.slots.slot(question, trial)
-        if slot is not None and self._got[slot] == MISSING:
-            self._held[slot] = cost
-            if self.used is not None:
-                self.used[slot] = (1.0, *cost)
 
     def store_part(self, part: BatchPart) -> bool:
         """Store many outcomes of this batch; False if some had arrived before."""
@@ -169,8 +157,6 @@ class Batch:
         if not np.all(got[slots] == MISSING):
             return False
         got[slots] = part.categories
-        for slot in slots.tolist() if self._held else ():
-            self._held.pop(slot, None)
         np.frombuffer(self._late, dtype=np.uint8)[slots] = part.timed_out
         self._spent.add_sums(part.spent)
         self.missing -= len(slots)
@@ -214,12 +200,12 @@ class Batch:
         ]
 
     def count_missing(self, end: int) -> int:
-        """How many of its first `end` trials have not arrived, with or without a category."""
-        return self._got.count(MISSING, 0, end) - sum(slot < end for slot in self._held) if self.missing else 0
+        """How many of its first `end` trials have not arrived."""
+        return self._got.count(MISSING, 0, end) if self.missing else 0
 
     def spent_so_far(self) -> tuple[float, ...]:
-        """How many of its trials have arrived, with or without a category, and their total cost."""
-        return self.size - self.missing + len(self._held), *reduce(Cost.plus, self._held.values(), self.total_cost())
+        """How many of its trials have arrived, and their total cost."""
+        return self.size - self.missing, *self.total_cost()
 
     def reserved(self, opened: int, times: int = 1) -> tuple[FloatArray, int]:
         """The amount that caps count for the batch if its first `opened` trials may be asked: the cost of arrived

@@ -14,7 +14,6 @@ from adaptive_eval.questions import Question
 from adaptive_eval.record.log_files import LogError
 from adaptive_eval.scheduler.grading import Grading, grade_or_error
 from adaptive_eval.store import TrialRecord
-from adaptive_eval.store.records import AWAITS_THRESHOLDS
 
 CLOSE = 1e-9
 
@@ -22,14 +21,13 @@ CLOSE = 1e-9
 class RecordGrader:
     """Grades records by a rubric.
 
-    Without a configuration, or with thresholds that no log knows, a grader grades all texts; else only those to which
-    the log gives neither a category of the rubric nor a verdict that leads to one.
+    Without a configuration, a grader grades all texts; else only those to which the log gives neither a category of the
+    rubric nor a verdict that leads to one.
     """
 
     def __init__(self, rubric: Rubric, pool: Grading | None, *, declared: bool) -> None:
         """`declared` says whether a configuration has given the rubric; without a `pool` the logs' grades are kept."""
         self._rubric, self._pool, self._declared = rubric, pool, declared
-        self._everything = not declared or bool(rubric.lacks)
 
     async def trials(self, batch: Sequence[PlacedRecord], questions: Mapping[str, Question]) -> list[TrialRecord]:
         """Grade a batch of records."""
@@ -40,14 +38,11 @@ class RecordGrader:
 
     async def _regraded_trial(self, one: PlacedRecord, question: Question, pool: Grading) -> TrialRecord:
         record, rubric = one.record, self._rubric
-        if self._everything and not record.has_text:
-            mend = "leave --grader out, and the log's own grade is taken"
-            if rubric.lacks:
-                mend = "the rubric's thresholds are fitted on the logs' texts: give numbers under rubric.thresholds"
-            raise LogError(f"{one.place}: has no text to grade; {mend}")
-        if record.answer is None or not record.has_text or not (self._everything or record.category is None):
+        if not self._declared and not record.has_text:
+            raise LogError(f"{one.place}: has no text to grade; leave --grader out, and the log's own grade is taken")
+        if record.answer is None or not record.has_text or (self._declared and record.category is not None):
             return self._logged_trial(one)
-        if not self._everything and record.value is not None and (record.value in (0, 1) or "score" in rubric.needs):
+        if self._declared and record.value is not None and (record.value in (0, 1) or "score" in rubric.needs):
             # a verdict or a score, which may be all that the rubric needs
             signals = score_signals(record.value, higher_is_better=not record.lower_is_better) | dict(record.signals)
             facts = {**answer_facts(record.answer), **signals}
@@ -56,8 +51,7 @@ class RecordGrader:
         grade = await grade_or_error(pool.grade, record.answer, question.for_trial(one.trial))
         if isinstance(grade, GraderError):
             return _trial(one, None, {}, None, str(grade))
-        awaits = AWAITS_THRESHOLDS if grade.category is None else None
-        return _trial(one, grade.category, grade.signals, grade.extracted, awaits)
+        return _trial(one, grade.category, grade.signals, grade.extracted, None)
 
     def _logged_trial(self, one: PlacedRecord) -> TrialRecord:
         """The trial with the grade that its log gives."""

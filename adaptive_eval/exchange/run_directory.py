@@ -30,7 +30,6 @@ from adaptive_eval.exchange.configure import (
 from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.exchange.samples import NOT_LOGGED
 from adaptive_eval.graders.registry import Logged
-from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.record.build import build_results
@@ -39,7 +38,6 @@ from adaptive_eval.record.log_files import LogError
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import run_subject, take_snapshot
-from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.state import RunState, apply_stored
 from adaptive_eval.store import (
     CommitBatch,
@@ -52,7 +50,6 @@ from adaptive_eval.store import (
     TrialsImported,
 )
 from adaptive_eval.store.looks import plain_look
-from adaptive_eval.store.thresholds import kept_rubric
 
 LACKING = "not all trials that the first look needs are there"
 NEAR = 10**6
@@ -68,9 +65,6 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     with closing(Store.attach(directory)) as store:
         setup = stored_setup(store.reader.header())._replace(config=config)
         roster, plan = setup.roster, stored_plan(setup, store.reader, store.reader.events())
-        if open_rubric(config.rubric).lacks:
-            rubric = kept_rubric(config.rubric, store.reader.events())
-            OpeningFit(config.rubric, rubric, roster, plan.opening).fit_stored(store)
         controller = Controller(plan)
         state = RunState(controller, roster)
         apply_stored(state, store.reader, store.reader.events(), judged=False)

@@ -1,8 +1,8 @@
 """Thresholds that are fitted once and then frozen: percentiles of signals, and typical lengths of answers.
 
 A percentile, and with it the meaning of a category, depends on the trials it is fitted on. So it is fitted on trials
-that were not selected by their outcomes, such as the opening of a run (equally many answers of every model to every
-question), and then frozen.
+that were not selected by their outcomes, those of the first round of a run (equally many answers of every model to
+every question), and then frozen.
 
 `length_ratio` is an answer's length in tokens divided by the median over all models' answers to the question there.
 """

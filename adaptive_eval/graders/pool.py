@@ -290,7 +290,6 @@ class Grading:
     lost = NO_COST
     """The most that the requests for any grade may cost."""
     rubric: Rubric
-    """Replaced once its thresholds are fitted."""
 
     @property
     def notices(self) -> Sequence[Notice]:

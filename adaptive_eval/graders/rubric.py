@@ -9,16 +9,16 @@ rubric:
     - {name: correct, weight: 1, when: {is_correct: true}}
     - {name: wrong, weight: 0}       # the one without conditions: everything else
 
-A condition may compare with a percentile, as in {completion_tokens: {at_most: p33}}. `fit` says on which trials it is
-fitted, before any category is given; a rubric that still `lacks` it gives none.
+A condition may compare with a percentile, as in {completion_tokens: {at_most: p33}}. `thresholds` gives its number, or
+the run on whose first round it is fitted; a rubric that still `lacks` it gives no category.
 """
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
@@ -47,7 +47,7 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 class SignalBounds(Section):
-    """Limits on a number: each a number, or a percentile of the signal such as p33, which `rubric.fit` finds."""
+    """Limits on a number: each a number, or a percentile of the signal such as p33 (see `rubric.thresholds`)."""
 
     above: float | PercentileName | None = None
     """The number is larger than this."""
@@ -104,12 +104,8 @@ BINARY = (
 )
 
 
-class EarlierThresholds(Section):
-    """An earlier run from which thresholds are taken."""
-
-    run: Path
-    """Directory of the earlier run, relative to the current directory. Its own fitted thresholds are used, if it has
-    any, else those fitted to its trials before the first look."""
+FROM = "from"
+"""The key of `thresholds` that names a run."""
 
 
 class RubricConfig(Section):
@@ -121,11 +117,10 @@ class RubricConfig(Section):
     """`binary`, or one of the paper's schemata such as `format_aware`; with `categories`, a name of your own."""
     weights: tuple[Weight, ...] | None = None
     """Other weights for the categories of a schema, from category 0 (invalid) on."""
-    thresholds: Mapping[str, float] = Field(default_factory=dict)
-    """Values of percentiles in a schema or a condition, such as {high: 0.31}, or {completion_tokens p33: 1200}."""
-    fit: Literal["opening"] | EarlierThresholds | None = None
-    """Source of the other percentiles, and of the median lengths for `length_ratio`: `opening`, all models' answers
-    before the first look, which are graded then, or an earlier run. Fitted values never change."""
+    thresholds: Mapping[str, float | Path] = Field(default_factory=dict)
+    """Values of percentiles in a schema or a condition, such as {high: 0.31}, or {completion_tokens p33: 1200}. With
+    {from: RUN}, the directory of another run, relative to the current directory, the others and the median lengths for
+    `length_ratio` are those of that run, or are fitted to its trials before its first look. They never change."""
     assume: Mapping[str, float] = Field(default_factory=dict)
     """Values of signals that this run lacks, such as {verifier_c: 0}."""
 
@@ -176,18 +171,42 @@ class RubricConfig(Section):
         return any(LENGTH_RATIO in category.when for category in self.categories)
 
     @property
+    def source_run(self) -> Path | None:
+        """The run that gives the percentiles without a number."""
+        source = self.thresholds.get(FROM)
+        return source if isinstance(source, Path) else None
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        """The percentiles that are given as numbers."""
+        return {name: value for name, value in self.thresholds.items() if not isinstance(value, Path)}
+
+    @property
     def unfitted(self) -> Mapping[str, Percentile]:
         """The percentiles for which the configuration gives no number."""
         return {name: rule for name, rule in self.percentiles.items() if name not in self.thresholds}
 
-    @field_validator("thresholds", "assume")
+    @field_validator("thresholds")
     @classmethod
-    def _check_names(cls, values: Mapping[str, float], info: ValidationInfo) -> Mapping[str, float]:
+    def _check_thresholds(cls, values: Mapping[str, float | Path], info: ValidationInfo) -> Mapping[str, float | Path]:
         own = _percentiles(info.data.get("categories", ()))
-        known = {**PERCENTILES, **own} if info.field_name == "thresholds" else RANGES
-        if unknown := sorted(values.keys() - known.keys()):
-            raise refuse(f"may not name {', '.join(unknown)}", f"the names are {', '.join(known)}")
+        _require_known(values, (FROM, *PERCENTILES, *own))
+        for name, value in values.items():
+            if isinstance(value, Path) is not (name == FROM):
+                rule = f"must have the directory of a run under `{FROM}`, and a number under every other name"
+                raise refuse(f"{rule}, but got {name}: {value}", "write it like {from: runs/pilot}, or {high: 0.31}")
         return values
+
+    @field_validator("assume")
+    @classmethod
+    def _check_assumed(cls, values: Mapping[str, float]) -> Mapping[str, float]:
+        _require_known(values, RANGES)
+        return values
+
+
+def _require_known(values: Mapping[str, object], known: Collection[str]) -> None:
+    if unknown := sorted(values.keys() - set(known)):
+        raise refuse(f"may not name {', '.join(unknown)}", f"the names are {', '.join(known)}")
 
 
 def _percentiles(categories: tuple[CategoryConfig, ...]) -> dict[str, Percentile]:
@@ -312,12 +331,12 @@ Rubric = DeclaredRubric | SchemaRubric
 
 def _require_fitted(rubric: Rubric) -> None:
     if rubric.lacks:
-        raise GraderError(f"the rubric gives no category before {', '.join(rubric.lacks)} are fitted")
+        raise GraderError(f"the rubric gives no category without numbers for {', '.join(rubric.lacks)}")
 
 
 def open_rubric(config: RubricConfig, frozen: FrozenThresholds = NOTHING_FROZEN) -> Rubric:
     """Create the rubric of a configuration, with the thresholds fitted so far."""
-    known = {**frozen.values, **config.thresholds}
+    known = {**frozen.values, **config.numbers}
     if config.categories:
         lacks = [name for name in config.percentiles if name not in known]
         if config.looks_at_lengths and not frozen.medians:
@@ -345,8 +364,7 @@ def _with_numbers(category: CategoryConfig, known: Mapping[str, float]) -> Categ
 class RubricResult(NamedTuple):
     """The category that a rubric gives to signals."""
 
-    category: int | None
-    """None if it waits for thresholds."""
+    category: int
     measured: Facts
     """Further signals, which depend on thresholds."""
 
@@ -354,8 +372,6 @@ class RubricResult(NamedTuple):
 def apply_rubric(facts: Facts, rubric: Rubric, question: str) -> RubricResult:
     """Apply a rubric to an answer; raises `GraderError` naming a missing signal, `PartialCredit` for a score that is
     neither right nor wrong."""
-    if rubric.lacks:
-        return RubricResult(None, {})
     if "is_correct" not in facts and "score" in facts and "is_correct" in rubric.needs:
         if "score" not in rubric.needs:
             raise PartialCredit(f"the score {facts['score']!r} is neither right nor wrong, {NEEDS_RUBRIC}")

@@ -40,8 +40,7 @@ class Marks(NamedTuple):
 class Grade:
     """The grade of a trial: its category, and the signals that led to it."""
 
-    category: int | None
-    """None if it waits for thresholds that are fitted on the opening."""
+    category: int
     signals: Mapping[str, SignalValue]
     extracted: str | None
     cost: Cost = NO_COST

@@ -123,8 +123,7 @@ def _run_sentence(event: Event) -> str | None:
         case store.ThresholdsFrozen():
             found = [f"{name} {value:.4g}" for name, value in event.values.items()]
             found += [f"the usual length of {several(len(event.medians), 'question')}"] if event.medians else []
-            where = "the opening" if event.run is None else f"the run {event.run}"
-            basis = f"thresholds frozen, from {sum(event.models.values())} trials of {where}"
+            basis = f"thresholds frozen, from {sum(event.models.values())} trials of the run {event.run}"
             return f"{basis}: {', '.join(found)}" if found else basis
         case store.BaselineAsked(scores=[_, *_]):
             shares = ", ".join(f"{exp(score):.3g}" for score in event.scores)

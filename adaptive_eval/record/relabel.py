@@ -129,7 +129,7 @@ def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = N
     own = stored.setup.config.rubric
     judge = _Judge.of(stored)
     kept = thresholds_from_event(kept_thresholds(own, stored.events))
-    frozen = FrozenThresholds({**kept.values, **own.thresholds}, kept.rest_on, kept.medians)
+    frozen = FrozenThresholds({**kept.values, **own.numbers}, kept.rest_on, kept.medians)
     first = judge.apply(OWN_RUBRIC, open_rubric(own, frozen), trials, trials.category, _used_thresholds(own, frozen))
     order = np.argsort([one.rank or len(trials) for one in first.models], kind="stable")
     found, not_there = [_reorder_models(first, order)], []
@@ -157,7 +157,7 @@ def default_rubrics(own: RubricConfig, trials: TrialSignals) -> dict[str, Rubric
         rubric = SchemaRubric(schema, schema.weights, Thresholds(), {})
         absent = {one: 0.0 for one in lacking(trials, rubric) if one in ASSUMED and _only_for_invalid(schema, one)}
         assume = {one: value for one, value in own.assume.items() if one in schema.signals}
-        fixed = own.thresholds if own.name in SCHEMATA and not own.categories else {}
+        fixed = own.numbers if own.name in SCHEMATA and not own.categories else {}
         found[name] = RubricConfig(name=name, thresholds=fixed, assume=absent | assume)
     return found
 
@@ -248,7 +248,7 @@ class _Judge:
         if absent := [one for one in lacking(trials.signals, open_rubric(config)) if one != LENGTH_RATIO]:
             raise GraderError(f"needs {', '.join(absent)}, which no trial has")
         signals, everywhere = trials.signals, np.ones(len(trials), dtype=bool)
-        some = trials.opening if config.fit == "opening" else everywhere
+        some = everywhere
         basis = trials.labels(some) if config.looks_at_lengths else ()
         rubric, whole = completed(config, signals.only(some), basis, frozen)
         if config.looks_at_lengths:
@@ -334,7 +334,7 @@ class _Judge:
 
 
 def _used_thresholds(config: RubricConfig, frozen: FrozenThresholds) -> dict[str, float]:
-    known = {**frozen.values, **config.thresholds}
+    known = {**frozen.values, **config.numbers}
     return {name: float(known[name]) for name in config.percentiles if name in known}
 
 

@@ -216,7 +216,7 @@ def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:
     if ours != theirs and any(fitted):
         yield (
             "was graded with other thresholds, so that its categories mean something else; take them from it, with "
-            "`rubric: {fit: {run: ...}}`"
+            "`rubric: {thresholds: {from: RUN}}`"
         )
 
 

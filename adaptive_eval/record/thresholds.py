@@ -4,11 +4,12 @@ from collections import Counter
 
 from adaptive_eval.base.errors import ConfigError, GraderError
 from adaptive_eval.config.prepare import stored_setup
-from adaptive_eval.graders.frozen import FrozenThresholds, fact_numbers, fit_frozen
-from adaptive_eval.graders.rubric import EarlierThresholds, RubricConfig, open_rubric
+from adaptive_eval.graders.frozen import Facts, FrozenThresholds, fact_numbers, fit_frozen
+from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.types import answer_facts
 from adaptive_eval.store import RunReader, ThresholdsFrozen
 from adaptive_eval.store.database import is_run
-from adaptive_eval.store.thresholds import HeldTrial, frozen_event, kept_thresholds, thresholds_from_event
+from adaptive_eval.store.thresholds import frozen_event, kept_thresholds, thresholds_from_event
 
 FIRST_ROUND = 0
 
@@ -16,18 +17,19 @@ FIRST_ROUND = 0
 def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
     """Thresholds from the run that the rubric names; None if it names none, or needs none.
 
-    Those that the run has frozen itself are taken unchanged; others are fitted on its opening.
+    Those that the run has itself are taken unchanged; others are fitted on its first round, which must be complete:
+    short answers come first.
     """
-    if not isinstance(section.fit, EarlierThresholds) or not open_rubric(section).lacks:
+    directory = section.source_run
+    if directory is None or not open_rubric(section).lacks:
         return None
-    directory = section.fit.run
     if not is_run(directory):
-        raise ConfigError(f"rubric.fit.run: {directory} holds no run; name the directory of one")
+        raise ConfigError(f"rubric.thresholds: {directory} holds no run; name the directory of one under `from`")
     with RunReader.intact(directory) as reader:
         setup, events = stored_setup(reader.header()), reader.events()
         had = setup.config.rubric
         own = kept_thresholds(had, events)
-        known = {**thresholds_from_event(own).values, **had.thresholds}
+        known = {**thresholds_from_event(own).values, **had.numbers}
         wanted = {name: rule for name, rule in section.unfitted.items() if name not in known}
         medians = thresholds_from_event(own).medians
         if not wanted and (medians or not section.looks_at_lengths):
@@ -35,14 +37,18 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
             rest_on = {name: one for name, one in thresholds_from_event(own).rest_on.items() if name in taken}
             frozen = FrozenThresholds(taken, rest_on, medians if section.looks_at_lengths else {})
             return frozen_event(section, frozen, Counter({} if own is None else own.models), setup.config.name)
-        held = [HeldTrial.from_record(record) for record in reader.trials() if record.round == FIRST_ROUND]
-    held = [one for one in held if one.signals or one.outcome.category is not None]
-    numbers, questions = fact_numbers([one.facts for one in held]), [one.outcome.question for one in held]
+        if not reader.most_looks():
+            raise ConfigError(f"rubric.thresholds: {directory} has no complete first round; let that run go on first")
+        models, questions, facts = Counter[str](), list[str](), list[Facts]()
+        for record in reader.trials():
+            if record.round == FIRST_ROUND and (record.signals or record.category is not None):
+                models[record.model] += 1
+                questions.append(record.question)
+                facts.append({**answer_facts(record.answer), **record.signals})
     try:
-        fitted = fit_frozen(numbers, questions, section.unfitted, with_medians=section.looks_at_lengths)
+        fitted = fit_frozen(fact_numbers(facts), questions, section.unfitted, with_medians=section.looks_at_lengths)
     except GraderError as error:
-        raise ConfigError(f"rubric.fit.run: {directory}: {error}; name another run, or give the number") from error
-    models = Counter(one.outcome.model for one in held)
+        raise ConfigError(f"rubric.thresholds: {directory}: {error}; name another run, or give the number") from error
     values = {name: known.get(name, value) for name, value in fitted.values.items()}  # frozen ones stay
     frozen = FrozenThresholds(values, fitted.rest_on, fitted.medians)
     return frozen_event(section, frozen, models, setup.config.name)
@@ -57,7 +63,4 @@ def frozen_sentence(event: ThresholdsFrozen) -> str:
     trials = sum(event.models.values())
     if event.medians:
         each.append(f"the median length of the answers to each of {len(event.medians)} questions ({trials:,} trials)")
-    where = "this run's opening" if event.run is None else f"the run {event.run}"
-    of = f"{len(event.models)} {'model' if len(event.models) == 1 else 'models'}"
-    basis = f"{where}, all answers of {of} before the first look" if event.run is None else where
-    return f"The rubric's thresholds were fitted once, on {basis}, and then frozen: {'; '.join(each)}."
+    return f"The rubric's thresholds were fitted once, on the run {event.run}, and then frozen: {'; '.join(each)}."

@@ -303,10 +303,7 @@ def _command_path(folder: Path, directory: Path) -> str:
 
 def _thresholds_sentence(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
     kept = kept_thresholds(rubric, events)
-    if kept is not None:
-        return frozen_sentence(kept)
-    waiting = "The rubric's thresholds are fitted when the run's opening is complete; until then nothing is judged."
-    return waiting if open_rubric(rubric).lacks else None
+    return None if kept is None else frozen_sentence(kept)
 
 
 def order_sentence(reader: RunReader, config: RunConfig) -> str | None:

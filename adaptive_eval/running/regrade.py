@@ -15,9 +15,7 @@ from typing import NamedTuple
 from adaptive_eval.base.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.config.planning import core_caps, trial_cost, worst_verdict
 from adaptive_eval.config.prepare import (
-    StoredSetup,
     adopt_stored_trials,
-    make_roster,
     prepare,
     run_header,
     stored_config,
@@ -32,7 +30,6 @@ from adaptive_eval.graders.by_benchmark import InspectScores, find_grader, grade
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.graders.types import MarkedAnswer, Marks
 from adaptive_eval.questions import Question
-from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
@@ -41,7 +38,6 @@ from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.rejudging_costs import RejudgingCosts
 from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
-from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, trial_place
 from adaptive_eval.scheduler.verdict_costs import VerdictCosts
 from adaptive_eval.store import (
     CellExtent,
@@ -51,7 +47,6 @@ from adaptive_eval.store import (
     Regrade,
     RunHeader,
     Store,
-    ThresholdsFrozen,
     TrialRecord,
     TrialsImported,
     TrialsRegraded,
@@ -137,8 +132,6 @@ class _Regrading:
 
         regrades, spent = await self._grade(rubric, noted(), beyond_caps)
         _require_some_grade(regrades)
-        if self._header is not None and rubric.lacks:
-            thresholds, regrades = self._fitted(rubric, regrades)
         changed = sum(old != new.category for (old, _), new in zip(before, regrades, strict=True))
         done = Regraded(len(regrades), changed, sum(new.failed for new in regrades))
         if not regrades and self._header is None:
@@ -153,8 +146,7 @@ class _Regrading:
         grader, only_ungraded = self._config.grader, self._header is None
         by_inspect = {one.id for one in self._questions if isinstance(find_grader(grader, one), InspectScores)}
         for record in self._store.reader.trials("ungraded" if only_ungraded else "all"):
-            if not (only_ungraded and record.awaits_thresholds):
-                yield _with_scores(record) if record.question in by_inspect else record
+            yield _with_scores(record) if record.question in by_inspect else record
 
     async def _grade(
         self, rubric: Rubric, records: Iterator[TrialRecord], beyond_caps: bool
@@ -184,34 +176,6 @@ class _Regrading:
                     spent.enter_verdicts(found)
                     _require_some_grade(regrades)
         return regrades, spent
-
-    def _fitted(self, rubric: Rubric, regrades: list[Regrade]) -> tuple[ThresholdsFrozen | None, list[Regrade]]:
-        """Fit the thresholds anew on the opening, as these grades have it, and give every trial its category.
-
-        Before the first look they wait: the run fits them when all of its opening is there.
-        """
-        reader, roster = self._store.reader, make_roster(self._config, self._questions)
-        if not reader.most_looks():
-            return None, regrades
-        setup = StoredSetup(self._config, self._questions, {}, roster)
-        fit = OpeningFit(self._config.rubric, rubric, roster, stored_plan(setup, reader, reader.events()).opening)
-        there: dict[Place, int] = {}
-        for number, (record, regrade) in enumerate(zip(reader.trials(), regrades, strict=True)):
-            judged = record.judged(regrade)
-            if judged.model not in roster.models:
-                continue
-            if judged.awaits_thresholds:
-                there[trial_place(judged)] = number
-                fit.hold(judged)
-            else:
-                fit.count(judged.outcome())
-        if not fit.is_ready(fit.lacks_some):
-            return None, regrades
-        event, found = fit.freeze(), list(regrades)
-        for verdict in fit.take_verdicts():
-            number = there[trial_place(verdict)]
-            found[number] = verdict._replace(cost=regrades[number].cost)
-        return event, found
 
     def _write(
         self, done: Regraded, regrades: list[Regrade], events: list[Event], arguments: tuple[str, ...] | None

@@ -31,7 +31,6 @@ from adaptive_eval.running.watching import Watcher
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.loop import Loop
-from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.scheduler.verdict_costs import verdict_reserve
@@ -120,7 +119,6 @@ class Session:
             lanes,
             reserve=verdict_reserve(grading, capped=prepared.plan.budget.bought),
             alarms=Alarms(prepared.models, prepared.questions, opening, drawn, stop_on),
-            fit=OpeningFit(prepared.config.rubric, prepared.rubric, prepared.roster, opening),
         )
         gpu_seconds = sum(row.counted_gpu_seconds for row in removed)
         loop = Loop(state, prepared.questions, grading, store, self, serving.supplies, gpu_seconds)

@@ -20,7 +20,7 @@ from adaptive_eval.graders.pool import Grading as Grading
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import Regrade, TrialRecord, VerdictsWasted
-from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT
+from adaptive_eval.store.records import AWAITS_VERDICT
 from adaptive_eval.supply.types import Lane
 
 ATTEMPTS = 3
@@ -74,11 +74,7 @@ def make_record(
     trial_at = (lane.name, question.id, trial, round_, answer)
     if isinstance(grade, GraderError):
         return TrialRecord(*trial_at, category=None, grader_error=str(grade), cost=cost)
-    return TrialRecord(*trial_at, grade.category, grade.signals, grade.extracted, _missing_fit(grade), cost=cost)
-
-
-def _missing_fit(grade: Grade) -> str | None:
-    return AWAITS_THRESHOLDS if grade.category is None else None
+    return TrialRecord(*trial_at, grade.category, grade.signals, grade.extracted, cost=cost)
 
 
 def redact_answer(
@@ -130,4 +126,4 @@ def make_regrade(record: TrialRecord, result: Grade | GraderError) -> Regrade:
     if isinstance(result, GraderError):
         spent = result.cost if isinstance(result, JudgeFailed) and isinstance(result.cost, Cost) else NO_COST
         return Regrade(*at, category=None, signals={}, extracted=None, grader_error=str(result), cost=spent)
-    return Regrade(*at, result.category, result.signals, result.extracted, _missing_fit(result), result.cost)
+    return Regrade(*at, result.category, result.signals, result.extracted, None, result.cost)

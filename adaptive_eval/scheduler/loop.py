@@ -25,7 +25,7 @@ from adaptive_eval.scheduler.run_end import RunEnd
 from adaptive_eval.scheduler.state import RunState, committed_records
 from adaptive_eval.scheduler.trials import Step
 from adaptive_eval.scheduler.troubles import ServerWatch
-from adaptive_eval.store import AnswersLost, CommitBatch, Event, ModelSetAside, Store, ThresholdsFrozen
+from adaptive_eval.store import AnswersLost, CommitBatch, Event, ModelSetAside, Store
 from adaptive_eval.supply.happenings import (
     Abandoned,
     Answered,
@@ -209,10 +209,6 @@ class Loop:
             self.journal.observer.looked(decision.looks)
         for event in decision.events:
             self.note(event)
-            if isinstance(event, ThresholdsFrozen):
-                self.grader.grading.rubric = self.state.fit.rubric
-        if decision.verdicts:
-            self.journal.committer.next_batch().verdicts.extend(decision.verdicts)
         self.requests.waiting.core_was_told()
         if self.state.alarms.stopped is not None and self.ending.halt is None:
             self.stop()  # what is in flight comes back

@@ -127,7 +127,7 @@ class StoreRepair:
     def _ungraded(self) -> Iterator[TrialRecord]:
         """Trials without a grade, in the order of commitment; those that failed again stay in front."""
         ungraded = self._store.reader.trials("ungraded")
-        return (record for record in ungraded if record.model in self._lanes and not record.awaits_thresholds)
+        return (record for record in ungraded if record.model in self._lanes)
 
     # -- under caps -----------------------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class Scheduler:
         await self._repair.run()
         left = self.supply.take_over(store, state.roster)
         state.alarms.look_up(store.reader)
-        for record in stored_records(store.reader, judged=state.judged, fitted=state.fit.is_needed):
+        for record in stored_records(store.reader, judged=state.judged):
             state.apply(record)
         for event in lose_entered(store, state, left):
             observer.happened(event)

@@ -2,7 +2,7 @@
 
 Records of all kinds are passed to `apply`: while the run goes on, once they are on disk; when a run is resumed, read or
 imported, all at once. No other code restores anything. `decide` then tells the core the new facts, and returns what is
-to be stored: looks, events and grades.
+to be stored: looks and events.
 
 The loss of an answer is applied as soon as it is noticed, since a cap must count it before anything else is asked. What
 a run *intends*, such as to ask a model nothing more, is in `models`.
@@ -16,7 +16,6 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.model_states import ModelStates
-from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, trial_place
 from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.scheduler.trials import Step, TrialTable
 from adaptive_eval.store import (
@@ -51,6 +50,15 @@ class GradingSpent(NamedTuple):
     use: GradingUse
 
 
+Place = tuple[str, str, int]
+"""Model, question and trial."""
+
+
+def trial_place(record: TrialRecord | Regrade) -> Place:
+    """The model, question and trial of a record or a grade."""
+    return record.model, record.question, record.trial
+
+
 Record = StoredOutcome | TrialRecord | Regrade | GradingSpent | Event
 """A stored fact. Trials of earlier starts come without their texts, as `StoredOutcome`."""
 
@@ -62,7 +70,6 @@ class Decision(NamedTuple):
     """Models that are set aside, and answers without a grade."""
     looks: Sequence[Look]
     events: Sequence[Event]
-    verdicts: Sequence[Regrade]
 
 
 class RunState:
@@ -76,12 +83,10 @@ class RunState:
         *,
         reserve: Cost | None = None,
         alarms: Alarms | None = None,
-        fit: OpeningFit | None = None,
     ) -> None:
         """`lanes`: empty if the run is only read; `reserve`: the cost reserved for a verdict, if answers are judged by
-        requests; `fit`: if the rubric has thresholds to be fitted."""
+        requests."""
         self.controller, self.alarms = controller, alarms or Alarms.judged()
-        self.fit = fit or OpeningFit.over(roster)
         self.roster, self.lanes, self.reserve = roster, lanes, reserve
         self.capped = controller.plan.budget.bought
         """Whether a cap counts answers that were lost."""
@@ -144,7 +149,7 @@ class RunState:
         return AnswersLost(lane.name, answers, *cost.times(answers), killed=killed, estimated=estimated)
 
     def _apply_trial(self, record: TrialRecord) -> None:
-        """Apply an answer with its texts: one that has just come, or one that waits for thresholds."""
+        """Apply an answer with its texts, which has just come."""
         model, question = self.roster.cell(record.model, record.question)
         self.alarms.see(model, record)
         if record.awaits_verdict:
@@ -156,25 +161,15 @@ class RunState:
         is_asked = self._is_asked(model, question, record.trial)
         if is_asked:
             self.spent.count_verdict(model, record)
-        if not record.awaits_thresholds:
-            self._apply_graded(model, question, record.outcome(), is_asked)
-            self._report_ungraded(model, record)
-            return
-        self._spend(model, record.outcome())
-        if is_asked:
-            self.trials.move(model, question, (record.trial,), Step.AWAITS_THRESHOLDS)
-        if (verdict := self.fit.take(record, self.controller, is_asked=is_asked)) is not None:
-            self._apply_verdict(verdict)
+        self._apply_graded(model, question, record.outcome(), is_asked)
+        if record.grader_error is not None:
+            self._untold.events += self.models.ungraded(model, record.question, record.grader_error)
 
     def _apply_verdict(self, verdict: Regrade) -> None:
-        """Apply the category of a stored answer, from a judge or by thresholds that are fitted now."""
+        """Apply the category of a stored answer, from a judge."""
         if (record := self.awaiting.pop(trial_place(verdict), None)) is not None:
             self.spent.usages[self.roster.models.position(record.model)].spend(record.outcome(), -1)
             self._apply_trial(record.judged(verdict))
-        elif (outcome := self.fit.release(verdict, self.controller)) is not None:
-            model, question = self.roster.cell(outcome.model, outcome.question)
-            self._judge(model, question, outcome, self._is_asked(model, question, outcome.trial))
-            self._report_ungraded(model, verdict)
 
     def _apply_outcome(self, outcome: StoredOutcome) -> None:
         if outcome.awaits_verdict:  # of an earlier start, and the caps did not allow a verdict
@@ -183,26 +178,16 @@ class RunState:
             self.controller.spend_outside_plan(0, outcome.cost)
             return
         model, question = self.roster.cell(outcome.model, outcome.question)
-        if outcome.awaits_thresholds:
-            self._spend(model, outcome)
-        else:
-            self._apply_graded(model, question, outcome, self._is_asked(model, question, outcome.trial))
+        self._apply_graded(model, question, outcome, self._is_asked(model, question, outcome.trial))
 
     def _is_asked(self, model: int, question: int, trial: int) -> bool:
         return self.trials.step(model, question, trial) is not None
 
     def _apply_graded(self, model: int, question: int, outcome: StoredOutcome, is_asked: bool) -> None:
-        self._spend(model, outcome)
-        self.fit.count(outcome)
-        self._judge(model, question, outcome, is_asked)
-
-    def _spend(self, model: int, outcome: StoredOutcome) -> None:
+        """Queue an answer for the core, now that it has its category; `is_asked`: in this start."""
         self.spent.spend(model, outcome)
         if self.capped and not self.judged:  # else there is a verdict in it
             self._require_within_reserve(model, outcome.cost)
-
-    def _judge(self, model: int, question: int, outcome: StoredOutcome, is_asked: bool) -> None:
-        """Queue an answer for the core, now that it has its category; `is_asked`: in this start."""
         self.alarms.add(model, question, outcome)
         self.spent.usages[model].judge(outcome)
         told = outcome.to_outcome(model, question)
@@ -212,10 +197,6 @@ class RunState:
         else:
             self.controller.keep((told,))
             self._untold.kept = True
-
-    def _report_ungraded(self, model: int, one: TrialRecord | Regrade) -> None:
-        if one.grader_error is not None:
-            self._untold.events += self.models.ungraded(model, one.question, one.grader_error)
 
     def _require_within_reserve(self, model: int, cost: Cost) -> None:
         """Set aside a model whose answer used more than caps reserve for it."""
@@ -229,7 +210,7 @@ class RunState:
     # -- decisions ------------------------------------------------------------------------------------------------
 
     def decide(self, launched: Collection[int] = (), *, stopping: bool = False) -> Decision:
-        """Tell the core the new facts, and return its decision; raises `ConfigError` if thresholds cannot be fitted.
+        """Tell the core the new facts, and return its decision.
 
         The run starts the servers of `launched` models itself.
         """
@@ -237,7 +218,7 @@ class RunState:
         over = self.controller.finished is not None
         looks = untold.tell_core(self.controller)
         if over:
-            return Decision(untold.events, (), (), self.fit.take_verdicts())
+            return Decision(untold.events, (), ())
         if untold.unjudged and not stopping:  # nobody pays for their verdicts
             self.controller.end_over_budget()
         set_aside = [*untold.events, *self.models.set_aside_by_core(self.controller)]
@@ -246,21 +227,16 @@ class RunState:
             events += self.alarms.judge(self.models.recorded | self.controller.set_aside.keys())
         if looks or not untold.begun:
             events += self.models.find_settled(self.controller, launched)
-        if self.controller.finished is None and self.fit.is_ready(self.models.is_gone):
-            events.append(self.fit.freeze())
-        return Decision(set_aside, looks, events, self.fit.take_verdicts())
+        return Decision(set_aside, looks, events)
 
     def want(self, asks: Iterable[Ask]) -> Iterator[Ask]:
-        """Yield those of the core's trials that have to be asked; stored answers to others await thresholds."""
+        """Yield the core's trials, which are wanted from now on."""
         for ask in asks:
-            if self.fit.holds(ask):
-                self.trials.move(ask.model, ask.question, (ask.trial,), Step.AWAITS_THRESHOLDS)
-            else:
-                self.trials.move(ask.model, ask.question, (ask.trial,), Step.WANTED)
-                yield ask
+            self.trials.move(ask.model, ask.question, (ask.trial,), Step.WANTED)
+            yield ask
 
     def is_owed(self, model: int) -> bool:
-        """Whether a trial was asked of this model that the core was not told of, and that awaits no thresholds."""
+        """Whether a trial was asked of this model that the core was not told of."""
         return not self.models.is_gone(model) and self.trials.is_owed(model)
 
 
@@ -292,12 +268,10 @@ class UntoldFacts:
 # -- what is applied --------------------------------------------------------------------------------------------------
 
 
-def stored_records(reader: RunReader, *, judged: bool, fitted: bool) -> Iterator[Record]:
-    """All stored records of a run; `judged`: grades take requests, `fitted`: the rubric has thresholds to fit."""
+def stored_records(reader: RunReader, *, judged: bool) -> Iterator[Record]:
+    """All stored records of a run; `judged`: grades take requests."""
     yield from _with_grading_spent(reader, reader.events(), judged=judged)
-    if fitted:
-        yield from (record for record in reader.trials("ungraded") if record.awaits_thresholds)
-    yield from (outcome for outcome in reader.outcomes() if not (fitted and outcome.awaits_thresholds))
+    yield from reader.outcomes()
 
 
 def apply_stored(state: RunState, reader: RunReader, events: Sequence[Event], *, judged: bool) -> None:

@@ -1,6 +1,6 @@
 """The step of each trial, from the core's request for it to its category on disk.
 
-    wanted -> booked -> in flight -> answered -> awaiting a verdict -> awaiting thresholds -> graded
+    wanted -> booked -> in flight -> answered -> awaiting a verdict -> graded
 
 Steps may be skipped; only a request that is returned to the queue goes back. Graded and lost trials leave the table.
 `STEPS` lists the legal transitions; any other is a bug in this program.
@@ -25,8 +25,6 @@ class Step(StrEnum):
     """It is being graded, or written."""
     AWAITS_VERDICT = "awaiting a verdict"
     """Its answer is on disk without a grade, which takes requests of its own."""
-    AWAITS_THRESHOLDS = "awaiting thresholds"
-    """Its answer is on disk, and gets a category when the thresholds of the rubric are fitted."""
     GRADED = "graded"
     """Its answer is on disk with a category, or with the reason why it has none, and the core is told."""
     LOST = "lost"
@@ -34,17 +32,16 @@ class Step(StrEnum):
 
 
 STEPS: dict[Step | None, frozenset[Step]] = {
-    None: frozenset({Step.WANTED, Step.AWAITS_THRESHOLDS}),  # the latter if an earlier start has stored the answer
+    None: frozenset({Step.WANTED}),
     Step.WANTED: frozenset({Step.BOOKED, Step.IN_FLIGHT, Step.LOST}),
     Step.BOOKED: frozenset({Step.IN_FLIGHT, Step.LOST}),
     Step.IN_FLIGHT: frozenset({Step.ANSWERED, Step.WANTED, Step.LOST}),
-    Step.ANSWERED: frozenset({Step.AWAITS_VERDICT, Step.AWAITS_THRESHOLDS, Step.GRADED}),
-    Step.AWAITS_VERDICT: frozenset({Step.AWAITS_THRESHOLDS, Step.GRADED}),
-    Step.AWAITS_THRESHOLDS: frozenset({Step.GRADED}),
+    Step.ANSWERED: frozenset({Step.AWAITS_VERDICT, Step.GRADED}),
+    Step.AWAITS_VERDICT: frozenset({Step.GRADED}),
 }
 """Which steps may follow which; from None, for a trial that is not in the table."""
 LAST = frozenset({Step.GRADED, Step.LOST})
-_IN_FLIGHT, _ANSWERED, _THRESHOLDS = Step.IN_FLIGHT, Step.ANSWERED, Step.AWAITS_THRESHOLDS  # slow to look up
+_IN_FLIGHT, _ANSWERED = Step.IN_FLIGHT, Step.ANSWERED  # slow to look up
 
 
 class TrialTable:
@@ -53,7 +50,6 @@ class TrialTable:
     def __init__(self, models: int) -> None:
         self._steps: list[dict[tuple[int, int], Step]] = [{} for _ in range(models)]
         """By model: the step of each question and trial."""
-        self._awaiting_thresholds = [0] * models
         self._unanswered: set[int] = set()
         """Models with a request that was in flight and got no answer, even if it was asked again."""
 
@@ -63,7 +59,7 @@ class TrialTable:
 
     def is_owed(self, model: int) -> bool:
         """Whether a trial of the model is yet to come, or awaits its verdict."""
-        return len(self._steps[model]) > self._awaiting_thresholds[model]
+        return bool(self._steps[model])
 
     def has_all(self, model: int) -> bool:
         """Whether every request sent to a model in this start was answered, and its answers are done."""
@@ -79,8 +75,6 @@ class TrialTable:
                 raise RuntimeError(f"trial {trial} of question {question} by model {model} is {before}, and now {to}")
             if before is _IN_FLIGHT and to is not _ANSWERED:
                 self._unanswered.add(model)
-            if before is _THRESHOLDS or to is _THRESHOLDS:
-                self._awaiting_thresholds[model] += 1 if to is _THRESHOLDS else -1
             if to in LAST:
                 del steps[place]
             else:

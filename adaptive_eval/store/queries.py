@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from adaptive_eval.store.checksums import checksum_in_sql
 from adaptive_eval.store.records import (
-    AWAITS_THRESHOLDS,
     AWAITS_VERDICT,
     LARGEST_SIZE,
     CellExtent,
@@ -18,7 +17,7 @@ from adaptive_eval.store.records import (
 Row = tuple[Any, ...]
 OUTCOME_COLUMNS = (
     *("model", "question", "trial", "category", "tokens", "usd", "gpu_seconds", "flags", "digest", "size"),
-    *("correct", "found", "completion_bpt", "completion_tokens", "latency", "awaits_thresholds", "awaits_verdict"),
+    *("correct", "found", "completion_bpt", "completion_tokens", "latency", "awaits_verdict"),
 )
 """The columns of a trial without its texts."""
 JUDGE_USED = ("prompt_tokens", "completion_tokens", "usd", "gpu_seconds", "seconds")
@@ -72,7 +71,6 @@ _COLUMNS = {
     "question": "questions.key",
     "trials": "count(*)",
     "extent": "max(trial) + 1",
-    "awaits_thresholds": f"(category IS NULL AND grader_error = '{AWAITS_THRESHOLDS}')",
     "awaits_verdict": f"(category IS NULL AND grader_error = '{AWAITS_VERDICT}')",
     "size": f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}",
     "correct": _FLAG.format("is_correct"),

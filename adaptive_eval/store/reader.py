@@ -158,7 +158,7 @@ class RunReader:
         # in the order of OUTCOME_COLUMNS, by position: there may be millions of rows
         for (
             model, question, trial, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found, bpt,
-            completion_tokens, latency, awaits_thresholds, awaits_verdict,
+            completion_tokens, latency, awaits_verdict,
         ) in self._rows(queries.OUTCOMES):  # fmt: skip
             yield StoredOutcome(
                 model,
@@ -173,7 +173,6 @@ class RunReader:
                 _optional_bool(found),
                 total_bits(bpt, completion_tokens),
                 latency,
-                bool(awaits_thresholds),
                 bool(awaits_verdict),
             )
 

@@ -14,9 +14,6 @@ from adaptive_eval.store.events.grading import VerdictsWasted
 AWAITS_VERDICT = "its verdict has not come yet"
 """The `grader_error` of a stored answer that is to be graded next."""
 
-AWAITS_THRESHOLDS = "its category waits for thresholds that are fitted on the opening"
-"""The `grader_error` of an answer that a grader has read while the rubric still lacks thresholds."""
-
 LARGEST_SIZE = 512
 """Sizes are counted up to this many bytes; shorter texts are stored uncompressed."""
 
@@ -42,8 +39,6 @@ class StoredOutcome(NamedTuple):
     """-log2 of the probability of its tokens, as reported by its server; None if it reports none."""
     seconds: float = 0.0
     """How long the answer took; 0 if unknown."""
-    awaits_thresholds: bool = False
-    """Its category will be set when the thresholds of the rubric are fitted."""
     awaits_verdict: bool = False
     """Its grade is pending, or was when the run ended."""
 
@@ -145,11 +140,6 @@ class TrialRecord:
         """Whether its grade is pending."""
         return self.category is None and self.grader_error == AWAITS_VERDICT
 
-    @property
-    def awaits_thresholds(self) -> bool:
-        """Whether the grader has read it and its category waits for the rubric's thresholds."""
-        return self.category is None and self.grader_error == AWAITS_THRESHOLDS
-
     def judged(self, grade: "Regrade") -> "TrialRecord":
         """The trial with this grade."""
         cost = self.cost.plus(grade.cost)
@@ -184,7 +174,6 @@ class TrialRecord:
             boolean_signal(self.signals, "has_answer"),
             total_bits(self.answer.completion_bpt, self.answer.completion_tokens),
             self.answer.latency,
-            self.awaits_thresholds,
         )
 
 
@@ -203,8 +192,8 @@ class Regrade(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether there is no grade and none is pending."""
-        return self.category is None and self.grader_error != AWAITS_THRESHOLDS
+        """Whether there is no grade."""
+        return self.category is None
 
 
 class StoredLook(NamedTuple):

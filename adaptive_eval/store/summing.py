@@ -20,7 +20,7 @@ from adaptive_eval.base.errors import StoreError
 from adaptive_eval.store import queries
 from adaptive_eval.store.checksums import has_table
 from adaptive_eval.store.queries import Row
-from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT, ReplicaSums, Spending
+from adaptive_eval.store.records import AWAITS_VERDICT, ReplicaSums, Spending
 from adaptive_eval.store.roster import Names, Roster
 
 if TYPE_CHECKING:
@@ -127,10 +127,7 @@ AT_ONCE = 8192
 NOTHING = Spending(0.0, 0, 0, 0.0, 0.0)
 _LAST = "SELECT coalesce(max(id), 0) FROM trials"
 _COUNT = "SELECT count(*) FROM trials"
-_PENDING = (
-    "SELECT 1 FROM trials WHERE id > ? AND category IS NULL "
-    f"AND grader_error IN ('{AWAITS_THRESHOLDS}', '{AWAITS_VERDICT}') LIMIT 1"
-)
+_PENDING = f"SELECT 1 FROM trials WHERE id > ? AND category IS NULL AND grader_error = '{AWAITS_VERDICT}' LIMIT 1"
 KEEP_SUMS = "INSERT OR REPLACE INTO summed VALUES (1, ?, ?, ?, ?, ?, ?, ?)"
 
 

@@ -130,9 +130,7 @@ class TrialUsage:
             self.signals.update(dict.fromkeys(outcome.flags.split(), times))
 
     def judge(self, outcome: StoredOutcome) -> None:
-        """Count the grade of an answer, unless it waits for thresholds."""
-        if outcome.awaits_thresholds:
-            return
+        """Count the grade of an answer."""
         self.ungraded += outcome.category is None
         self.answers.add(outcome)
         self.pairs.add(outcome)

@@ -135,7 +135,7 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
         case "files":
             fit = {"completion_tokens": {"at_most": "p33"}}
             categories = [{"name": "short", "weight": 1, "when": fit}, {"name": "other", "weight": 0}]
-            rubric = {"categories": categories, "fit": {"run": canary}}
+            rubric = {"categories": categories, "thresholds": {"from": canary}}
             changes = {"questions": {"path": f"{canary}/q.jsonl"}, "prior": {"run": canary}, "rubric": rubric}
             return changes | {"folder": canary}, [{"ca_file": f"{canary}/ca.pem"}] * 3
         case _:

@@ -378,7 +378,7 @@ class TestBetweenSections:
             ("rubric: {name: format_aware}", "needs the signal verifier_c, which no answer will have"),
             (
                 "rubric: {name: conf_wrong_penalty, assume: {verifier_c: 0}}\nsampling: {logprobs: true}",
-                "rubric.fit must be given: the rubric compares with low_wrong; add `fit: opening`",
+                "rubric.thresholds must be given: the rubric compares with low_wrong; name an earlier run",
             ),
             (
                 "rubric: {categories: [{name: a, weight: 1, when: {is_corect: true}}, {name: b, weight: 0}]}",

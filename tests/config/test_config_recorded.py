@@ -44,7 +44,6 @@ def test_a_recorded_model_needs_no_address_price_or_length(tmp_path: Path) -> No
             "remove launch, or recorded",
         ),
         (RECORDED + NEW, "prior: {run: runs/older}\n", "cannot be combined with recorded models"),
-        (RECORDED + NEW, "rubric: {name: efficiency_adjusted, fit: opening}\n", "fit: {run: runs/old}"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path: Path, models: str, more: str, said: str) -> None:

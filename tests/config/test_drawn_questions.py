@@ -51,18 +51,6 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (
-            {
-                "rubric": {
-                    "fit": "opening",
-                    "categories": [
-                        {"name": "long", "weight": 0, "when": {"length_ratio": {"above": 1.2}}},
-                        {"name": "rest", "weight": 1},
-                    ],
-                }
-            },
-            "rubric.fit may not be opening with trials.draw and length_ratio",
-        ),  # fmt: skip
         ({"questions": {"world": "many_questions"}}, "questions.shuffle must be true with trials.draw"),
         ({"trials": {"min": 1, "max": 4, "draw": 100}}, "trials.draw is for one trial of each question"),
         ({"trials": {"draw": 100}}, "set `min: 1` and `max: 1` beside it"),

@@ -214,20 +214,6 @@ def test_what_is_lost_of_a_part_does_not_end_a_run_that_can_go_on() -> None:
     assert controller.finished is None and controller.ask(99)
 
 
-def test_a_trial_whose_category_is_told_later_makes_room_for_others() -> None:
-    controller = Controller(never(Budget(tokens=500)))
-    held = controller.ask(99)
-    for ask in held:
-        controller.hold(*ask[:3], Cost(tokens=1))
-    more = controller.ask(99)
-    assert more
-    controller.tell([Outcome(*ask[:3], 0, Cost(tokens=1)) for ask in (*held, *more)])
-    while not controller.looks:
-        controller.tell([Outcome(*ask[:3], 0, Cost(tokens=1)) for ask in controller.ask(99)])
-    result = controller.result()
-    assert result is not None and result.spent == Cost(20)
-
-
 def test_what_trials_leave_of_their_worst_is_spent_on_further_ones() -> None:
     """Half the worst cost makes about twice the trials: only the last round's reserve is left over."""
     plan = never(Budget(tokens=10_000))

@@ -53,7 +53,6 @@ def case(**how: Any) -> Callable[[Callable[[Stage], None]], Callable[[Stage], No
 
 
 SHORT = {
-    "fit": "opening",
     "categories": [
         {"name": "short", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"at_most": "p40"}}},
         {"name": "right", "weight": 0.7, "when": {"is_correct": True}},
@@ -242,23 +241,13 @@ def verifier(stage: Stage) -> None:
     stage.run(stage.config(url, grader=grader, rubric="verifier_probe", trials={"min": 2, "max": 8}))
 
 
-THRESHOLDS: dict[str, Any] = {"rubric": SHORT, "trials": {"min": 3, "max": 12}}
-
-
 @case()
 def thresholds(stage: Stage) -> None:
-    """Categories wait for thresholds that are fitted on the opening."""
-    stage.run(stage.config(stage.serve(), **THRESHOLDS))
-
-
-def thresholds_begun(stage: Stage) -> None:
-    stage.killed(stage.config(stage.gate(50).base_url, **THRESHOLDS), 30)
-
-
-@case(like="thresholds")
-def thresholds_killed(stage: Stage) -> None:
-    thresholds_begun(stage)
-    thresholds(stage)
+    """Categories go by thresholds that are fitted on the first round of another run."""
+    url = stage.serve()
+    stage.run(stage.config(url, "pilot", trials={"min": 3, "max": 3}), "pilot")
+    rubric = SHORT | {"thresholds": {"from": str(stage.directory("pilot"))}}
+    stage.run(stage.config(url, rubric=rubric, seed=5, trials={"min": 3, "max": 12}))
 
 
 @case()

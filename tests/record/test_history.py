@@ -138,8 +138,6 @@ def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> No
         ({}, {"questions": {"path": "changed.jsonl"}}, "asked ada something else as question 'q0'"),
         ({}, {"prompt": "{prompt} Think."}, "asked ada something else as question 'q0'; R0 needs outcomes of the same"),
         ({}, {"grader": "exact"}, "was graded otherwise, by another grader or one with other settings"),
-        ({}, {"rubric": {"fit": "opening", "categories": [{"name": "no", "weight": 0}, {"name": "short", "weight": 1,
-          "when": {"completion_tokens": {"at_most": "p33"}}}]}}, "may not be `opening` with `prior`"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_r0_is_refused_and_nothing_begins(

@@ -48,7 +48,10 @@ def known_settings(url: str, site: Site) -> dict[str, object]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["concision_high_conf", "ood_robustness"])
 def test_all_that_was_drawn_is_stored_and_gives_the_category(name: str, site: Site, known_url: str) -> None:
-    config = site.write(**known_settings(known_url, site), rubric={"name": name, "fit": "opening"})
+    settings, pilot = known_settings(known_url, site), site.directory("pilot")
+    first = site.write("pilot", **settings | {"trials": {"min": 3, "max": 3, "favour": "answers"}})
+    assert site.run(first, "--run-dir", str(pilot)).exit_code in ENDED
+    config = site.write(**settings, rubric={"name": name, "thresholds": {"from": str(pilot)}})
     ended = site.run(config)
     assert ended.exit_code in ENDED, ended.output
     population = known_respondent().population

@@ -32,8 +32,8 @@ SURE = {
         {"name": "right", "weight": 0.5, "when": {"is_correct": True}},
         {"name": "wrong", "weight": 0},
     ],
-    "fit": "opening",
 }
+GIVEN = SURE | {"thresholds": {"worst_bpt p50": 3.0}}
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
 
 def test_stored_tokens_are_graded_anew_and_gone_on_with(site: Site, url: str) -> None:
     assert site.run(site.write(**settings(url, trials={"min": 2, "max": 2}))).exit_code in ENDED
-    config = site.write(**settings(url, rubric=SURE))
+    config = site.write(**settings(url, rubric=GIVEN))
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
     assert done.exit_code == 0, done.output
     assert site.run(config).exit_code in ENDED
@@ -96,16 +96,17 @@ def test_stored_tokens_are_graded_anew_and_gone_on_with(site: Site, url: str) ->
 
 
 def test_a_rubric_goes_by_the_least_likely_tokens_live_and_afterwards(site: Site, url: str) -> None:
-    missing = site.write(**settings(url, rubric=SURE, sampling={**KEPT, "logprobs": True}))
+    missing = site.write(**settings(url, rubric=GIVEN, sampling={**KEPT, "logprobs": True}))
     refused = site.run(missing)
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "must be tokens: the rubric needs worst_bpt" in " ".join(refused.output.split())
     two = {"trials": {"min": 2, "max": 2}}
-    assert site.run(site.write(**settings(url, rubric=SURE, **two))).exit_code in ENDED
-    live = read_results(site.directory())
-    assert live is not None and {one.category for one in stored(site)} == {0, 1, 2}
     later = site.write("later", **settings(url, **two))
     assert site.run(later, "--run-dir", str(site.directory("later"))).exit_code in ENDED
+    fitted = SURE | {"thresholds": {"from": str(site.directory("later"))}}
+    assert site.run(site.write(**settings(url, rubric=fitted, **two))).exit_code in ENDED
+    live = read_results(site.directory())
+    assert live is not None and {one.category for one in stored(site)} == {0, 1, 2}
     rubrics = {"sure": RubricConfig.model_validate_json(json.dumps(SURE))}
     (sure,) = [one for one in relabel(site.directory("later"), rubrics).rubrics if one.name == "sure"]
     # both runs have the same answers, so thresholds and scores are the same

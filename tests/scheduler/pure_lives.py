@@ -5,7 +5,6 @@ it: it books, sends, commits, judges and mends, in an order that is drawn, and d
 what was generated, whether it came or not.
 """
 
-import json
 import math
 import random
 from collections import Counter
@@ -21,11 +20,9 @@ from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import USED
-from adaptive_eval.graders.rubric import RubricConfig, apply_rubric, open_rubric
-from adaptive_eval.graders.types import Grade, answer_facts
+from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import make_record, make_regrade, waiting_record, wasted_verdict
-from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.repair import trials_to_ask_again
 from adaptive_eval.scheduler.requests import lose_entered
 from adaptive_eval.scheduler.state import RunState, committed_records, stored_records
@@ -49,7 +46,6 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
 from adaptive_eval.store.spending import in_flight_cost, lost_costs
-from adaptive_eval.store.thresholds import kept_rubric
 from adaptive_eval.supply.types import Lane, Request, TrialPrice
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
@@ -59,16 +55,7 @@ WORST = PROMPT_TOKENS + MAX_TOKENS
 AMPLE = 10**9
 WASTED_TOKENS = 2
 """Of a verdict, besides what its grade has used."""
-FITTED = {
-    "fit": "opening",
-    "categories": [
-        {"name": "short", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"at_most": "p40"}}},
-        {"name": "right", "weight": 0.7, "when": {"is_correct": True}},
-        {"name": "wrong", "weight": 0},
-    ],
-}
-SECTIONS = {fitted: RubricConfig.model_validate_json(json.dumps(FITTED if fitted else {})) for fitted in (False, True)}
-WEIGHTS = {False: [0.0, 1.0], True: list(open_rubric(SECTIONS[True]).weights)}
+WEIGHTS = [0.0, 1.0]
 
 Place = tuple[str, str, int]
 
@@ -87,7 +74,6 @@ class Setting(NamedTuple):
     number: int
     """By which servers answer, and how they go about it."""
     judged: bool
-    fitted: bool
     slots: int
     samples: int
     trials: Trials
@@ -110,7 +96,6 @@ class Setting(NamedTuple):
         return cls(
             number,
             judged=chance.random() < 0.4,
-            fitted=chance.random() < 0.4,
             slots=chance.choice([1, 3, 16]),
             samples=chance.choice([1, 1, 2, 5]),
             trials=Trials(least, 4),
@@ -268,7 +253,7 @@ class Endpoints:
         self.generated -= answer.prompt_tokens + answer.completion_tokens
         self.answers -= 1
 
-    def grade(self, answer: Answer, question: Question, rubric: Any, *, judged: bool, fitted: bool) -> Any:
+    def grade(self, answer: Answer, question: Question, *, judged: bool) -> Any:
         """A grade, or why there is none."""
         more: dict[str, Any] = {}
         spent = NO_COST
@@ -280,10 +265,7 @@ class Endpoints:
         if question.id in self.broken:
             return JudgeFailed("it is broken", spent) if judged else GraderError("it is broken")
         signals = {"is_correct": answer.text == "right"} | more
-        if not fitted:
-            return Grade(int(answer.text == "right"), signals, answer.text, spent)
-        found = apply_rubric({**answer_facts(answer), **signals}, rubric, question.id)
-        return Grade(found.category, signals, answer.text, spent)
+        return Grade(int(answer.text == "right"), signals, answer.text, spent)
 
 
 @dataclass
@@ -309,15 +291,12 @@ class Start:
         setting, names = self.setting, self.models
         self.questions = {question.id: question for question in QUESTIONS}
         self.lanes = [self._lane(name) for name in names]
-        weights, worst = WEIGHTS[setting.fitted], (setting.worst,) * len(names)
-        bench = Bench(len(names), len(QUESTIONS), weights, worst)  # type: ignore[arg-type]
+        worst = (setting.worst,) * len(names)
+        bench = Bench(len(names), len(QUESTIONS), WEIGHTS, worst)  # type: ignore[arg-type]
         plan = Plan(bench, prior="uniform", trials=setting.trials, pace=setting.pace, budget=setting.budget)
         self.controller = Controller(plan, outside_plan=self.disk.spent_on_others(names, setting.worst))
-        self.section = SECTIONS[setting.fitted]
-        self.rubric = kept_rubric(self.section, self.disk.events())
         roster = Roster.of(names, self.questions)
-        fit = OpeningFit(self.section, self.rubric, roster, plan.opening) if setting.fitted else None
-        self.state = RunState(self.controller, roster, self.lanes, reserve=setting.reserve, fit=fit)
+        self.state = RunState(self.controller, roster, self.lanes, reserve=setting.reserve)
         self.queues = TrialQueues(self.state)
         self.draft, self.writing = Draft(), Draft()
         self.booked: list[Request] = []
@@ -391,7 +370,7 @@ class Start:
         self.moment()
 
     def _ungraded(self) -> list[TrialRecord]:
-        return [one for one in self.disk.trials("ungraded") if one.model in self.models and not one.awaits_thresholds]
+        return [one for one in self.disk.trials("ungraded") if one.model in self.models]
 
     def _lose_reserved(self) -> None:
         for record in self._ungraded():
@@ -414,7 +393,7 @@ class Start:
         self.disk.commit(CommitBatch(verdicts=[self._used(verdict)], events=[*filter(None, [wasted_verdict(verdict)])]))
 
     def _begin(self) -> None:
-        for record in stored_records(self.disk, judged=self.setting.judged, fitted=self.setting.fitted):  # type: ignore[arg-type]
+        for record in stored_records(self.disk, judged=self.setting.judged):  # type: ignore[arg-type]
             self.state.apply(record)
         for event in lose_entered(self.disk, self.state, {}):  # type: ignore[arg-type]
             self._check_loss(event)
@@ -508,9 +487,7 @@ class Start:
             self.draft.trials.append(record)
 
     def _graded(self, answer: Answer, question: str) -> Any:
-        of = self.questions[question]
-        judged, fitted = self.setting.judged, self.setting.fitted
-        return self.endpoints.grade(answer, of, self.rubric, judged=judged, fitted=fitted)
+        return self.endpoints.grade(answer, self.questions[question], judged=self.setting.judged)
 
     def _used(self, verdict: Regrade) -> Regrade:
         return verdict._replace(cost=verdict.cost.plus((self.setting.reserve or NO_COST).times(-1)))
@@ -602,11 +579,9 @@ class Start:
 
     def _decide(self) -> Sequence[Look]:
         decision = self.state.decide(stopping=self.stopping)
-        self.rubric = self.rubric if self.state.fit is None else self.state.fit.rubric  # new answers are graded by it
         self._go_without(decision.set_aside)
         self.draft.looks += decision.looks
         self.draft.events += decision.events
-        self.draft.verdicts += decision.verdicts
         self.queues.core_was_told()
         return decision.looks
 
@@ -653,11 +628,10 @@ class Start:
             rows = [one for one in self.disk.rows.values() if one.model == name]
             assert usage.trials == len(rows)
             assert usage.tokens == sum(one.cost.tokens for one in rows)
-            judged = [one for one in rows if not (one.awaits_thresholds or one.awaits_verdict)]
+            judged = [one for one in rows if not one.awaits_verdict]
             assert usage.ungraded == sum(one.category is None for one in judged)
             assert usage.grading == grading.get(name, NO_GRADING)
         assert not any(self.disk.asked_for[name] for name in self.models), "requests are booked that nobody waits for"
-        assert self.state.fit is None or self.stopping or self.controller.finished is not None or self.state.fit.is_over
 
 
 @dataclass

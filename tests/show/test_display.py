@@ -567,8 +567,8 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
         ),
         (PriorTaken(run="old", outcomes={}), "outcomes of the run old count as R0"),
         (
-            ThresholdsFrozen(values={"high": 0.25}, medians={"q1": 9.0}, models={"ada": 12, "bob": 12}),
-            "thresholds frozen, from 24 trials of the opening: high 0.25, the usual length of 1 question",
+            ThresholdsFrozen(run="old", values={"high": 0.25}, medians={"q1": 9.0}, models={"ada": 12, "bob": 12}),
+            "thresholds frozen, from 24 trials of the run old: high 0.25, the usual length of 1 question",
         ),
         (
             BaselineAsked(scores=(-0.6931471805599453, -1.3862943611198906, -2.772588722239781)),

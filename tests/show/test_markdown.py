@@ -237,8 +237,8 @@ def test_every_format_is_written_whole_and_where_it_should_be(run: Path) -> None
         (BatchTaken("ada", "key", "batch 7", 2, 1.0), "ada: submitted a batch of 2 requests (batch 7)"),
         (BatchEnded("ada", "key", "completed", 2), "ada: a batch has ended (completed): 2 answers"),
         (
-            ThresholdsFrozen(medians={"q1": 9.0}, models={"ada": 5}),
-            ", from 5 trials of the opening: the usual length of",
+            ThresholdsFrozen(run="old", medians={"q1": 9.0}, models={"ada": 5}),
+            ", from 5 trials of the run old: the usual length of",
         ),
     ],
     ids=lambda one: one.kind if isinstance(one, Event) else "",

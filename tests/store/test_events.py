@@ -182,10 +182,13 @@ STORED = [
         {"section": {"run": "old"}, "run": "old", "outcomes": {"ada": {"q1": [0, 1]}}},
     ),
     (
-        ThresholdsFrozen({"fit": "opening"}, None, {"high": 0.3}, {"high": 12}, {"q1": 40.0}, {"ada": 12}),
+        ThresholdsFrozen(
+            {"thresholds": {"from": "runs/old"}}, "old", {"high": 0.3}, {"high": 12}, {"q1": 40.0}, {"ada": 12}
+        ),
         "thresholds",
         {
-            "section": {"fit": "opening"},
+            "section": {"thresholds": {"from": "runs/old"}},
+            "run": "old",
             "values": {"high": 0.3},
             "rest_on": {"high": 12},
             "medians": {"q1": 40.0},

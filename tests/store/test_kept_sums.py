@@ -17,7 +17,7 @@ from adaptive_eval.store import CommitBatch, Regrade, Roster, RunReader, Store, 
 from adaptive_eval.store import store as storing
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.integrity import Integrity
-from adaptive_eval.store.records import AWAITS_THRESHOLDS
+from adaptive_eval.store.records import AWAITS_VERDICT
 from adaptive_eval.store.summing import NO_SUMS
 
 CELLS = [(model, question) for model in HEADER.models for question in HEADER.questions]
@@ -134,7 +134,7 @@ def test_nothing_is_summed_while_a_grade_is_on_its_way(tmp_path: Path) -> None:
     run = Played(tmp_path)
     run.store.commit(CommitBatch([make_trial(trial=number) for number in range(8)]))
     assert summed(tmp_path) == 8
-    waiting = make_trial("large", category=None, grader_error=AWAITS_THRESHOLDS)
+    waiting = make_trial("large", category=None, grader_error=AWAITS_VERDICT)
     run.store.commit(CommitBatch([waiting, *(make_trial("large", trial=number) for number in range(1, 9))]))
     assert summed(tmp_path) == 8
     run.store.commit(CommitBatch(verdicts=[Regrade("large", "q1", 0, 1, {}, None, None)]))

@@ -23,7 +23,7 @@ from adaptive_eval.store import (
     Store,
     TrialRecord,
 )
-from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT
+from adaptive_eval.store.records import AWAITS_VERDICT
 from adaptive_eval.supply.happenings import Happening
 from adaptive_eval.supply.pool import open_pool
 from adaptive_eval.supply.supplies import Supplies
@@ -89,7 +89,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     trials = [
         TrialRecord("bob", "q1", 0, 0, answer, 1),
         TrialRecord("bob", "q1", 1, 0, answer, None, grader_error=AWAITS_VERDICT),
-        TrialRecord("bob", "q0", 1, 0, answer, None, grader_error=AWAITS_THRESHOLDS),
+        TrialRecord("bob", "q0", 1, 0, answer, None, grader_error="it has failed"),
         TrialRecord("ada", "q0", 0, 0, answer, 1),
     ]
     one.commit(CommitBatch(trials=trials, events=[planned, taken]))

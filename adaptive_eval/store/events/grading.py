@@ -58,8 +58,8 @@ class ThresholdsFrozen(Event, kind="thresholds"):
 
     section: Json = field(default_factory=dict)
     """The rubric section of the configuration."""
-    run: str | None = optional_field()
-    """The earlier run whose trials they were fitted on; None for this run's opening."""
+    run: str = ""
+    """The name of the run whose trials they were fitted on."""
     values: Mapping[str, float] = field(default_factory=dict)
     rest_on: Mapping[str, int] = field(default_factory=dict)
     """Number of trials on which each was fitted."""

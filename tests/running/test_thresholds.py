@@ -1,0 +1,242 @@
+"""Thresholds that a rubric takes from another run: over HTTP, through extension, regrading and import."""
+
+import json
+from collections import Counter, defaultdict
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from live_runs import ENDED, MODELS, Site
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.cli import app
+from adaptive_eval.store import RunReader, ThresholdsFrozen, TrialRecord, events_of_kind
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRST = 3
+"""Trials per question before the first look."""
+SHORT = {
+    "categories": [
+        {"name": "short", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"at_most": "p40"}}},
+        {"name": "right", "weight": 0.7, "when": {"is_correct": True}},
+        {"name": "wrong", "weight": 0},
+    ],
+}
+BRIEF = {
+    "categories": [
+        {"name": "wrong and long", "weight": 0, "when": {"is_correct": False, "length_ratio": {"above": 1.2}}},
+        {"name": "wrong", "weight": 0.2, "when": {"is_correct": False}},
+        {"name": "right and long", "weight": 0.75, "when": {"length_ratio": {"above": 1.2}}},
+        {"name": "right", "weight": 1},
+    ],
+}
+QUICK = {"categories": [{"name": "a", "weight": 1, "when": {"latency": {"below": 3}}}, {"name": "b", "weight": 0}]}
+
+
+def settings(**changes: object) -> dict[str, object]:
+    return {"trials": {"min": FIRST, "max": 8}} | changes
+
+
+def taking(rubric: dict[str, object], run: Path, **numbers: float) -> dict[str, object]:
+    """The rubric with thresholds of a run."""
+    return rubric | {"thresholds": {"from": str(run), **numbers}}
+
+
+def stored(directory: Path) -> list[TrialRecord]:
+    with closing(RunReader.open(directory)) as reader:
+        return list(reader.trials())
+
+
+def frozen(directory: Path) -> list[ThresholdsFrozen]:
+    with closing(RunReader.open(directory)) as reader:
+        return events_of_kind(reader.events(), ThresholdsFrozen)
+
+
+def command(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def report(directory: Path) -> str:
+    told = command("report", directory, "--format", "md", "--output", "-")
+    assert told.exit_code == 0, told.output
+    return told.stdout
+
+
+def by_hand(trials: list[TrialRecord]) -> float:
+    """The percentile, from the stored answers alone."""
+    return float(np.percentile([one.answer.completion_tokens for one in trials if one.trial < FIRST], 40))
+
+
+def require_labels(trials: list[TrialRecord], threshold: float) -> None:
+    for one in trials:
+        short = one.answer.completion_tokens <= threshold
+        assert one.category == (2 if not one.signals["is_correct"] else 0 if short else 1)
+
+
+@pytest.fixture
+def pilot(site: Site) -> Path:
+    """A finished run with the rubric `binary`."""
+    directory = site.directory("pilot")
+    assert site.run(site.write("pilot", **settings()), "--run-dir", str(directory)).exit_code in ENDED
+    return directory
+
+
+def test_thresholds_are_fitted_on_the_first_round_of_the_other_run(site: Site, pilot: Path) -> None:
+    config = site.write(**settings(rubric=taking(SHORT, pilot), seed=5))
+    assert site.run(config).exit_code in ENDED
+    (event,), threshold = frozen(site.directory()), by_hand(stored(pilot))
+    assert event.values == {"completion_tokens p40": pytest.approx(threshold)}
+    assert event.rest_on == {"completion_tokens p40": 3 * 8 * FIRST} and event.run == "pilot"
+    assert event.models == dict.fromkeys(MODELS, 8 * FIRST)
+    trials = stored(site.directory())
+    require_labels(trials, threshold)
+    assert {one.category for one in trials} == {0, 1, 2}
+    said = report(site.directory()).replace("\\", "")
+    assert f"on the run pilot, and then frozen: completion_tokens p40 {threshold:.4g} (72 trials)" in said
+
+
+def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pilot: Path) -> None:
+    rubric = taking(SHORT, pilot)
+    assert site.run(site.write(**settings(rubric=rubric))).exit_code in ENDED
+    (event,) = frozen(site.directory())
+    longer = settings(rubric=rubric, trials={"min": FIRST, "max": 14}, stopping={"confidence": 0.999})
+    assert site.run(site.write(**longer)).exit_code in ENDED
+    assert len(frozen(site.directory())) == 1
+    require_labels(stored(site.directory()), event.values["completion_tokens p40"])
+
+    later = site.write("later", **settings(rubric=taking(SHORT, site.directory()), seed=5))
+    assert site.run(later, "--run-dir", str(site.directory("later"))).exit_code in ENDED
+    (taken,) = frozen(site.directory("later"))
+    assert taken.values == event.values and taken.run == "run"
+    require_labels(stored(site.directory("later")), event.values["completion_tokens p40"])
+
+
+def test_a_number_takes_precedence_over_the_other_run(site: Site, pilot: Path) -> None:
+    categories = [{"name": "tiny", "weight": 1, "when": {"completion_tokens": {"at_most": "p10"}}}]
+    rubric = {"categories": [*categories, *SHORT["categories"]]}
+    given = taking(rubric, pilot, **{"completion_tokens p10": 150.0})
+    assert site.run(site.write(**settings(rubric=given))).exit_code in ENDED
+    (event,) = frozen(site.directory())
+    assert event.values == {"completion_tokens p40": pytest.approx(by_hand(stored(pilot)))}
+    for one in stored(site.directory()):
+        assert (one.category == 0) == (one.answer.completion_tokens <= 150)
+
+
+def test_numbers_alone_need_no_run(site: Site) -> None:
+    given = SHORT | {"thresholds": {"completion_tokens p40": 150}}
+    assert site.run(site.write(**settings(rubric=given))).exit_code in ENDED
+    assert not frozen(site.directory())
+    require_labels(stored(site.directory()), 150)
+
+
+def test_regrading_takes_thresholds_of_the_run_itself_and_relabelling_says_the_same(site: Site) -> None:
+    site.run(site.write(**settings(rubric="binary", trials={"min": FIRST, "max": FIRST})))
+    looked = command("relabel", site.directory(), "--rubric", write_rubric(site, SHORT), "--format", "json")
+    changes = settings(rubric=taking(SHORT, site.directory()), trials={"min": FIRST, "max": 8})
+    done = command("regrade", site.directory(), "--config", site.write(**changes))
+    assert done.exit_code == ExitCode.REACHED, done.output
+    trials, (event,) = stored(site.directory()), frozen(site.directory())
+    assert event.values == {"completion_tokens p40": pytest.approx(by_hand(trials))}
+    require_labels(trials, by_hand(trials))
+    assert looked.exit_code == 0, looked.output
+    (_, short) = json.loads(looked.stdout)["relabelling"]["rubrics"]
+    assert short["thresholds"] == event.values  # on the same trials, though the run had no such rubric
+    counts = Counter((one.model, one.category) for one in trials)
+    assert {model["name"]: model["counts"] for model in short["models"]} == {
+        name: [counts[name, category] for category in range(3)] for name in MODELS
+    }
+    assert site.run(site.write(**changes)).exit_code in ENDED
+    require_labels(stored(site.directory()), event.values["completion_tokens p40"])
+
+
+def write_rubric(site: Site, rubric: dict[str, object]) -> Path:
+    path = site.folder / "short.yaml"
+    path.write_text(json.dumps({"rubric": rubric}))
+    return path
+
+
+def test_an_imported_run_is_graded_by_thresholds_of_the_other_run(site: Site, pilot: Path) -> None:
+    log = site.folder / "log.jsonl"
+    assert command("export", pilot, "--format", "jsonl", "--output", log).exit_code == 0
+    config = site.write("taken", **settings(rubric=taking(SHORT, pilot)))
+    done = command("import", log, "--config", config, "--to", site.directory("taken"))
+    assert done.exit_code in {0, *ENDED}, done.output
+    (event,) = frozen(site.directory("taken"))
+    assert event.values == {"completion_tokens p40": pytest.approx(by_hand(stored(pilot)))}
+    regraded = command("regrade", site.directory("taken"), "--config", config)
+    assert regraded.exit_code == ExitCode.REACHED, regraded.output
+    require_labels(stored(site.directory("taken")), event.values["completion_tokens p40"])
+    assert site.run(config, "--run-dir", str(site.directory("taken"))).exit_code in ENDED
+    require_labels(stored(site.directory("taken")), event.values["completion_tokens p40"])
+
+
+def test_lengths_go_by_the_median_of_the_question_in_the_other_run(site: Site, pilot: Path) -> None:
+    assert site.run(site.write(**settings(rubric=taking(BRIEF, pilot), seed=5))).exit_code in ENDED
+    (event,), lengths = frozen(site.directory()), defaultdict(list)
+    for one in stored(pilot):
+        if one.trial < FIRST:
+            lengths[one.question].append(one.answer.completion_tokens)
+    assert event.medians == {key: np.median(some) for key, some in lengths.items()}
+    for one in stored(site.directory()):
+        ratio = one.answer.completion_tokens / event.medians[one.question]
+        assert one.signals["length_ratio"] == pytest.approx(ratio)
+        assert one.category == 2 * bool(one.signals["is_correct"]) + (ratio <= 1.2)
+    assert "the median length of the answers to each of 8 questions" in report(site.directory())
+    assert command("relabel", site.directory()).exit_code == 0
+
+
+def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -> None:
+    confidence = {"name": "conf_wrong_penalty", "assume": {"verifier_c": 0}}
+    sampling = {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}
+    begun = site.directory("begun")
+    site.run(site.write("begun", **settings(budget={"trials": 30})), "--run-dir", str(begun))
+    for rubric, told in (
+        (taking(SHORT, Path("nowhere")), "nowhere holds no run"),
+        (taking(SHORT, begun), "begun has no complete first round; let that run go on first"),
+        (taking(confidence, pilot), "low_wrong cannot be fitted: no trial has completion_bpt and is wrong; name"),
+    ):
+        refused = site.run(site.write(**settings(rubric=rubric, sampling=sampling)))
+        assert refused.exit_code == ExitCode.CONFIGURATION, told
+        assert told in " ".join(refused.output.split())
+        assert not site.directory().exists()
+
+
+@pytest.mark.parametrize(
+    ("rubric", "said"),
+    [
+        (SHORT, "rubric.thresholds must be given: the rubric compares with completion_tokens p40"),
+        ({"name": "efficiency_adjusted", "assume": {"verifier_c": 0}}, "compares with len_p33, len_p66"),
+        (BRIEF, "compares with length_ratio"),
+        ({"name": "binary", "thresholds": {"from": "runs/old"}}, "rubric.thresholds.from has nothing to fit"),
+        (SHORT | {"thresholds": {"completion_tokens p40": "runs/old"}}, "a number under every other name"),
+        (SHORT | {"thresholds": {"from": 0.3}}, "must have the directory of a run under `from`"),
+        (SHORT | {"thresholds": {"high_p40": 0.3}}, "may not name high_p40; the names are from, high"),
+        (QUICK, "may not look at latency"),
+    ],
+)
+def test_a_rubric_without_usable_thresholds_is_refused(site: Site, rubric: dict[str, object], said: str) -> None:
+    refused = site.run(site.write(**settings(rubric=rubric)))
+    assert refused.exit_code == ExitCode.CONFIGURATION and said in " ".join(refused.output.split())
+
+
+@pytest.mark.slow
+def test_the_example_that_goes_by_length_runs_after_its_pilot(site: Site) -> None:
+    config = yaml.safe_load((ROOT / "configs" / "right-and-brief.yaml").read_text())
+    config["trials"]["max"] = 6
+    (site.folder / "brief.yaml").write_text(yaml.safe_dump(config))
+    usual, brief = site.directory("usual-lengths"), site.directory("brief")
+    first = ("--set", "rubric=binary", "--set", "trials.max=4", "--run-dir", str(usual))
+    assert site.run(site.folder / "brief.yaml", *first).exit_code in ENDED
+    source = ("--set", f"rubric.thresholds.from={usual}", "--run-dir", str(brief))
+    assert site.run(site.folder / "brief.yaml", *source).exit_code in ENDED
+    (event,) = frozen(brief)
+    for question, median in event.medians.items():
+        assert median == np.median([one.answer.completion_tokens for one in stored(usual) if one.question == question])
+    for one in stored(brief):
+        long = one.answer.completion_tokens > 1.2 * event.medians[one.question]
+        assert one.category == 2 * bool(one.signals["is_correct"]) + (not long)
+    results = json.loads((brief / "results.json").read_text())
+    assert [row["name"] for row in results["models"]][0] == "coin-11"
