@@ -138,13 +138,13 @@ def replay(scenario: Scenario, setting: Setting, choices: dict[str, Any], seed: 
     times = AnswerTimes(latency, (models, questions), scenario.world.w, np.random.default_rng([seed, 1]))
     spread = SpreadTimes(times, factors(models, setting.spread), latency.median * setting.cut)
     slots, engine = setting.slots, partial(SharedEngine, GAIN * setting.slots / SLOTS)
-    pool = [SimulatedHost(range(models), slots, 5.0, places=setting.places, overlap=True, engine=engine)]
+    pool = [SimulatedHost(range(models), slots, 5.0, places=setting.places, engine=engine)]
     each = [SimulatedHost((model,), slots, engine=engine) for model in range(models)]
     controller = Controller(scenario.plan(**choices))
     shared = pool if setting.places else each
     timeline = drive_in_time(controller, scenario.tape(seed), spread, slots, shared=shared)
     found = judge_replay(seed, controller, scenario.world.truth)
-    hours = sum(served.held_seconds(START, np.inf) for served in timeline.served)
+    hours = sum(served.held_seconds(START, np.inf, parks=timeline.parks) for served in timeline.served)
     if setting.places:
         hours = timeline.seconds * setting.places
     asked = sum(len(served.start) for served in timeline.served) / (models * questions * scenario.cap)

@@ -54,7 +54,7 @@ class SharedEngine(Engine):
                 for times in (load.begins, load.ends, begins, ends):
                     times[ahead] = math.inf
                 left.append(load)
-        self.over = self.begun = now
+        self.over = now
         self._update_wall_times()
         return left
 
@@ -75,10 +75,8 @@ class SharedEngine(Engine):
                 ahead = (mine > self._own) | ~np.isfinite(on_wall)
                 on_wall[ahead] = np.where(np.isinf(mine[ahead]), math.inf, np.interp(mine[ahead], own, wall))
             load.set_times(*told, float(load.ends.max(initial=self._since)))
-        served = [(times[np.isfinite(times)] for times in (load.ends, load.begins)) for load, _, _ in self._served]
-        for ends, begins in served:
-            self.over = max(self.over, float(ends.max(initial=0.0)))
-            self.begun = max(self.begun, float(begins.max(initial=0.0)))
+        for load, _, _ in self._served:
+            self.over = max(self.over, float(load.ends[np.isfinite(load.ends)].max(initial=0.0)))
 
     def _course(self) -> tuple[FloatArray, FloatArray]:
         """Own time and wall time at every beginning and end from the settled moment on."""

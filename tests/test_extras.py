@@ -37,7 +37,6 @@ OWN_TESTS: Mapping[str, tuple[str, ...]] = {
         "running/test_batched_runs.py",
         "running/test_lives.py::test_some_lives_of_a_run",
         "running/test_rehearsal.py::test_a_dry_run_asks_models_directly_that_a_run_asks_in_batches",
-        "running/test_servers_beside_batches.py",
         "scheduler/test_cut_off_at_the_end.py",
         "supply/test_supplies.py",
     ),

@@ -24,8 +24,6 @@ class BatchBook:
     def __init__(self, calls: BatchCalls, traffic: Traffic) -> None:
         self._calls, self._traffic = calls, traffic
         self._batches: dict[str, CarriedBatch] = {}
-        self._last_seconds: float | None = None
-        """How long the service took for the batch that was collected last."""
 
     def __iter__(self) -> Iterator[CarriedBatch]:
         return iter(list(self._batches.values()))
@@ -39,14 +37,6 @@ class BatchBook:
     def pending(self) -> Sequence[PendingBatch]:
         """The batches that are not collected, with the requests that have no result."""
         return [replace(one.record, requests=tuple(one.ids)) for one in self.awaited]
-
-    @property
-    def expected_wait(self) -> float | None:
-        """Seconds until the next batch is expected: it takes as long as the one before, or as the setting says."""
-        expected = self._calls.service.settings.expected if self._last_seconds is None else self._last_seconds
-        now = self._calls.now()
-        since = [one.record.since if one.record.batch else now for one in self.awaited]
-        return expected - (now - min(since)) if expected is not None and since else None
 
     def add(self, batch: CarriedBatch) -> None:
         """Take up a batch that is handed in now, or was by an earlier start."""

@@ -95,9 +95,3 @@ class BatchServices(Supply):
     @property
     def pending(self) -> Sequence[PendingBatch]:
         return [batch for endpoint in self._endpoints.values() for batch in endpoint.book.pending]
-
-    def is_pending(self, model: int) -> bool:
-        return model in self._endpoints and bool(self._endpoints[model].book.awaited)
-
-    def expected_wait(self, model: int) -> float | None:
-        return self._endpoints[model].book.expected_wait

@@ -59,11 +59,6 @@ def _model_sentence(event: Event) -> str | None:
         case store.SiteLost():
             what = "its requests are retried, and it is placed again"
             return f"{event.model}: {event.on} on {event.node} is lost ({first_line(event.reason)}); {what}"
-        case store.ServerRests() if event.batches_of:
-            one = len(event.batches_of) == 1
-            batches = f"the batch{'' if one else 'es'} of {first_few(event.batches_of, MAX_NAMES)}"
-            back = f"{batches} {'is' if one else 'are'} back"
-            return f"{event.model}: no requests before {back}; its server is stopped or asleep until then"
         case store.ServerRests():
             return f"{event.model}: no requests for now; its server is stopped, and restarted if needed"
         case store.ModelSettled():

@@ -122,7 +122,6 @@ class ServerOpener:
             timeout=launch.timeout,
             place=place,
             sleeps=launch.sleep,
-            overlaps=launch.overlap,
             alternatives=pool is not None and in_pool and len(pool.places) > 1,
             secrets=secret_forms(secret_values(sees, () if model.api_key_env is None else (model.api_key_env,))),
         )

@@ -75,7 +75,7 @@ class Loop:
         guard = RepeatGuard(state, self.journal.committer, say)
         self.grader = AnswerGrader(state, questions, grading, guard, say)
         self.requests = Requests(state, self.supply, self.grader, self.journal, guard, say)
-        self._demand = ModelDemand(state, self.requests, self.meter.idle)
+        self._demand = ModelDemand(state, self.requests)
         self._watch = ServerWatch(state.lanes, state.models, grading)
 
     def say(self, happening: Happening) -> None:

@@ -26,7 +26,6 @@ from adaptive_eval.store import (
     SiteLost,
 )
 from adaptive_eval.store.spending import HeldServers
-from adaptive_eval.supply.idle_servers import IdleServers
 from adaptive_eval.supply.types import Lane, Supply
 
 BEAT_SECONDS = 2.0
@@ -135,7 +134,6 @@ class RunMeter:
         self._elapsed_before = at_least_elapsed(reader)
         self._started: float | None = None
         self.times = ServerTimes(lanes, self.launched, reader.held_times(), supply.batched)
-        self.idle = IdleServers([lane.name for lane in lanes], supply)
 
     def start(self) -> None:
         """Start the clock unless it runs; called when something is asked or graded."""
@@ -148,7 +146,6 @@ class RunMeter:
     def hear(self, event: Event) -> None:
         """Note the start or end of a server."""
         self.times.hear(event)
-        self.idle.hear(event)
 
     def elapsed(self) -> float:
         """Seconds the run has been active."""

@@ -27,7 +27,6 @@ from adaptive_eval.scheduler.trial_queues import TrialQueues
 from adaptive_eval.scheduler.trials import Step
 from adaptive_eval.store import AnswersLost, CommitBatch, SentRequest, Store
 from adaptive_eval.supply.happenings import Abandoned, Answered, Recorded, Say, TaskEnded, Unanswered
-from adaptive_eval.supply.idle_servers import IdleServers
 from adaptive_eval.supply.types import Lane, Request, Supply
 
 
@@ -215,8 +214,8 @@ def lose_entered(store: Store, state: RunState, left: Mapping[str, int]) -> Iter
 class ModelDemand:
     """The `Demand` by which a supply starts and stops servers: trials waiting, in flight, and still to come."""
 
-    def __init__(self, state: RunState, requests: Requests, idle: IdleServers) -> None:
-        self._state, self._requests, self._idle = state, requests, idle
+    def __init__(self, state: RunState, requests: Requests) -> None:
+        self._state, self._requests = state, requests
 
     @property
     def is_any_waiting(self) -> bool:
@@ -231,12 +230,6 @@ class ModelDemand:
         gone, needed = self._state.models.is_gone(model), servers * self._server_capacity(model)
         return not gone and self._requests.waiting.number(model, needed) >= needed
 
-    def is_booked(self, model: int) -> bool:
-        return any(request.model == model for request in self._requests.booked)
-
-    def in_flight(self, model: int) -> int:
-        return self._requests.in_flight[model]
-
     def is_owed(self, model: int) -> bool:
         """Whether a trial that was asked of this model is not committed yet."""
         return self._state.is_owed(model)
@@ -249,21 +242,8 @@ class ModelDemand:
 
     def is_parked(self, model: int) -> bool:
         """Whether the model has nothing to do until trials of others want it again."""
-        return self._is_idle(model) and model in self._state.models.parked
-
-    def is_idle_for_long(self, model: int) -> bool:
-        """Whether the model has long had nothing to do, and waits for answers of others."""
-        awaited = self._state.controller.awaited() if self._is_idle(model) else ()
-        return self._idle.is_idle_for_long(model, awaited)
-
-    def awaited_models(self, model: int) -> tuple[str, ...] | None:
-        if self.is_parked(model):
-            return None
-        return self._idle.awaited_batches(self._state.controller.awaited()) or None
-
-    def _is_idle(self, model: int) -> bool:
-        """Whether nothing of the model is wanted, in flight or being stored."""
-        return not (self._requests.in_flight[model] or self._state.is_owed(model) or self.is_wanted(model))
+        busy = self._requests.in_flight[model] or self._state.is_owed(model) or self.is_wanted(model)
+        return not busy and model in self._state.models.parked
 
     def _server_capacity(self, model: int) -> int:
         """How many trials one server of a model takes at a time."""

@@ -118,7 +118,6 @@ def _make_scenario(
             in_turn=[group for group in prepared.config.serving_groups if group.in_turn],
             swap_seconds=start_seconds if usage.knows_seconds else 0.0,
             wake_seconds=GUESSED_WAKING if usage.knows_seconds and all(one.sleep for one in launches) else None,
-            overlap=all(one.overlap for one in launches),
             verdicts=grade.times if usage.knows_seconds else NO_VERDICTS,
             launched={number: models[number].gpus or 0.0 for number in prepared.config.launched},
             grade_gpu_seconds=grade.cost.gpu_seconds,

@@ -46,8 +46,6 @@ class ServiceCosts(NamedTuple):
     """Seconds to start a server, or to load another model of a group."""
     wake_seconds: float | None = None
     """Seconds to wake a model that sleeps at its place; None: it does not sleep."""
-    overlap: bool = False
-    """Whether places have memory for another model while the last answers of one arrive."""
     verdicts: VerdictTimes = NO_VERDICTS
     """Times of the verdicts of a judge or a verifier."""
     launched: Mapping[int, float] = NO_SERVERS

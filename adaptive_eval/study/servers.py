@@ -4,9 +4,7 @@ Nothing really waits. A trial's time is that of a server with all slots in use, 
 
 If models share places, a place serves one model until everything issued for it has ended. Then, after a swap, it serves
 the next model in a circle that has trials waiting and is served nowhere; or else, as a further replica, one with more
-trials waiting than its servers take at a time. These are the turns of a run (`supply.pool`). With `overlap`, a waiting
-model may be loaded while another's last answers still run, if a place has memory for both; a third one waits for them.
-Two models that run side by side are simulated as fast as alone.
+trials waiting than its servers take at a time. These are the turns of a run (`supply.pool`).
 """
 
 import heapq
@@ -67,8 +65,6 @@ class Engine:
     def __init__(self, slots: int, now: float = 0.0) -> None:
         self.over = now
         """When everything that has begun will have ended."""
-        self.begun = now
-        """When the last of it begins; from then on slots are idle."""
         self._slots = slots
         self._free = [now] * slots
         """When each slot is free, sorted."""
@@ -102,7 +98,7 @@ class Engine:
         busy = np.sort(np.concatenate([np.zeros(0), *running])).tolist()
         self._free = [now] * (self._slots - len(busy)) + busy
         left = [load for load in self._loads if (load.begins > now).any()]
-        self.over = self.begun = now
+        self.over = now
         for load in self._loads:
             load.ends[load.begins > now] = load.begins[load.begins > now] = math.inf
             self._note_times(load, now)
@@ -117,7 +113,6 @@ class Engine:
         load.set_times(load.begins, load.ends, float(load.ends.max(initial=now)))
         begun = np.isfinite(load.begins)
         self.over = max(self.over, float(load.ends[begun].max(initial=0.0)))
-        self.begun = max(self.begun, float(load.begins[begun].max(initial=0.0)))
 
 
 def place_trials(free: list[float], seconds: FloatArray, now: float) -> tuple[FloatArray, FloatArray]:
@@ -143,8 +138,6 @@ class _SimulatedPlace:
     """When its latest swap is over."""
     had: frozenset[int] = frozenset()
     """The models that were served there before."""
-    left: float = 0.0
-    """When the last answers of its previous model arrive."""
     joins: bool = False
     """Whether it is becoming a further replica of its model."""
 
@@ -159,7 +152,6 @@ class SimulatedHost:
         swap_seconds: float = 0.0,
         *,
         places: int = 1,
-        overlap: bool = False,
         engine: Callable[[int, float], Engine] = Engine,
         wake_seconds: float | None = None,
     ) -> None:
@@ -172,7 +164,6 @@ class SimulatedHost:
         self._slots, self._engine = slots, engine
         self._swap_seconds = swap_seconds
         self._wake_seconds = swap_seconds if wake_seconds is None else wake_seconds
-        self._overlap = overlap
         self._places = [_SimulatedPlace() for _ in range(places)]
         self._engines: dict[int, Engine] = {}
         """Engines of the models being served."""
@@ -251,13 +242,11 @@ class SimulatedHost:
             engine.serve(load, now)
 
     def _leave(self, place: _SimulatedPlace, now: float) -> None:
-        """Stop serving the model at this place; its last answers still arrive."""
+        """Stop serving the model at this place."""
         if place.model is None:
             return
-        engine = self._engines[place.model]
-        place.left = engine.over
         if any(other is not place and other.model == place.model and not other.joins for other in self._places):
-            engine.narrow(self._slots)
+            self._engines[place.model].narrow(self._slots)
         else:
             del self._engines[place.model]
 
@@ -266,7 +255,7 @@ class SimulatedHost:
         if place.joins:
             assert place.model is not None
             return place.ready, place.model
-        at = max(self._idle(place), place.ready, place.left, self._issued)
+        at = max(self._idle(place), place.ready, self._issued)
         circle = tuple(self._circle(place.model))
         for model in circle:
             if model in self._waiting:
@@ -275,11 +264,8 @@ class SimulatedHost:
         return next(((at, model) for model in crowded), (math.inf, -1))
 
     def _idle(self, place: _SimulatedPlace) -> float:
-        """When the place's model has begun, or without overlap ended, all its trials."""
-        if place.model is None:
-            return 0.0
-        engine = self._engines[place.model]
-        return engine.begun if self._overlap else engine.over
+        """When all trials of the place's model have ended."""
+        return 0.0 if place.model is None else self._engines[place.model].over
 
     def _is_crowded(self, model: int, now: float) -> bool:
         """Whether more trials wait than a further server takes at a time, beside those being loaded."""

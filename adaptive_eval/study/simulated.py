@@ -163,7 +163,6 @@ def _drive(
             served.slots[group.models[0]],
             served.swap_seconds,
             places=len(group.places),
-            overlap=served.overlap,
             wake_seconds=served.wake_seconds,
         )
         for group in served.in_turn

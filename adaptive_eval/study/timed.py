@@ -25,7 +25,6 @@ from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.core.types import NO_COST, Look, Outcome
 from adaptive_eval.study.drive import CostTable, DrawnRound
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
-from adaptive_eval.supply.idle_servers import LEAST_SECONDS
 from scorio.moments import FloatArray, IntArray
 
 END = attrgetter("end")
@@ -82,17 +81,16 @@ class ServedSpans(NamedTuple):
         there = np.isfinite(begun)
         return cls(begun[there], ended[there])
 
-    def held_seconds(self, start: float, until: float) -> float:
-        """Seconds until then for which a server of its own is held: it takes `start` to come up, each time, and is
-        stopped where it would idle for longer than the run lets it (`supply.idle_servers`)."""
+    def held_seconds(self, start: float, until: float, *, parks: bool) -> float:
+        """Seconds until then for which a server of its own is held: it takes `start` to come up. If the run `parks`
+        models, the server is stopped while nothing is asked of it for longer than it takes to start again."""
         asked = (self.start < until) & (self.end > self.start)  # recorded answers take no time
         if not asked.any():
             return 0.0
         order = np.argsort(self.start[asked])
         since, ends = self.start[asked][order], np.maximum.accumulate(self.end[asked][order]).clip(max=until)
-        patience = max(start, LEAST_SECONDS)
-        beyond = np.maximum(since[1:] - ends[:-1] - patience, 0.0)
-        return float(ends[-1] - since[0] - beyond.sum() + start * (1 + np.count_nonzero(beyond)))
+        stopped = np.maximum(since[1:] - ends[:-1] - start, 0.0).sum() if parks else 0.0
+        return float(ends[-1] - since[0] - stopped + start)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,10 +104,12 @@ class Timeline:
     """(L, K): trials that servers were asked for, seen by a look or not."""
     swaps: tuple[Swap, ...]
     """Swaps of models that take turns, host by host."""
+    parks: bool
+    """Whether models in no open comparison are parked, and their servers stopped."""
 
     def held_seconds(self, start: float, until: float) -> FloatArray:
         """(L,): seconds until then for which each model's servers are held; a place serves a model until its next."""
-        held = np.array([own.held_seconds(start, until) for own in self.served])
+        held = np.array([own.held_seconds(start, until, parks=self.parks) for own in self.served])
         held[[swap.model for swap in self.swaps]] = 0.0
         ends: dict[tuple[int, int], float] = {}
         for swap in sorted(self.swaps, key=attrgetter("at"), reverse=True):
@@ -287,7 +287,7 @@ def drive_in_time(
     of_servers = np.zeros((bench.models, bench.categories), dtype=np.int64)
     for one in begun:
         of_servers[one.load.model] += one.requested(bench.categories)
-    return Timeline(now, np.array(looks), served, of_servers, swaps)
+    return Timeline(now, np.array(looks), served, of_servers, swaps, controller.plan.pace.held)
 
 
 class _BatchesInFlight:

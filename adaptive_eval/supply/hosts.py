@@ -1,8 +1,7 @@
 """Places where servers of a run are started: one machine, one GPU, one node of a cluster."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.store import Event
@@ -34,8 +33,6 @@ class ServerHost(ABC):
     """The model that an earlier start has left here, if any."""
     own = False
     """Whether nobody else can take the place of its only model: that can be served again at any time."""
-    keeps_place = False
-    """Whether the place stays the run's while nothing is served there, so that a model can rest."""
 
     @property
     @abstractmethod
@@ -77,21 +74,5 @@ class ServerHost(ABC):
         """Make what is being stopped end at once."""
 
     async def rest(self, model: int, tell: OnEvent) -> None:
-        """Stop the server of this model, or put it to sleep, if it is up; only where the place is kept."""
-        raise NotImplementedError
-
-    def has_room_for_both(self, model: int, other: int) -> bool:
-        """Whether both models fit into memory: one is loaded while the last answers of the other still come."""
-        return False
-
-    def retire(self, model: int) -> None:
-        """Send this model nothing new here, as another one is loaded beside it; only where there is room for both."""
-        raise NotImplementedError
-
-    def idle(self, model: int) -> bool:
-        """Whether nobody waits for an answer of a retired model's server here."""
-        raise NotImplementedError
-
-    def leave(self, model: int, tell: OnEvent) -> Coroutine[Any, Any, None]:
-        """Stop the server of a retired model; from this call on no request is sent to it."""
+        """Stop the server of this model, or put it to sleep, if it is up; only where nobody else can take the place."""
         raise NotImplementedError

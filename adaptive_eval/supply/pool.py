@@ -9,14 +9,8 @@ Where models have several places, each place goes to the next model in the circl
 nobody else wants becomes one more server of a model for which more waits than its servers take at a time.
 
 A server whose model nothing can want again is stopped at once, and its place is free. A model that has its place for
-itself loses its server, too, while nothing is asked of it: the server is started again when trials of others make the
-model wanted. At a place that stays the run's, a server is stopped or put to sleep while its model only waits for a
-batch of another one (`idle_servers`).
-
-A place with memory for two (`has_room_for_both`) is not drained before a swap. As soon as everything that its model has
-to be asked is with the server, the next model is loaded and asked, while the last answers of the one before still come.
-That one's server is stopped when they are there, and only then comes a third. If a model does not start beside another
-one, the place is drained before every later swap.
+itself loses its server, too, while it is parked: the server is started again when trials of others make the model
+wanted.
 
 Places of this machine are always there. Those of a cluster come and go. One is acquired when it would have something to
 do; the model that it serves is chosen when it has come. When it is lost, its model is served elsewhere.
@@ -36,8 +30,6 @@ from adaptive_eval.supply.types import Demand, Journal, Lane, Supply
 
 _Task = asyncio.Task[None]
 
-NO_ROOM = "did not start beside the last answers of another model, whose server is stopped first from now on: {}"
-
 
 class _Place:
     """One host, with what is served, started and stopped there."""
@@ -55,12 +47,6 @@ class _Place:
         """The run has acquired the place, and has to give it back."""
         self.refused: EndpointError | None = None
         """Why the place cannot be had."""
-        self.retired: int | None = None
-        """The model before, whose last answers still come."""
-        self.retirement: _Task | None = None
-        """The server of the retired model is being stopped."""
-        self.narrow = False
-        """There is memory for one model only, as has turned out."""
         self.failed: set[int] = set()
         """Models that do not come up here."""
 
@@ -72,10 +58,6 @@ class _Place:
     def can_serve(self, model: int) -> bool:
         """Whether the model may come up here, as far as anybody knows."""
         return model in self.host.models and self.refused is None and model not in self.failed
-
-    def can_overlap(self, served: int, model: int) -> bool:
-        """Whether the model can be loaded while the last answers of the served one still come."""
-        return not self.narrow and model != served and self.host.has_room_for_both(served, model)
 
     def empty(self) -> None:
         """Mark the place as empty and given back."""
@@ -109,20 +91,19 @@ class ServerPool(Supply):
 
     @property
     def deserted(self) -> Collection[int]:
-        return self._models.difference(*({place.model, place.retired} for place in self._places))
+        return self._models.difference(place.model for place in self._places if place.model is not None)
 
     @property
     def is_moving(self) -> bool:
-        return any(place.move is not None or place.retirement is not None for place in self._places)
+        return any(place.move is not None for place in self._places)
 
     def serve(self, demand: Demand) -> None:
         """Start and stop the servers that are due."""
         for place in self._places:
-            self._stop_retired(place, demand)
             if place.move is not None or not place.host.has_place:
                 continue
             if (model := self._next_model(place, demand)) is not None:
-                self._load(place, model, demand)
+                self._load(place, model)
             elif (served := place.served) is not None:
                 self._stop_if_unneeded(place, served, demand)
             elif place.acquired and _all_settled(place, demand):
@@ -131,7 +112,7 @@ class ServerPool(Supply):
         self._tell_unserved(demand)
 
     async def close(self) -> None:
-        moves = [move for place in self._places for move in (place.move, place.retirement) if move is not None]
+        moves = [place.move for place in self._places if place.move is not None]
         self._places = []
         for move in moves:
             move.cancel()
@@ -142,12 +123,10 @@ class ServerPool(Supply):
     def _next_model(self, place: _Place, demand: Demand) -> int | None:
         """The model to load next; None if the served one stays, or if no model has to be served."""
         served = place.served
-        if place.retired is not None or (served is not None and demand.is_wanted(served)):
+        if served is not None and (demand.is_wanted(served) or demand.is_owed(served)):
             return None
         circle = _circle(place.host.models, place.model)
         wanted = [model for model in circle if self._is_needed(model, demand) and model not in place.failed]
-        if served is not None and demand.is_owed(served):
-            wanted = [model for model in wanted if _overlaps(place, served, model, demand)]
         if place.model is None and place.host.found_model in wanted:
             wanted.sort(key=lambda model: model != place.host.found_model)
         elsewhere = {other.model for other in self._places if other is not place}
@@ -162,28 +141,22 @@ class ServerPool(Supply):
         return any(place.can_serve(model) for place in self._places)
 
     def _stop_if_unneeded(self, place: _Place, model: int, demand: Demand) -> None:
-        """Stop a server for good if its model is settled, and for now if it is idle and can be started again here."""
+        """Stop a server for good if its model is settled, and for now if it is parked and has the place for itself."""
         host = place.host
         if demand.is_settled(model):
             self._stop(place, host.release(model, self._note))
-        elif host.keeps_place and ((host.own and demand.is_parked(model)) or demand.is_idle_for_long(model)):
-            self._note(ServerRests(self._names[model], demand.awaited_models(model)))
+        elif host.own and demand.is_parked(model):
+            self._note(ServerRests(self._names[model]))
             self._stop(place, host.rest(model, self._note))
 
     # -- servers that start and stop -----------------------------------------------------------------------------------
 
-    def _load(self, place: _Place, model: int, demand: Demand) -> None:
-        """Bring a model up, beside the one before if its last answers may still come."""
-        host, before, beside = place.host, place.served, False
+    def _load(self, place: _Place, model: int) -> None:
         place.model, place.is_up = model, False
-        if before is not None and _overlaps(place, before, model, demand):
-            host.retire(before)
-            place.retired, beside = before, True
-            self._stop_retired(place, demand)
-        place.move = asyncio.create_task(host.load(model, self._note))
-        place.move.add_done_callback(partial(self._on_load_end, place, model, beside))
+        place.move = asyncio.create_task(place.host.load(model, self._note))
+        place.move.add_done_callback(partial(self._on_load_end, place, model))
 
-    def _on_load_end(self, place: _Place, model: int, beside: bool, load: _Task) -> None:
+    def _on_load_end(self, place: _Place, model: int, load: _Task) -> None:
         place.move = None
         if load.cancelled():
             return
@@ -191,7 +164,7 @@ class ServerPool(Supply):
         if isinstance(error, PlaceLost):
             self._on_place_lost(place, model, error.for_good)
         elif isinstance(error, EndpointError):
-            self._on_load_failed(place, model, beside, error)
+            self._on_load_failed(place, model, error)
         elif error is not None:
             self._say(TaskEnded(error))
         elif place.model is None:  # it was lost as soon as it was up
@@ -201,13 +174,8 @@ class ServerPool(Supply):
             self._stranded.discard(model)
             self._say(ServerUp(model))
 
-    def _on_load_failed(self, place: _Place, model: int, beside: bool, error: EndpointError) -> None:
+    def _on_load_failed(self, place: _Place, model: int, error: EndpointError) -> None:
         """Have the model served at another place; if there is none, it is down."""
-        if beside:
-            place.narrow, place.model = True, None
-            self._notice(model, "no_room_beside", NO_ROOM.format(error))
-            self._say(PlaceFreed())
-            return
         place.failed.add(model)
         if self._is_hopeful(model):
             place.model = None
@@ -217,15 +185,6 @@ class ServerPool(Supply):
             self._abandon(model, error)
             self._say(ServerDown(model, error))
 
-    def _stop_retired(self, place: _Place, demand: Demand) -> None:
-        """Stop the server of the model before once its last answers are there."""
-        model, host = place.retired, place.host
-        if model is None or place.retirement is not None:
-            return
-        if not demand.in_flight(model) or (self.servers(model) and host.idle(model)):
-            place.retirement = asyncio.create_task(host.leave(model, self._note))
-            place.retirement.add_done_callback(partial(self._on_stopped, place))
-
     def _stop(self, place: _Place, stopping: Coroutine[Any, Any, None]) -> None:
         """Stop a server; it is started again if its model should be wanted after all."""
         place.empty()
@@ -233,10 +192,7 @@ class ServerPool(Supply):
         place.move.add_done_callback(partial(self._on_stopped, place))
 
     def _on_stopped(self, place: _Place, ended: _Task) -> None:
-        if ended is place.retirement:
-            place.retirement = place.retired = None
-        else:
-            place.move = None
+        place.move = None
         if not ended.cancelled():
             error = ended.exception()
             self._say(PlaceFreed() if error is None else TaskEnded(error))
@@ -351,11 +307,6 @@ def _choose(
         return new
     coming = coming or Counter()
     return next((model for model in models if demand.has_queue_for(model, coming[model] + 1)), None)
-
-
-def _overlaps(place: _Place, served: int, model: int, demand: Demand) -> bool:
-    """Whether a model can be loaded beside the served one now, since nothing new is sent to that."""
-    return not demand.is_booked(served) and place.can_overlap(served, model)
 
 
 def _all_settled(place: _Place, demand: Demand) -> bool:

@@ -76,9 +76,3 @@ class Supplies(Supply):
     @property
     def pending(self) -> Sequence[PendingBatch]:
         return [batch for supply in self._each for batch in supply.pending]
-
-    def is_pending(self, model: int) -> bool:
-        return self._by_model[model].is_pending(model)
-
-    def expected_wait(self, model: int) -> float | None:
-        return self._by_model[model].expected_wait(model)

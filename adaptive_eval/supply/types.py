@@ -87,12 +87,6 @@ class Demand(Protocol):
     def has_queue_for(self, model: int, servers: int) -> bool:
         """Whether at least as much is waiting as so many servers of the model take at a time."""
 
-    def is_booked(self, model: int) -> bool:
-        """Whether a request is still to be sent to a server of this model that has a slot for it."""
-
-    def in_flight(self, model: int) -> int:
-        """How many requests of this model are not answered yet."""
-
     def is_owed(self, model: int) -> bool:
         """Whether a trial that was asked of this model is not committed yet."""
 
@@ -101,12 +95,6 @@ class Demand(Protocol):
 
     def is_parked(self, model: int) -> bool:
         """Whether the model has nothing to ask and nothing in flight until trials of others want it again."""
-
-    def is_idle_for_long(self, model: int) -> bool:
-        """Whether the model has long had nothing to do but to wait for answers of others."""
-
-    def awaited_models(self, model: int) -> tuple[str, ...] | None:
-        """The models whose batches an idle model waits for; None if it rests for another reason."""
 
 
 class Supply:
@@ -156,7 +144,7 @@ class Supply:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a server is being started, or stopped beside another one."""
+        """Whether a server is being started or stopped."""
         return False
 
     @property
@@ -178,14 +166,6 @@ class Supply:
     def pending(self) -> Sequence[PendingBatch]:
         """The batches that services have, or are being handed."""
         return ()
-
-    def is_pending(self, model: int) -> bool:
-        """Whether a batch service has requests of this model, or is being handed some."""
-        return False
-
-    def expected_wait(self, model: int) -> float | None:
-        """Seconds until the next batch of a model is expected; None if nobody knows."""
-        return None
 
 
 class Journal(Protocol):

@@ -102,32 +102,6 @@ async def test_the_pause_between_polls_grows_up_to_the_longest() -> None:
     assert len(polls) == 9 + 10, "nine pauses of 10 s and half more each time are 749 s, and ten of 300 s the rest"
 
 
-async def ask_and_look_later(desk: Desk, endpoint: BatchedEndpoint, seeds: range) -> tuple[float | None, float | None]:
-    """When a batch is expected, at once and ten minutes later; all of it is there in the end."""
-    asking = asyncio.create_task(ask_all(endpoint, seeds))
-    await asyncio.sleep(5.0)  # it is gathered and handed in by then, on a clock that waits for all
-    at_once = endpoint.book.expected_wait
-    await asyncio.sleep(600.0)
-    later = endpoint.book.expected_wait
-    await asking
-    assert not endpoint.book.awaited and endpoint.book.expected_wait is None
-    return at_once, later
-
-
-@pytest.mark.parametrize("expected", first_of([None, 1000.0], 1))
-async def test_a_batch_is_expected_by_what_the_one_before_took_and_at_first_by_the_setting(
-    expected: float | None,
-) -> None:
-    desk = Desk("openai", ServiceInMemory(seconds=HOUR), expected=expected, longest_poll=30.0)
-    endpoint = desk.open()
-    first = await ask_and_look_later(desk, endpoint, range(2))
-    if expected is None:
-        assert first == (None, None), "nobody knows"
-    else:
-        assert first == pytest.approx((1000.0, 400.0), abs=5.0)
-    assert await ask_and_look_later(desk, endpoint, range(2, 4)) == pytest.approx((HOUR, HOUR - 600.0), abs=35.0)
-
-
 @pytest.mark.parametrize("kind", ["openai", "openrouter"])
 async def test_what_fails_or_is_left_out_is_asked_again_and_nothing_is_asked_twice(kind: str) -> None:
     service = ServiceInMemory(

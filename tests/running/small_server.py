@@ -4,12 +4,11 @@ It answers the questions in `questions.jsonl` of the folder, more often right fo
 question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests (or N: `held=N`), and
 further ones when there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the
 middle of its tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it
-ignores SIGTERM; with `cramped` it starts only where no other one of its folder is up, and else makes the file `go`;
-with `diary` it writes down in `diary.jsonl` of the folder which model answered a question when; with `bare` it lacks
-the model ada; with `picky` it fails each request for ada's first question from when there is a file `go` in the folder.
+ignores SIGTERM; with `diary` it writes down in `diary.jsonl` of the folder which model answered a question when; with
+`bare` it lacks the model ada; with `picky` it fails each request for ada's first question from when there is a file
+`go` in the folder.
 """
 
-import fcntl
 import itertools
 import json
 import os
@@ -88,13 +87,6 @@ if __name__ == "__main__":
     COUNT, CRASHED, GO = itertools.count(1), Path(sys.argv[-1]) / "crashed", Path(sys.argv[-1]) / "go"
     if "broken" in sys.argv:
         sys.exit("CUDA out of memory")
-    if "cramped" in sys.argv:
-        ROOM = (Path(sys.argv[-1]) / "room").open("w")
-        try:
-            fcntl.flock(ROOM, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            GO.touch()
-            sys.exit("CUDA out of memory")
     if "stubborn" in sys.argv:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     QUESTIONS = [json.loads(line) for line in (Path(sys.argv[-1]) / "questions.jsonl").read_text().splitlines()]

@@ -31,8 +31,6 @@ from adaptive_eval.store import (
     RunReader,
     ServerDied,
     ServerLaunched,
-    ServerReleased,
-    ServersNoticed,
     events_of_kind,
 )
 
@@ -161,41 +159,6 @@ def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, e
     rows = results(site.directory())["turns"]
     assert {row["on"] for row in rows} <= {"0", "1"} and rows
     assert re.search(r"in turn   \d models on [01]: \d+ loads, \d+s", ended.stdout)
-
-
-@pytest.mark.slow
-def test_the_next_model_comes_up_beside_the_last_answers_of_another_over_a_kill_in_the_overlap(
-    site: Site, elsewhere: Found
-) -> None:
-    models = launched(site, "held")
-    for model in models:
-        model["launch"]["overlap"] = True  # type: ignore[index]
-    config = site.write(trials=AHEAD, models=models, concurrency=256)
-    process = site.start(config, "--run-dir", str(site.directory()))
-    for name in ("ada", "bob"):
-        assert f"{name}: its server is ready" in printed(process, "is ready after")
-    assert len(servers(site)) == 4, "the last answers of ada are still to come: two servers and their keepers"
-    kill(process)
-    assert none_left(site)
-    (site.folder / "go").touch()
-    ended = site.run(config)
-    assert ended.exit_code == ExitCode.SPENT, ended.output
-    assert Found.of(site.directory()) == elsewhere
-    starts, ends = events(site.directory(), ServerLaunched), events(site.directory(), ServerReleased)
-    assert {one.on for one in (*starts, *ends)} == {"gpu0"} and {one.model for one in starts} == set(MODELS)
-
-
-@pytest.mark.slow
-def test_a_place_without_memory_for_two_is_emptied_before_the_next_model_comes(site: Site, elsewhere: Found) -> None:
-    models = launched(site, "held", "cramped")  # the last answers come when the next model was not let in
-    for model in models:
-        model["launch"]["overlap"] = True  # type: ignore[index]
-    ended = site.run(site.write(trials=AHEAD, models=models, concurrency=256))
-    assert ended.exit_code == ExitCode.SPENT, ended.output
-    assert Found.of(site.directory()) == elsewhere
-    (told,) = events(site.directory(), ServersNoticed)
-    assert told.notice == "no_room_beside" and "CUDA out of memory" in told.text
-    assert "did not start beside the last answers of another model" in ended.output
 
 
 @pytest.mark.slow

@@ -578,15 +578,6 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
             ServerRests("ada"),
             "ada: no requests for now; its server is stopped, and restarted if needed",
         ),
-        (
-            ServerRests("ada", ("bob",)),
-            "ada: no requests before the batch of bob is back; its server is stopped or asleep until then",
-        ),
-        (
-            ServerRests("ada", ("bob", "cyd", "dan", "eve")),
-            "ada: no requests before the batches of bob, cyd, dan and 1 more are back; its server is stopped or asleep "
-            "until then",
-        ),
         (ThresholdsFrozen(run="old", models={"ada": 12}), "thresholds frozen, from 12 trials of the run old"),
         (
             SettingsChanged(trials=1, changes=(Change("budget.trials", 1, 2),)),

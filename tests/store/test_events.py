@@ -129,7 +129,6 @@ STORED = [
     ),
     (ServerReleased("ada"), "released", {"model": "ada"}),
     (ServerRests("ada"), "server_rests", {"model": "ada"}),
-    (ServerRests("ada", ("bob",)), "server_rests", {"model": "ada", "batches_of": ["bob"]}),
     (ServerReleased("ada", "gpu0"), "released", {"model": "ada", "on": "gpu0"}),
     (
         SiteAwaited("ada", "site 1", "GPU 8", "there is none"),

@@ -84,22 +84,6 @@ def test_places_take_the_models_in_turn_as_they_become_free() -> None:
     assert [one.end for one in loads] == [15.0, 25.0, 50.0, 70.0]
 
 
-@pytest.mark.parametrize(("overlap", "second"), [(False, 33.0), (True, 3.0)])
-def test_a_place_with_memory_for_two_is_swapped_while_it_drains(overlap: bool, second: float) -> None:
-    """Its last answer begins at 3, after the swap, and ends at 33."""
-    host = SimulatedHost(range(2), SLOTS, 3.0, overlap=overlap)
-    host.issue(load([30.0], 0), 0.0)
-    host.issue(load([1.0], 1), 0.0)
-    assert brought_up(host)[1] == (1, second)
-
-
-def test_a_third_model_waits_for_the_last_answers_of_the_first() -> None:
-    host = SimulatedHost(range(3), SLOTS, 3.0, overlap=True)
-    for model, seconds in enumerate((30.0, 1.0, 1.0)):
-        host.issue(load([seconds], model), 0.0)
-    assert brought_up(host) == [(0, 0.0), (1, 3.0), (2, 33.0)]
-
-
 def test_a_model_that_sleeps_at_a_place_is_woken_there() -> None:
     host = SimulatedHost(range(2), SLOTS, 180.0, wake_seconds=5.0)
     for model in (0, 1):
@@ -137,12 +121,11 @@ def test_less_than_a_waveful_gets_no_further_place() -> None:
         max_size=12,
     ),
     st.integers(1, 4),
-    st.booleans(),
 )
 def test_every_trial_is_served_once_and_in_no_more_slots_than_there_are(
-    given_loads: list[tuple[int, list[int], float]], places: int, overlap: bool
+    given_loads: list[tuple[int, list[int], float]], places: int
 ) -> None:
-    host, now, loads = SimulatedHost(range(3), SLOTS, 4.0, places=places, overlap=overlap), 0.0, []
+    host, now, loads = SimulatedHost(range(3), SLOTS, 4.0, places=places), 0.0, []
     for model, seconds, later in given_loads:
         now += later
         while host.due() < now:
@@ -157,4 +140,4 @@ def test_every_trial_is_served_once_and_in_no_more_slots_than_there_are(
     for one, issued in loads:
         assert one.begins.min() >= issued and one.end == one.ends.max()
     running = ((begins[:, None] <= begins) & (ends[:, None] > begins)).sum(axis=0)
-    assert running.max() <= SLOTS * places * (1 + overlap)
+    assert running.max() <= SLOTS * places

@@ -124,12 +124,13 @@ def test_servers_of_the_run_are_paid_for_while_they_are_held_and_start() -> None
     assert np.isnan(simulate_run(plan(), apart, launched, (0,), timed=False).gpu_seconds)
 
 
-def test_an_idle_server_is_stopped_and_started_again() -> None:
-    """It is held for its start, 25 s, as long again as a start, another start and 10 s."""
+def test_a_server_of_a_parked_model_is_stopped_and_started_again() -> None:
+    """It is held for its start, 25 s, another start and 10 s; if no model is parked, for its start and 350 s."""
     spans = ServedSpans(np.array([400.0, 60.0, 75.0, 0.0]), np.array([410.0, 70.0, 85.0, 0.0]))
-    assert spans.held_seconds(60.0, np.inf) == 60.0 + 25.0 + 60.0 + 60.0 + 10.0
-    assert spans.held_seconds(60.0, 80.0) == 60.0 + 20.0 and spans.held_seconds(60.0, 10.0) == 0.0
-    assert spans.held_seconds(0.0, np.inf) == 25.0 + 30.0 + 10.0, "half a minute at least"
+    assert spans.held_seconds(60.0, np.inf, parks=True) == 60.0 + 25.0 + 60.0 + 10.0
+    assert spans.held_seconds(60.0, np.inf, parks=False) == 60.0 + 350.0
+    assert spans.held_seconds(60.0, 80.0, parks=True) == 60.0 + 20.0
+    assert spans.held_seconds(60.0, 10.0, parks=True) == 0.0
 
 
 def test_a_cap_on_the_time_of_servers_ends_a_run_when_they_were_held_for_so_long() -> None:

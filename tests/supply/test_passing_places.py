@@ -44,7 +44,7 @@ class Cloud:
 class PassingPlace:
     """One place of a cloud."""
 
-    own = keeps_place = False
+    own = False
 
     def __init__(self, cloud: Cloud, models: Sequence[int] = range(len(NAMES)), found: int | None = None) -> None:
         self.models, self.found_model, self.is_kept = models, found, found is not None
@@ -56,9 +56,6 @@ class PassingPlace:
         self.loads: list[int] = []
         self.in_vain = 0
         cloud.places.append(self)
-
-    def has_room_for_both(self, model: int, other: int) -> bool:
-        return False
 
     async def acquire(self, model: int, tell: Callable[[Event], None], lost: Lost) -> None:
         assert not self.has_place

@@ -2,15 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from answer_times import AnswerTimes
-from fakes import QUESTIONS, SKILLS, Bed, FakeEndpoint, plan
+from fakes import QUESTIONS, SKILLS, Bed, plan
 from patient_time import HANGS, until
 
 from adaptive_eval.base.errors import LaunchFailed
@@ -24,7 +23,6 @@ from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
 from adaptive_eval.study.timed import SimulatedHost as ReplayedHost
 from adaptive_eval.study.timed import drive_in_time
-from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace
 
 
 class FakeHost:
@@ -32,7 +30,6 @@ class FakeHost:
 
     has_place, is_kept = True, False
     own = False
-    keeps_place = False
     found_model: int | None = None
 
     def __init__(self, bed: Bed, models: Sequence[int], delay: float = 0.002) -> None:
@@ -57,9 +54,6 @@ class FakeHost:
             raise LaunchFailed("its server exited with status 1 before it was ready")
         self.loaded = model
         tell(ServerLaunched(model=list(SKILLS)[model]))
-
-    def has_room_for_both(self, model: int, other: int) -> bool:
-        return False
 
     async def acquire(
         self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
@@ -151,7 +145,7 @@ async def test_servers_that_are_stopped_and_started_again_decide_nothing(tmp_pat
             endpoint.skill = skill
     beds[1].hosts = hosts = [FakeHost(beds[1], [model]) for model in range(3)]
     for host in hosts:
-        host.own = host.keeps_place = True
+        host.own = True
     for bed in beds:
         await bed.start()
     assert beds[1].looks() == beds[0].looks()
@@ -361,144 +355,3 @@ async def stopped_and_resumed(
 async def test_a_pool_that_is_stopped_and_resumed_is_the_same_run(tmp_path: Path, reference: Bed) -> None:
     bed, rng = Bed(tmp_path, reference.plan, slots=SLOTS), random.Random(8)
     await stopped_and_resumed(bed, reference, rng, lambda: pool(bed, rng.randint(1, 4)), 0.04)
-
-
-# -- places with memory for two ----------------------------------------------------------------------------------------
-
-Fits = Callable[[int, int], bool]
-
-
-class RoomyPlace:
-    """A place of a pool where some models fit beside each other; it finds it wrong when a server in use is stopped."""
-
-    has_place, is_kept = True, False
-    own = keeps_place = False
-    found_model: int | None = None
-    models = tuple(range(len(SKILLS)))
-
-    def __init__(self, name: str, bed: Bed, fits: Fits, *, small: bool = False) -> None:
-        """`small`: nothing starts beside another one, whatever `fits` says."""
-        self.name, self.fits, self.small = name, fits, small
-        self.served = [ServedPlace() for _ in SKILLS]
-        self.loaded: int | None = None
-        self.leaving: int | None = None
-        self.loads: list[int] = []
-        self.pairs: set[tuple[int, int]] = set()
-        """Models that were brought up beside one whose last answers came."""
-        self.rng = random.Random(name)
-        self.stopping = 0.0
-        """How long a server takes to stop beside the next one."""
-
-    async def acquire(
-        self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
-    ) -> None:
-        raise AssertionError("it is there")
-
-    def abandon(self, model: int, error: BaseException) -> None:
-        self.served[model].give_up(str(error))
-
-    async def load(self, model: int, tell: Callable[[Event], None]) -> None:
-        before, self.loaded = self.loaded, None
-        if before is not None:
-            await self._stop(before, tell)
-        if beside := self.leaving is not None:
-            assert self.leaving is not None and self.fits(self.leaving, model) and self.leaving != model
-            self.pairs.add((self.leaving, model))
-        self.loads.append(model)
-        await self._moment()
-        if beside and self.small:
-            raise LaunchFailed("its server exited with status 1 before it was ready: out of memory")
-        self.loaded = model
-        self.served[model].begin(FakeEndpoint(*list(SKILLS.items())[model], delay=0.004))
-        tell(ServerLaunched(model=list(SKILLS)[model], on=self.name))
-
-    async def release(self, model: int, tell: Callable[[Event], None]) -> None:
-        assert self.loaded == model
-        self.loaded = None
-        await self._stop(model, tell)
-
-    def has_room_for_both(self, model: int, other: int) -> bool:
-        return self.fits(model, other)
-
-    def retire(self, model: int) -> None:
-        assert self.loaded == model and self.leaving is None
-        self.loaded, self.leaving = None, model
-        self.served[model].retired = True
-
-    def idle(self, model: int) -> bool:
-        return not self.served[model].in_flight
-
-    def leave(self, model: int, tell: Callable[[Event], None]) -> Coroutine[Any, Any, None]:
-        assert self.leaving == model
-        self.served[model].give_up("its server was stopped")
-        return self._left(model, tell)
-
-    async def _left(self, model: int, tell: Callable[[Event], None]) -> None:
-        await asyncio.sleep(self.stopping)
-        await self._stop(model, tell)
-        self.leaving = None
-
-    async def _stop(self, model: int, tell: Callable[[Event], None]) -> None:
-        assert self.idle(model), "a server in use was stopped"
-        await self.served[model].end()
-        self.served[model].give_up("its server was stopped")
-        await self._moment()
-        tell(ServerReleased(model=list(SKILLS)[model], on=self.name))
-
-    async def _moment(self) -> None:
-        await asyncio.sleep(0.002 * self.rng.random())
-
-
-def roomy_pool(
-    bed: Bed, places: int, fits: Fits = lambda model, other: True, *, small: bool = False
-) -> list[RoomyPlace]:
-    bed.hosts = hosts = [RoomyPlace(f"gpu{number}", bed, fits, small=small) for number in range(places)]
-    for model, name in enumerate(SKILLS):
-        bed.endpoints[name] = ServedEndpoint([host.served[model] for host in hosts])  # type: ignore[assignment]
-    return hosts
-
-
-@pytest.mark.parametrize("places", [1, 2, 4])
-async def test_no_look_depends_on_models_that_overlap(tmp_path: Path, reference: Bed, places: int) -> None:
-    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
-    hosts = roomy_pool(bed, places)
-    await bed.start()
-    assert bed.looks() == reference.looks()
-    assert bed.outcomes() == reference.outcomes()
-    assert places > 1 or hosts[0].pairs, "two models do share a place where there is one alone"
-
-
-async def test_what_does_not_fit_waits_until_the_place_is_empty(tmp_path: Path, reference: Bed) -> None:
-    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
-    (host,) = roomy_pool(bed, 1, lambda model, other: {model, other} == {0, 1})
-    await bed.start()
-    assert bed.looks() == reference.looks()
-    assert host.pairs <= {(0, 1), (1, 0)} and host.pairs, "cyd fits beside nobody"
-    assert set(host.loads) == {0, 1, 2}
-
-
-async def test_a_place_that_turns_out_too_small_is_drained_from_then_on(tmp_path: Path, reference: Bed) -> None:
-    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
-    (host,) = roomy_pool(bed, 1, small=True)
-    scheduler = await bed.start()
-    assert not scheduler.state.models.aside and bed.looks() == reference.looks()
-    assert len(host.pairs) == 1, "it is tried once"
-    (told,) = events_of_kind(bed.observer.events, ServersNoticed)
-    assert told.notice == "no_room_beside" and "out of memory" in told.text
-
-
-async def test_whoever_waits_for_a_server_that_is_slow_to_stop_is_asked_after_it(
-    tmp_path: Path, reference: Bed
-) -> None:
-    """All answers of the next model may be there by then, so that nothing else goes on."""
-    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
-    (host,) = roomy_pool(bed, 1)
-    host.stopping = 0.1
-    await bed.start()
-    assert bed.looks() == reference.looks()
-    assert host.pairs
-
-
-async def test_models_that_overlap_are_stopped_and_resumed(tmp_path: Path, reference: Bed) -> None:
-    bed, rng = Bed(tmp_path, reference.plan, slots=SLOTS), random.Random(9)
-    await stopped_and_resumed(bed, reference, rng, lambda: roomy_pool(bed, rng.randint(1, 3)), 0.06)

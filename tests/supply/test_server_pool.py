@@ -18,7 +18,7 @@ from adaptive_eval.supply.happenings import (
     TaskEnded,
 )
 from adaptive_eval.supply.hosts import OnLost, PlaceLost
-from adaptive_eval.supply.pool import NO_ROOM, ServerPool
+from adaptive_eval.supply.pool import ServerPool
 
 ADA, BOB, CYD = range(3)
 NAMES = ["ada", "bob", "cyd"]
@@ -31,25 +31,15 @@ class FakeDemand:
     wanted: set[int] = field(default_factory=set)
     queued: dict[int, int] = field(default_factory=dict)
     """For how many servers of a model there is a queue."""
-    booked: set[int] = field(default_factory=set)
-    flying: set[int] = field(default_factory=set)
     owed: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
     parked: set[int] = field(default_factory=set)
-    idle: dict[int, tuple[str, ...] | None] = field(default_factory=dict)
-    """Models that have been idle for long, and what they wait for."""
 
     def is_wanted(self, model: int) -> bool:
         return model in self.wanted
 
     def has_queue_for(self, model: int, servers: int) -> bool:
         return self.queued.get(model, 0) >= servers
-
-    def is_booked(self, model: int) -> bool:
-        return model in self.booked
-
-    def in_flight(self, model: int) -> int:
-        return int(model in self.flying)
 
     def is_owed(self, model: int) -> bool:
         return model in self.owed
@@ -59,12 +49,6 @@ class FakeDemand:
 
     def is_parked(self, model: int) -> bool:
         return model in self.parked
-
-    def is_idle_for_long(self, model: int) -> bool:
-        return model in self.idle
-
-    def awaited_models(self, model: int) -> tuple[str, ...] | None:
-        return self.idle.get(model)
 
 
 class FakeHost:
@@ -78,19 +62,14 @@ class FakeHost:
         models: Sequence[int] = (ADA, BOB, CYD),
         *,
         own: bool = False,
-        keeps_place: bool = False,
-        room_for_two: bool = False,
         passing: bool = False,
     ) -> None:
         """`passing`: the place has to be acquired."""
         self.models, self.own, self.has_place = models, own, not passing
-        self.keeps_place, self.room_for_two = keeps_place, room_for_two
         self.did: list[str] = []
         self.fails: dict[int | None, BaseException] = {}
         """The error of loading a model, or of acquiring the place (None)."""
         self.abandoned: list[int] = []
-        self.is_drained = True
-        """The last answers of a retired model have come."""
         self.lose: OnLost = lambda error: None
 
     async def acquire(self, model: int, tell: Callable[[Event], None], lost: OnLost) -> None:
@@ -113,18 +92,6 @@ class FakeHost:
     def abandon(self, model: int, error: BaseException) -> None:
         self.abandoned.append(model)
 
-    def has_room_for_both(self, model: int, other: int) -> bool:
-        return self.room_for_two
-
-    def retire(self, model: int) -> None:
-        self.did.append(f"retired {NAMES[model]}")
-
-    def idle(self, model: int) -> bool:
-        return self.is_drained
-
-    async def leave(self, model: int, tell: Callable[[Event], None]) -> None:
-        self.did.append(f"left {NAMES[model]}")
-
 
 class PoolBench:
     """A pool of such places, and what it has said."""
@@ -144,7 +111,7 @@ class PoolBench:
 
 @pytest.mark.parametrize("own", [True, False])
 async def test_the_server_of_a_model_that_rests_is_stopped_where_nobody_else_can_take_its_place(own: bool) -> None:
-    host = FakeHost([ADA], own=own, keeps_place=True)
+    host = FakeHost([ADA], own=own)
     bench = PoolBench(host)
     up, stopped = ["up ada"], ["up ada", "stopped ada"]
     assert await bench.serve(wanted={ADA}) == [ServerUp(ADA)]
@@ -155,18 +122,6 @@ async def test_the_server_of_a_model_that_rests_is_stopped_where_nobody_else_can
     assert await bench.serve(parked={ADA}) == [] and host.did == (stopped if own else up)
     await bench.serve(wanted={ADA})
     assert host.did == ([*stopped, "up ada"] if own else up)
-
-
-@pytest.mark.parametrize("keeps_place", [True, False])
-async def test_a_server_that_waits_for_a_batch_is_stopped_where_its_place_stays(keeps_place: bool) -> None:
-    host = FakeHost([ADA], keeps_place=keeps_place)
-    bench = PoolBench(host)
-    await bench.serve(wanted={ADA})
-    said = await bench.serve(idle={ADA: ("bob",)})
-    assert said == ([Noted(ServerRests("ada", ("bob",))), PlaceFreed()] if keeps_place else [])
-    assert await bench.serve(idle={ADA: ("bob",)}) == []
-    await bench.serve(wanted={ADA})
-    assert host.did == (["up ada", "stopped ada", "up ada"] if keeps_place else ["up ada"])
 
 
 async def test_a_settled_model_gives_its_place_to_the_next_one() -> None:
@@ -284,34 +239,6 @@ async def test_a_place_that_is_lost_while_a_model_is_loaded_says_nothing_of_the_
     assert await bench.serve(wanted={ADA}) == [PlaceFreed()]
     del host.fails[ADA]
     assert await bench.serve(wanted={ADA}) == [ServerUp(ADA)]
-
-
-async def test_the_next_model_is_loaded_beside_the_last_answers_and_a_third_only_after_them() -> None:
-    host = FakeHost(room_for_two=True)
-    host.is_drained = False
-    bench = PoolBench(host)
-    await bench.serve(wanted={ADA})
-    await bench.serve(wanted={BOB}, owed={ADA}, booked={ADA}, flying={ADA})
-    assert host.did == ["up ada"], "something is still to be sent to its server"
-    assert await bench.serve(wanted={BOB}, owed={ADA}, flying={ADA}) == [ServerUp(BOB)]
-    await bench.serve(wanted={CYD}, owed={ADA}, flying={ADA})
-    assert host.did == ["up ada", "retired ada", "up bob"] and bench.pool.deserted == {CYD}
-    assert await bench.serve(wanted={CYD}, owed={ADA}) == [PlaceFreed()]
-    await bench.serve(wanted={CYD})
-    assert host.did[3:] == ["left ada", "retired bob", "left bob", "up cyd"]
-
-
-async def test_where_a_model_does_not_start_beside_another_one_the_place_is_drained_from_then_on() -> None:
-    host, error = FakeHost(room_for_two=True), LaunchFailed("out of memory")
-    bench = PoolBench(host)
-    await bench.serve(wanted={ADA})
-    host.fails[BOB] = error
-    said = await bench.serve(wanted={BOB}, owed={ADA})
-    assert Noted(ServersNoticed("bob", "no_room_beside", NO_ROOM.format(error))) in said and host.abandoned == []
-    del host.fails[BOB]
-    await bench.serve(wanted={BOB})
-    await bench.serve(wanted={CYD}, owed={BOB})
-    assert host.did == ["up ada", "retired ada", "left ada", "up bob", "up bob"], "cyd waits until bob owes nothing"
 
 
 async def test_a_closed_pool_cancels_what_it_began_and_begins_nothing_more() -> None:

@@ -172,11 +172,9 @@ class SiteLost(Event, kind="site_lost"):
 
 @dataclass(frozen=True, slots=True)
 class ServerRests(Event, kind="server_rests"):
-    """The server of an idle model is stopped until trials of other models make it needed again."""
+    """The server of a parked model is stopped until trials of other models make it needed again."""
 
     model: str
-    batches_of: tuple[str, ...] | None = optional_field()
-    """The models whose batches must come back first, if the run waits for these."""
 
 
 @dataclass(frozen=True, slots=True)

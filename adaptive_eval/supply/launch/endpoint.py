@@ -33,8 +33,6 @@ class ServedPlace:
         """Why no server comes up here by itself; None if one may."""
         self.expected = False
         """Whether a server is up, or will come up again by itself."""
-        self.retired = False
-        """Whether new requests should go to another server of the model; requests in flight are still answered."""
         self.in_flight = 0
         self.silence: asyncio.Future[str]
         """Done, with the reason, when the current server hangs."""
@@ -47,8 +45,6 @@ class ServedPlace:
 
     def begin(self, endpoint: Endpoint) -> None:
         """Register a server that is up."""
-        if self.gone is not None:  # else it was restarted and finishes its requests
-            self.retired = False
         self.endpoint, self.gone, self.expected = endpoint, None, True
         self.silence = asyncio.get_running_loop().create_future()
         self._ended = asyncio.Event()
@@ -195,7 +191,7 @@ class ServedEndpoint:
             if gone is not None and not any(place.expected for place in self.places):
                 raise LaunchFailed(gone)
             await self._changed.wait()
-        return min(self._up, key=lambda place: (place.retired, place.in_flight))
+        return min(self._up, key=lambda place: place.in_flight)
 
     def _notify(self) -> None:
         """Wake everyone who waits for a server."""

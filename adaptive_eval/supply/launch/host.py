@@ -117,12 +117,10 @@ MIN_REPORTED_WAIT = 0.1
 
 
 class Host(ServerHost):
-    """Serves one of its models (by index) at a time, or two while the last answers of one are in flight."""
+    """Serves one of its models (by index) at a time."""
 
     has_place = True
     """Always: this machine does not go away."""
-    keeps_place = True
-    """Always: no other run gets the place before this one ends."""
 
     def __init__(self, place: str | None, servers: Mapping[int, LaunchedServer], places: ExclusivePlaces) -> None:
         self.servers = servers
@@ -163,23 +161,6 @@ class Host(ServerHost):
             raise
         self._loaded = server
         tell(server.launched(time.monotonic() - began))
-
-    def has_room_for_both(self, model: int, other: int) -> bool:
-        return self.servers[model].spec.overlaps and self.servers[other].spec.overlaps
-
-    def retire(self, model: int) -> None:
-        if self._loaded is self.servers[model]:
-            self._loaded = None
-        self.servers[model].served.retired = True
-
-    def idle(self, model: int) -> bool:
-        """Whether its server has no requests in flight."""
-        return not self.servers[model].served.in_flight
-
-    def leave(self, model: int, tell: OnEvent) -> Coroutine[Any, Any, None]:
-        """Stop the server of a retired model, or put it to sleep; it gets no more requests."""
-        self.servers[model].served.give_up("its server was stopped")
-        return self._vacate(self.servers[model], tell)
 
     async def release(self, model: int, tell: OnEvent) -> None:
         """Stop the server of this model, if it is up."""

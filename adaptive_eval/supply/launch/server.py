@@ -109,8 +109,6 @@ class ServerSpec:
     """The place that it shares with others, if any."""
     sleeps: bool = False
     """Whether it can be put to sleep while others have its place."""
-    overlaps: bool = False
-    """Whether it fits beside another one that overlaps too."""
     alternatives: bool = False
     """Whether there are other places where the model may be served."""
     secrets: tuple[str, ...] = field(default=(), repr=False)

@@ -137,9 +137,6 @@ class LaunchConfig(Section):
     """When another model gets the place, put the server to sleep instead of stopping it (vLLM's sleep mode, for GPUs).
     The weights stay in memory, so that a swap takes seconds. A server of your own `command` must support POST
     /sleep?level=1 and /wake_up."""
-    overlap: bool = False
-    """The place has memory for two models with `overlap: true`: the server of the next one starts while the last
-    answers of the other are in flight. If the memory does not suffice, the place is emptied first from then on."""
     health: str = "/health"
     """Path that returns 200 when the server is ready."""
     timeout: Seconds = Field(900.0, gt=0)
