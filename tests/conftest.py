@@ -36,7 +36,6 @@ from thoroughness import THOROUGH, examples
 from adaptive_eval import cli
 from adaptive_eval.endpoints import checking, client, failures, replica_care, replicas, servers, transport
 from adaptive_eval.record import build
-from adaptive_eval.running.garbage import MADE
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 
@@ -97,12 +96,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """The tests are half a million objects that live to the end: no collection goes through them, as each run would,
-    and no run has to look whether somebody has seen to that."""
+    """The tests are half a million objects that live to the end: no collection scans them."""
     gc.disable()
     collected = yield
     gc.freeze()
-    gc.set_threshold(MADE, *gc.get_threshold()[1:])
+    gc.set_threshold(10_000)
     gc.enable()
     return collected
 

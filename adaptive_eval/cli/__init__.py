@@ -4,6 +4,7 @@ Together the commands need scipy, an HTTP client and a display, which take a sec
 `schema` need none of them.
 """
 
+import gc
 import io
 import os
 import sys
@@ -16,7 +17,6 @@ from typer.main import get_command
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.running.garbage import enable_collections
 
 PACKAGE = "adaptive_eval"
 COMMANDS = {
@@ -86,7 +86,10 @@ def _call_command(context: typer.Context) -> None:
     """Load a command, and call it with the arguments."""
     try:
         command = load_command(str(context.info_name))
-        enable_collections()
+        if not gc.isenabled():  # as `__main__` leaves it: no collection scans what was loaded, which takes 50 ms
+            gc.freeze()
+            gc.set_threshold(10_000)
+            gc.enable()
         code = command.main(args=context.args, prog_name=context.command_path, standalone_mode=False)
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith(f"{PACKAGE}."):

@@ -26,14 +26,6 @@ def report(
         typer.Option("--output", "-o", help="The file, or - for the terminal; default: report.html etc. in RUN."),
     ] = None,
     plots: Annotated[Path | None, typer.Option(help="Also draw the figures into this folder, as SVG and PNG.")] = None,
-    beside_fixed: Annotated[
-        bool,
-        typer.Option(
-            "--beside-fixed",
-            help="Compare the cost of runs like this one with the smallest fixed number of trials that calls as many "
-            "pairs, and store it in results.json.",
-        ),
-    ] = False,
 ) -> None:
     """Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.
 
@@ -42,10 +34,6 @@ def report(
     ranking, a line a model. junit: the outcome of a gate (objective.gate) for each model.
     """
     with report_errors(run):
-        if beside_fixed:
-            from adaptive_eval.study.beside_fixed import store_beside_fixed  # simulations take a while to load
-
-            store_beside_fixed(run)
         view = read_report(run, rows=kind == "json", labels=_read_labels)
         text = _render(view, kind)
         drawn = [] if plots is None else _draw(view, plots)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -156,14 +156,10 @@ class PriorConfig(Section):
 
 
 class NotifyConfig(Section):
-    """A command that the run calls on events, with a small JSON on standard input."""
+    """A command that the run calls when it has ended, with one line on standard input that says how."""
 
     command: tuple[str, ...] = Field(min_length=1)
     """A program with its arguments. It runs in the folder of the configuration, without API keys in its environment."""
-    on: tuple[Literal["end", "alarm", "done"], ...] = Field(("end", "alarm"), min_length=1)
-    """end: the run has finished or stopped; alarm: all answers of a model are wrong, empty or identical, the model was
-    set aside, or its servers misbehave; done: a model is done, and its server, which the run has not started, can be
-    stopped."""
 
 
 class RunConfig(Decisions):

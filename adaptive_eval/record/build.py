@@ -312,7 +312,6 @@ def _run_cost(snapshot: Snapshot) -> RunCost:
         counted_gpu_seconds=counted_gpu_seconds(servers, requests, snapshot.beside),
         beside=snapshot.beside,
         grading=grading_cost(usage.grading for usage in usages),
-        beside_fixed=None,  # computed by reports that ask for it
     )
 
 

@@ -284,25 +284,6 @@ class OtherCostRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BesideFixed:
-    """Runs by the same plan without caps, compared with the smallest fixed design that calls as many pairs at a single
-    look: means over worlds drawn from the posterior of this run."""
-
-    called: float
-    """Pairs that a run calls."""
-    trials: float
-    """Trials of a run per model and question."""
-    number: float | None
-    """Trials of the fixed design per model and question; None if above the maximum."""
-    cost: float
-    """Trials of a run relative to that design, or to the maximum if there is no such design."""
-    low: float
-    """Lower end of an 80% interval for the cost."""
-    high: float
-    worlds: int
-
-
-@dataclass(frozen=True, slots=True)
 class RunCost:
     """Cost of the current models' answers, other spending, and the cost of the maximum of trials for every model."""
 
@@ -324,8 +305,6 @@ class RunCost:
     beside: tuple[OtherCostRow, ...] = ()
     grading: GradingCost | None = None
     """Part of `tokens`, `usd` and `gpu_seconds`; None without a judge or verifier."""
-    beside_fixed: BesideFixed | None = None
-    """None unless `report --beside-fixed` has computed it after the end of the run."""
 
     def in_all(self, of: str) -> float:
         """Trials, tokens, USD or GPU seconds of requests, including other spending."""

@@ -22,10 +22,10 @@ from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.imported_grades import adopt_grader
 from adaptive_eval.running.interrupts import Interrupts, StopSource
 from adaptive_eval.running.launched import LOGS, RemoteServers
-from adaptive_eval.running.notify import open_notifier
+from adaptive_eval.running.notify import end_line, error_line, notify_end
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.running.session import Session
-from adaptive_eval.running.watching import Watcher, Watchers
+from adaptive_eval.running.watching import Watcher
 from adaptive_eval.store import CommitBatch, OpenedStore, RunHeader, RunReader, Store, require_same_meaning
 from adaptive_eval.store.locate import fresh_directory, newest_directory
 from adaptive_eval.store.spending import total_spent
@@ -76,23 +76,21 @@ async def execute(
     when the directory cannot be used or written, and `Rejected` when a model refuses its first request; whatever was
     committed by then is intact, and what was raised is stored beside it.
     """
-    notifier = open_notifier(prepared.config)
-    watchers = Watchers(watcher, *([] if notifier is None else [notifier]))
+    lines: list[str] = []
+    """The line for `notify`, once the run has ended."""
 
-    def tell_all(ended: Ended) -> None:
-        if notifier is not None:
-            notifier.ended(ended)
+    def tell_and_note(ended: Ended) -> None:
+        lines.append(end_line(prepared.config.name, ended))
         tell(ended)
 
     try:
-        return await _Execution(prepared, watchers, tell_all, sites).run(directory, stops)
+        return await _Execution(prepared, watcher, tell_and_note, sites).run(directory, stops)
     except Exception as error:
-        if notifier is not None:
-            notifier.failed(error)
+        lines.append(error_line(prepared.config.name, error))
         raise
     finally:
-        if notifier is not None:
-            await asyncio.to_thread(notifier.close)
+        for line in lines[-1:]:
+            await asyncio.to_thread(notify_end, prepared.config, line)
 
 
 class _Execution:

@@ -24,7 +24,6 @@ from adaptive_eval.record.other_costs import other_costs, spent_before, spent_on
 from adaptive_eval.record.results import OtherCostRow, Results, Unjudged
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import Snapshot, run_subject, take_snapshot
-from adaptive_eval.running.garbage import short_collections
 from adaptive_eval.running.interrupts import StopSource
 from adaptive_eval.running.serving import Serving
 from adaptive_eval.running.watching import Watcher
@@ -166,8 +165,7 @@ class Session:
         publishing.add_done_callback(self._on_publisher_end)
         self._watcher.opened(self._subject.name, self._subject.models, self._taker.take)
         try:
-            with short_collections():
-                yield
+            yield
         finally:
             publishing.cancel()
             await asyncio.gather(publishing, return_exceptions=True)

@@ -6,7 +6,7 @@ from functools import partial
 from adaptive_eval.record.glossary import GLOSSARY
 from adaptive_eval.record.lines import duration
 from adaptive_eval.record.other_costs import summarize_other_costs
-from adaptive_eval.record.results import BesideFixed, GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
+from adaptive_eval.record.results import GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.summary import wasted_words
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, informative_columns, markdown_cell, markdown_table
@@ -44,22 +44,8 @@ def cost_section(view: RunView, results: Results) -> str:
     head += ["truncated", "no grade", "retries"]
     fixed = ", ".join(_fixed_cost(cost))
     told = f"A fixed design of the same horizon: {fixed}. Active for {duration(view.elapsed)}."
-    beside = "" if cost.beside_fixed is None else f"\n\n{_fixed_design(cost.beside_fixed)}"
     told += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
-    return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}{beside}{_judge_costs(view)}"
-
-
-def _fixed_design(found: BesideFixed) -> str:
-    needs = "Not even trials.max answers to each question, for every model, would give the same result"
-    if found.number is not None:
-        needs = f"A fixed design would need {found.number:.1f} answers a question for the same result"
-    least = f"{found.low:.2f} to" if found.low >= 0.005 else "at most"
-    unsure = ": which of the two takes fewer is not known" if found.low < 1.0 < found.high else ""
-    return (
-        f"{needs}. A run like this one takes {found.trials:.1f}, {found.cost:.2f} of that (80% interval: "
-        f"{least} {found.high:.2f}{unsure}). Found by {found.worlds} simulations; the result is that "
-        f"{found.called:.1f} pairs are called, without ties within delta, which a fixed design cannot show."
-    )
+    return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}{_judge_costs(view)}"
 
 
 def _judge_costs(view: RunView) -> str:

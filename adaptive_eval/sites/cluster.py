@@ -11,6 +11,7 @@ with a number alone; keys are sent by a call to the actor, from process to proce
 """
 
 import asyncio
+import gc
 import os
 import pickle
 import time
@@ -20,7 +21,6 @@ from typing import Any, TypeVar
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import LaunchFailed, first_line
-from adaptive_eval.running.garbage import collect_less
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
 from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, HeadWatch, SiteKeeper, end_with_head, send_heartbeats
 from adaptive_eval.sites.messages import (
@@ -72,7 +72,8 @@ class RayWorker(SiteWorker):
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         """Serve the model; modules that are loaded by then are excluded from garbage collection."""
         begun = await super().begin(setup, site_secrets, material)
-        collect_less()
+        gc.freeze()
+        gc.set_threshold(10_000)
         return begun
 
     async def exchange(self, message: bytes) -> bytes:

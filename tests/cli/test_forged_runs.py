@@ -129,7 +129,7 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
         case "code":
             rules = {"stopping": {"rule": f"{CANARY}:Rule"}, "objective": {"kind": f"{CANARY}:Objective"}}
             grader = {"kind": "python", "function": f"{CANARY}:grade"}
-            notify = {"command": ["touch", f"{canary}/ran"], "on": ["end"]}
+            notify = {"command": ["touch", f"{canary}/ran"]}
             changes = {"grader": grader, "notify": notify, "questions": {"function": f"{CANARY}:rows"}, **rules}
             return changes | {"folder": canary}, [started, {"auth": f"{CANARY}:sign"}, {}]
         case "files":

@@ -1,6 +1,5 @@
-"""Who is told of a run, and how: by a real command, and what fails about it."""
+"""The command that is told how a run has ended: by a real command, and what fails about it."""
 
-import asyncio
 import json
 import sys
 from contextlib import closing
@@ -12,18 +11,14 @@ from live_runs import Site
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.run import NotifyConfig
-from adaptive_eval.record.results_file import RESULTS_FILE
-from adaptive_eval.record.status import CurrentTraffic, Status
-from adaptive_eval.running.notify import Notifier, open_notifier
-from adaptive_eval.store import AlarmRaised, ModelSetAside, ModelSettled, ReplicaLost, RunReader, ServersNoticed
+from adaptive_eval.store import RunReader
 
 Json = dict[str, Any]
 
 COMMAND = """#!{python}
 import json, os, sys
 with open("told.json", "a") as file:
-    file.write(json.dumps({{"body": json.load(sys.stdin), "names": sorted(os.environ)}}) + "\\n")
+    file.write(json.dumps({{"text": sys.stdin.read(), "names": sorted(os.environ)}}) + "\\n")
 """
 
 
@@ -41,30 +36,30 @@ def told(folder: Path) -> list[Json]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def bodies(folder: Path) -> list[Json]:
-    return [one["body"] for one in told(folder)]
-
-
 def test_a_run_that_ends_tells_a_command_without_keys(
     site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "one-that-nobody-else-may-see")
-    ahead = {"favour": "time"}  # answers that no look has judged are in the scores
-    assert site.run(site.write(notify={"command": program}, trials=ahead)).exit_code == ExitCode.REACHED
+    ended = site.run(site.write(notify={"command": program}))
+    assert ended.exit_code == ExitCode.REACHED
     (found,) = told(site.folder)
-    body = found["body"]
-    assert body["name"] == "run" and body["event"] == "end" and body["status"] == "finished"
-    assert body["reason"].startswith("Finished") and body["leaders"][0]["name"] == "ada"
-    first = json.loads((site.directory() / RESULTS_FILE).read_text())["models"][0]
-    assert body["leaders"][0] == {key: first[key] for key in ("name", "score", "lo", "hi")} and body["trials"] > 0
+    line, rest = found["text"].split("\n")
+    assert line.startswith("run: Finished: ") and "ada is best" in line and not rest
     assert "PATH" in found["names"] and "SOME_API_KEY" not in found["names"]
 
 
 def test_an_error_that_ends_a_run_is_told(site: Site, program: list[str]) -> None:
     models = [{"name": name, "model": f"no-{name}", "base_url": site.base_url} for name in ("ada", "bob")]
     assert site.run(site.write(models=models, notify={"command": program})).exit_code == ExitCode.ENDPOINTS
-    (body,) = bodies(site.folder)
-    assert body["event"] == "end" and body["status"] == "stopped" and body["reason"].startswith("Stopped by an error")
+    (found,) = told(site.folder)
+    assert found["text"].startswith("run: Stopped by an error: ") and found["text"].count("\n") == 1
+
+
+def test_a_run_that_stops_at_its_budget_is_told_too(site: Site, program: list[str]) -> None:
+    ended = site.run(site.write(notify={"command": program}, budget={"trials": 3}))
+    assert ended.exit_code == ExitCode.SPENT
+    (found,) = told(site.folder)
+    assert "budget" in found["text"]
 
 
 @pytest.mark.parametrize(
@@ -74,60 +69,10 @@ def test_an_error_that_ends_a_run_is_told(site: Site, program: list[str]) -> Non
         ([sys.executable, "-c", "raise SystemExit(3)", "https://example.org/hook"], "exit code 3"),
     ],
 )
-def test_a_notification_that_fails_is_a_warning(site: Site, command: list[str], said: str) -> None:
+def test_a_command_that_fails_is_a_warning(site: Site, command: list[str], said: str) -> None:
     result = site.run(site.write(notify={"command": command}, trials={"min": 2, "max": 2}))
     assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "warning: notify: " in result.stderr
     assert said in result.stderr and "example.org" not in result.stderr
-
-
-NOTHING = Status(
-    looks=0,
-    results=None,
-    caps=(),
-    traffic=CurrentTraffic(1, 0, 0, 1, 1),
-    models=(),
-    trials=0,
-    new_trials=0,
-    new_tokens=0,
-    elapsed=0.0,
-)
-
-
-def opened(site: Site, **notify: object) -> Notifier:
-    """A notifier of a run that has begun."""
-    notifier = open_notifier(load_config(site.write(notify=notify)))
-    assert notifier is not None
-    notifier.opened("run", ("ada",), lambda: NOTHING)
-    return notifier
-
-
-async def test_an_alarm_is_told_once_a_model(site: Site, program: list[str]) -> None:
-    notifier = opened(site, command=program, on=["alarm"])
-    for event in (
-        ServersNoticed("ada", "seed", "answers are alike"),
-        ServersNoticed("ada", "seed", "answers are alike"),
-        AlarmRaised("cyd", "wrong", "all answers are wrong", "an answer, which stays here"),
-        ReplicaLost("ada", "http://a"),
-        ModelSetAside("bob", "it answers no more\nand more lines"),
-    ):
-        notifier.happened(event)
-    notifier.closed()
-    await asyncio.to_thread(notifier.close)
-    assert [body["reason"] for body in bodies(site.folder)] == [
-        "ada: answers are alike",
-        "cyd: all answers are wrong",
-        "bob: set aside: it answers no more",
-    ]
-
-
-async def test_who_serves_a_model_is_told_that_its_server_can_be_stopped(site: Site, program: list[str]) -> None:
-    notifier = opened(site, command=program, on=["done"])
-    notifier.happened(ModelSettled("ada", launched=False))
-    notifier.happened(ModelSettled("bob", launched=True))  # the run stops that one itself
-    notifier.closed()
-    await asyncio.to_thread(notifier.close)
-    (body,) = bodies(site.folder)
-    assert body["event"] == "done" and body["model"] == "ada" and body["text"] == f"run: {body['reason']}."
 
 
 KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
@@ -137,7 +82,6 @@ KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
     ("notify", "said"),
     [
         ({}, "notify.command must be given"),
-        ({"on": ["end"]}, "notify.command must be given"),
         ({"command": []}, "notify.command must not be empty"),
         ({"command": ["curl", "--token=abc"]}, "holds a secret"),
         ({"command": ["curl", "-H", "Authorization: Bearer abc"]}, "holds a secret"),
@@ -146,7 +90,6 @@ KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
         ({"command": ["curl", f"hooks.a.com/services/T0/{KEY}"]}, "holds what looks like a key"),
         ({"command": ["sh", "-c", f"curl -d @- 'https://a.com/{KEY}' > said"]}, "holds what looks like a key"),
         ({"command": ["curl", "${A_HOOK}"]}, "holds what looks like a key"),
-        ({"command": ["a"], "on": ["never"]}, "must be one of end, alarm, done"),
     ],
 )
 def test_a_section_that_cannot_work_or_would_store_a_secret_is_refused(
@@ -177,9 +120,4 @@ def test_nothing_of_a_file_that_the_command_reads_is_stored(site: Site, program:
     assert site.run(site.write(notify=notify, trials={"min": 2, "max": 2})).exit_code in ExitCode
     with closing(RunReader.open(site.directory())) as reader:
         stored = str(reader.configurations())
-    assert "hook.curl" in stored and KEY not in stored and bodies(site.folder)
-
-
-def test_who_has_asked_for_nothing_has_no_notifier(site: Site) -> None:
-    assert open_notifier(load_config(site.write())) is None
-    assert NotifyConfig(command=("a",)).on == ("end", "alarm")
+    assert "hook.curl" in stored and KEY not in stored and told(site.folder)

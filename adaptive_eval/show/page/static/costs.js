@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { term } from "./terms.js";
 import { count, duration, listed, number, percent, plain, plural, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
-/** @import { BesideFixed, GradingCost, OtherCostRow, RunCost, RunView, Spending, WastedCost } from "./sent.js" */
+/** @import { GradingCost, OtherCostRow, RunCost, RunView, Spending, WastedCost } from "./sent.js" */
 /** @import { State } from "./parts.js" */
 
 /** @param {State} state */
@@ -108,32 +108,15 @@ function meter(share) {
 export function besides(view) {
   const rows = view.besides;
   const grading = view.results?.cost.grading ?? null;
-  const fixed = view.results?.cost.beside_fixed ?? null;
-  if (!rows.length && !grading && !fixed) return null;
+  if (!rows.length && !grading) return null;
   return h(
     "ul",
     { class: "quiet", "data-key": "besides" },
-    fixed ? h("li", null, besideFixed(fixed)) : null,
     grading ? h("li", null, `Of this, to grade ${plural(grading.answers, "answer")}: ${graded(grading)}.`) : null,
     grading?.in_vain
       ? h("li", null, `And for verdicts that could not be read, or were replaced: ${graded(grading.in_vain)}.`)
       : null,
     rows.map((row) => h("li", null, `Besides, on ${plain(row.what)}: ${listed(amounts(row))}.`)),
-  );
-}
-
-/** Runs like this one beside the smallest fixed design that calls as many pairs. @param {BesideFixed} found */
-function besideFixed(found) {
-  const needs =
-    found.number === null
-      ? "Not even trials.max answers to each question, for every model, would give the same result"
-      : `A fixed design would need ${number(found.number, 1)} answers a question for the same result`;
-  const least = found.low >= 0.005 ? `${number(found.low, 2)} to` : "at most";
-  const unsure = found.low < 1 && found.high > 1 ? ": which of the two takes fewer is not known" : "";
-  return (
-    `${needs}. A run like this one takes ${number(found.trials, 1)}, ${number(found.cost, 2)} of that (80% interval: ` +
-    `${least} ${number(found.high, 2)}${unsure}). Found by ${count(found.worlds)} simulations; the result is that ` +
-    `${number(found.called, 1)} pairs are called, without ties within delta, which a fixed design cannot show.`
   );
 }
 

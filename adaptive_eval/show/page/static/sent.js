@@ -315,18 +315,6 @@
  * @property {number | null} counted_gpu_seconds
  * @property {OtherCostRow[]} beside
  * @property {GradingCost | null} grading
- * @property {BesideFixed | null} beside_fixed
- */
-
-/**
- * @typedef {object} BesideFixed
- * @property {number} called
- * @property {number} trials
- * @property {number | null} number
- * @property {number} cost
- * @property {number} low
- * @property {number} high
- * @property {number} worlds
  */
 
 /**
