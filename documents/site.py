@@ -28,6 +28,7 @@ SHOWN = (
     "LICENSE",
     "docs",
     "benchmarks/*.md",
+    "benchmarks/paper/*.md",
     "benchmarks/*.svg",
     "configs",
     "examples/*.py",

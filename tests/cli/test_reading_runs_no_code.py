@@ -91,7 +91,6 @@ CASES: dict[str, Sequence[str] | None] = {
     "verify": ("verify RUN",),
     "replay": ("replay RUN --output REPLAY", "replay RUN --runs 2 --output REPLAY"),
     "plan": ("plan PLAIN.yaml --pilot RUN --worlds 10", "plan PLAIN.yaml --worlds 10"),
-    "study": ("study convergence RUN --replicates 5",),
     "validate": ("validate NEW.yaml",),
     "benchmarks": None,  # reads packages, and files of tasks
     "init": None,  # writes a configuration
