@@ -30,7 +30,7 @@ from adaptive_eval.labels.file import (
     signals_of_level,
 )
 from adaptive_eval.record.labelled import MIN_LABELS, LabelledModel, LabelledPair, LabelledRun
-from adaptive_eval.record.relabel import judged_rows
+from adaptive_eval.record.rescore import judged_rows
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import TrialFacts, TrialRecord
 from scorio.eval import corrected

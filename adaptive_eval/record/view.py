@@ -30,7 +30,7 @@ from adaptive_eval.record.lines import several
 from adaptive_eval.record.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
-from adaptive_eval.record.relabel import Relabelling, relabelled
+from adaptive_eval.record.rescore import Rescoring, rescore_stored
 from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.record.results import BatchRow, Caution, OtherCostRow, Results
 from adaptive_eval.record.sites import SiteView, site_views
@@ -165,7 +165,7 @@ class RunView:
     """Pending batches."""
     sites: tuple[SiteView, ...] = ()
     """Sites on a cluster."""
-    relabelled: Relabelling | None = None
+    rescored: Rescoring | None = None
     """The run under other rubrics; None if not computed, as while the run goes on."""
     thresholds: str | None = None
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
@@ -193,7 +193,7 @@ LARGE = Caution(
     "large",
     None,
     "the run is large, so that this report leaves out what every single answer would have to be read for: how it "
-    "stands under other rubrics (`adaptive-eval relabel` reads them all)",
+    "stands under other rubrics (`adaptive-eval rescore` reads them all)",
 )
 
 
@@ -233,7 +233,7 @@ def read_report(
         view = replace(view, judge=judge, orders=orders, labelled=labelled, transcripts=ends)
         if stored.is_large:
             return replace(view, results=replace(results, warnings=(*results.warnings, LARGE)))
-        return replace(view, relabelled=relabelled(stored))
+        return replace(view, rescored=rescore_stored(stored))
 
 
 def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:

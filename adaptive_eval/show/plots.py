@@ -20,7 +20,7 @@ from adaptive_eval.base.imports import load_extra
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.record.finding import state_word
 from adaptive_eval.record.lines import safe_name
-from adaptive_eval.record.relabel import Relabelling
+from adaptive_eval.record.rescore import Rescoring
 from adaptive_eval.record.view import RunView
 from adaptive_eval.store import Names
 
@@ -123,17 +123,9 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = FORMATS) ->
         make_folder(folder, MEND)
         for name, draw in (FIGURES | OVER_LOOKS if view.looks else FIGURES).items():
             paths += save_figure(draw(view), folder, name, MEND, formats)
-        if view.relabelled is not None:
-            paths += save_figure(rank_by_rubric(view.relabelled, models_in_order(view)), folder, RUBRICS, MEND, formats)
+        if view.rescored is not None:
+            paths += save_figure(rank_by_rubric(view.rescored, models_in_order(view)), folder, RUBRICS, MEND, formats)
     return paths
-
-
-def draw_rubrics(found: Relabelling, folder: Path) -> list[Path]:
-    """Draw how ranks move across rubrics, into `folder`."""
-    with styled():
-        make_folder(folder, MEND)
-        figure = rank_by_rubric(found, [one.name for one in found.rubrics[0].models])
-        return save_figure(figure, folder, RUBRICS, MEND)
 
 
 def save_figure(figure: Figure, folder: Path, name: str, mend: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:
@@ -232,7 +224,7 @@ def heat_map(view: RunView) -> Figure:
     return figure
 
 
-def rank_by_rubric(found: Relabelling, order: Sequence[str]) -> Figure:
+def rank_by_rubric(found: Rescoring, order: Sequence[str]) -> Figure:
     """Rank of each model under each rubric (paper, Figure 7), with colours by this order."""
     from matplotlib.ticker import MaxNLocator
 

@@ -186,7 +186,7 @@ QUICK = (
     "monitor RUN --once",
     "regrade RUN",
     "verify RUN",
-    "relabel RUN",
+    "rescore RUN",
     "label RUN --show",
 )
 

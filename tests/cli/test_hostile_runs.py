@@ -33,7 +33,7 @@ READING = [
         "compare RUN COPY",
         "replay RUN --output REPLAY",
     ),
-    *("verify RUN", "relabel RUN", "label RUN --show", "regrade RUN", "run run.yaml --run-dir RUN"),
+    *("verify RUN", "rescore RUN", "label RUN --show", "regrade RUN", "run run.yaml --run-dir RUN"),
 ]
 
 
@@ -79,7 +79,7 @@ def test_json_that_is_no_object_or_too_deep_is_told(here: Path, table: str) -> N
     for body in (NESTED, "[]"):
         with closing(fresh(here, random.Random(1))) as database:
             put(database, table, body)
-        for line in ("report RUN --output OUT", "relabel RUN"):
+        for line in ("report RUN --output OUT", "rescore RUN"):
             say(line)
 
 

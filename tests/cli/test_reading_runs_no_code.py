@@ -87,7 +87,7 @@ CASES: dict[str, Sequence[str] | None] = {
     "compare": ("compare RUN COPY", "compare RUN COPY --format json"),
     "regrade": ("regrade RUN",),
     "label": ("label RUN --show",),
-    "relabel": ("relabel RUN", "relabel RUN --format json", "relabel RUN --rubric RUBRIC.yaml"),
+    "rescore": ("rescore RUN", "rescore RUN --format json", "rescore RUN --rubric RUBRIC.yaml"),
     "verify": ("verify RUN",),
     "replay": ("replay RUN --output REPLAY", "replay RUN --runs 2 --output REPLAY"),
     "plan": ("plan PLAIN.yaml --pilot RUN --worlds 10", "plan PLAIN.yaml --worlds 10"),

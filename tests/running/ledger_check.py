@@ -241,11 +241,11 @@ class Books:
         """Every trial is as it was."""
         assert self.rows == stored_rows(self.directory)
 
-    def check_relabelling(self, found: Mapping[str, Any]) -> None:
+    def check_rescoring(self, found: Mapping[str, Any]) -> None:
         """Categories are those of the rows, of as many as a look by these grades has, or of all, where what was asked
         ahead is in the scores; of all, the scores are theirs, too."""
         own, *others = found["rubrics"]
-        assert len(others) + len(found["not_there"]) == 12, "the schemata of the paper"
+        assert len(others) + len(found["unavailable"]) == 12, "the schemata of the paper"
         judged = sum(sum(model["counts"]) for model in own["models"])
         assert found["trials"] == judged
         for rubric in others:

@@ -246,16 +246,16 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     @only_if(lambda life: life.books.rows)
-    def relabel(self) -> None:
-        """`adaptive-eval relabel`: the scores under other rubrics, of trials that a look has judged, or would.
+    def rescore(self) -> None:
+        """`adaptive-eval rescore`: the scores under other rubrics, of trials that a look has judged, or would.
 
         A start that was killed may have changed the horizon, and taken no look by it.
         """
-        done = CliRunner().invoke(app, ["relabel", str(self.directory), "--format", "json"])
+        done = CliRunner().invoke(app, ["rescore", str(self.directory), "--format", "json"])
         if done.exit_code != ExitCode.REACHED:
             assert not self.books.looks and "has no look yet" in done.output, done.output
         else:
-            self.books.check_relabelling(json.loads(done.stdout)["relabelling"])
+            self.books.check_rescoring(json.loads(done.stdout)["rescoring"])
         self.books.check_unchanged()
 
     @rule(
@@ -411,13 +411,13 @@ def without_grades_at_its_first_look(life: Lives) -> None:
     life.start(Fate.NOTHING, 1, {})
 
 
-def relabelled_after_a_regrade(life: Lives) -> None:
+def rescored_after_a_regrade(life: Lives) -> None:
     """Answers have a grade that had none at the newest look, which is no measure of the scores any more."""
     life.begin(1216, True, 3, 2, 1, 2, 0, "answers", None, {"q1", "q2"}, False)
     life.start(Fate.NOTHING, 1, {})
     life.break_the_grader("q3")
     life.regrade(False, 5)
-    life.relabel()
+    life.rescore()
 
 
 def without_a_score(life: Lives) -> None:
@@ -434,7 +434,7 @@ ONCE = [
     over_and_moved,
     spent_by_two,
     without_grades_at_its_first_look,
-    relabelled_after_a_regrade,
+    rescored_after_a_regrade,
     without_a_score,
 ]
 

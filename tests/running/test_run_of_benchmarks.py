@@ -98,7 +98,7 @@ def test_all_who_read_the_run_find_the_same_scores(ended: Path) -> None:
     assert "## Scores by benchmark" in report
     assert "easy (3 questions)" in report
     assert "## Scores by level" in report
-    for row in _relabelled(ended):
+    for row in _rescored(ended):
         assert row["score"] == pytest.approx(scores[str(row["name"])])
     same = json.loads(invoke("compare", ended, ended, "--format", "json"))["changes"]
     for row in same["models"]:
@@ -106,8 +106,8 @@ def test_all_who_read_the_run_find_the_same_scores(ended: Path) -> None:
         assert row["difference"] == 0.0
 
 
-def _relabelled(directory: Path) -> Sequence[dict[str, object]]:
-    told = json.loads(invoke("relabel", directory, "--format", "json"))["relabelling"]
+def _rescored(directory: Path) -> Sequence[dict[str, object]]:
+    told = json.loads(invoke("rescore", directory, "--format", "json"))["rescoring"]
     models: Sequence[dict[str, object]] = told["rubrics"][0]["models"]
     return models
 

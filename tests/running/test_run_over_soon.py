@@ -13,7 +13,7 @@ from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.core import in_flight
-from adaptive_eval.record.relabel import relabel
+from adaptive_eval.record.rescore import rescore
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import RunFinished, RunReader, events_of_kind
@@ -81,7 +81,7 @@ def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(
     assert {row.name: (row.score, row.trials) for row in anew.models} == {
         name: (row["score"], row["trials"]) for name, row in published.items()
     }
-    (own, *_) = relabel(directory).rubrics
+    (own, *_) = rescore(directory).rubrics
     assert {row.name: row.score for row in own.models} == pytest.approx(
         {n: row["score"] for n, row in published.items()}
     )

@@ -132,9 +132,9 @@ def test_numbers_alone_need_no_run(site: Site) -> None:
     require_labels(stored(site.directory()), 150)
 
 
-def test_regrading_takes_thresholds_of_the_run_itself_and_relabelling_says_the_same(site: Site) -> None:
+def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_same(site: Site) -> None:
     site.run(site.write(**settings(rubric="binary", trials={"min": FIRST, "max": FIRST})))
-    looked = command("relabel", site.directory(), "--rubric", write_rubric(site, SHORT), "--format", "json")
+    looked = command("rescore", site.directory(), "--rubric", write_rubric(site, SHORT), "--format", "json")
     changes = settings(rubric=taking(SHORT, site.directory()), trials={"min": FIRST, "max": 8})
     done = command("regrade", site.directory(), "--config", site.write(**changes))
     assert done.exit_code == ExitCode.REACHED, done.output
@@ -142,7 +142,7 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_relabelling_says_the_s
     assert event.values == {"completion_tokens p40": pytest.approx(by_hand(trials))}
     require_labels(trials, by_hand(trials))
     assert looked.exit_code == 0, looked.output
-    (_, short) = json.loads(looked.stdout)["relabelling"]["rubrics"]
+    (_, short) = json.loads(looked.stdout)["rescoring"]["rubrics"]
     assert short["thresholds"] == event.values  # on the same trials, though the run had no such rubric
     counts = Counter((one.model, one.category) for one in trials)
     assert {model["name"]: model["counts"] for model in short["models"]} == {
@@ -185,7 +185,7 @@ def test_lengths_go_by_the_median_of_the_question_in_the_other_run(site: Site, p
         assert one.signals["length_ratio"] == pytest.approx(ratio)
         assert one.category == 2 * bool(one.signals["is_correct"]) + (ratio <= 1.2)
     assert "the median length of the answers to each of 8 questions" in report(site.directory())
-    assert command("relabel", site.directory()).exit_code == 0
+    assert command("rescore", site.directory()).exit_code == 0
 
 
 def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -> None:

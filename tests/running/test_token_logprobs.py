@@ -15,7 +15,7 @@ from adaptive_eval.base.errors import ExitCode, GraderError, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import RubricConfig
-from adaptive_eval.record.relabel import relabel
+from adaptive_eval.record.rescore import rescore
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler.grading import redact_answer
 from adaptive_eval.simulate.answering import split_tokens
@@ -108,7 +108,7 @@ def test_a_rubric_goes_by_the_least_likely_tokens_live_and_afterwards(site: Site
     live = read_results(site.directory())
     assert live is not None and {one.category for one in stored(site)} == {0, 1, 2}
     rubrics = {"sure": RubricConfig.model_validate_json(json.dumps(SURE))}
-    (sure,) = [one for one in relabel(site.directory("later"), rubrics).rubrics if one.name == "sure"]
+    (sure,) = [one for one in rescore(site.directory("later"), rubrics).rubrics if one.name == "sure"]
     # both runs have the same answers, so thresholds and scores are the same
     assert {one.name: one.score for one in sure.models} == {row.name: pytest.approx(row.score) for row in live.models}
 

@@ -79,7 +79,7 @@ def test_the_probabilities_are_those_of_the_verifier(
         assert used[1] == 1.0
         assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(map(float, used))
     assert len(baselines(site)) == 1
-    told = CliRunner().invoke(app, ["relabel", str(site.directory())]).output
+    told = CliRunner().invoke(app, ["rescore", str(site.directory())]).output
     assert "verifier_only" in told and "needs verifier" not in told
 
 

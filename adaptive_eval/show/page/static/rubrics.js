@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { nothing, region, table } from "./parts.js";
 import { name, number, plain, plural } from "./text.js";
-/** @import { RelabelledModel, RelabelledRubric } from "./sent.js" */
+/** @import { RescoredModel, RescoredRubric } from "./sent.js" */
 /** @import { Section } from "./parts.js" */
 
 /** @type {Section} */
@@ -11,10 +11,10 @@ export const rubrics = {
   id: "rubrics",
   title: "Under other rubrics",
   render({ view }) {
-    const found = view.relabelled;
+    const found = view.rescored;
     if (!found)
       return nothing(
-        `adaptive-eval relabel ${plain(view.place)}, and the report of a run that is over, show it under other rubrics.`,
+        `adaptive-eval rescore ${plain(view.place)}, and the report of a run that is over, show it under other rubrics.`,
       );
     const models = found.rubrics[0].models.map((model) => name(model.name));
     const caption = "Rank of each model under each rubric, with its tier in brackets";
@@ -37,7 +37,7 @@ export const rubrics = {
       h(
         "ul",
         null,
-        [...found.rubrics.flatMap(notes), ...found.not_there.map((one) => `${one.name}: ${one.why}.`)].map((text) =>
+        [...found.rubrics.flatMap(notes), ...found.unavailable.map((one) => `${one.name}: ${one.why}.`)].map((text) =>
           h("li", null, plain(text, 500)),
         ),
       ),
@@ -45,15 +45,14 @@ export const rubrics = {
   },
 };
 
-/** @param {RelabelledModel} model */
+/** @param {RescoredModel} model */
 function place(model) {
   return model.rank === null ? "–" : `${model.rank} (${model.tier})`;
 }
 
-/** @param {RelabelledRubric} one @returns {string[]} */
+/** @param {RescoredRubric} one @returns {string[]} */
 function notes(one) {
   const said = [];
-  if (one.same_as !== null) said.push(`${one.name}: every trial gets the same category as under ${one.same_as}.`);
   if (one.fitted.length) said.push(`${one.name}: thresholds fitted on these trials (${one.fitted.join(", ")}).`);
   for (const [signal, value] of Object.entries(one.assumed))
     said.push(`${one.name}: no trial has ${signal}; it is taken to be ${value}.`);

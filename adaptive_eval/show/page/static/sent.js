@@ -30,7 +30,7 @@
  * @property {string | null} thresholds
  * @property {BatchRow[]} batches
  * @property {SiteView[]} sites
- * @property {Relabelling | null} relabelled
+ * @property {Rescoring | null} rescored
  * @property {JudgeUse | null} judge
  * @property {string | null} orders
  * @property {LabelledRun | null} labelled
@@ -95,29 +95,28 @@
  */
 
 /**
- * @typedef {object} Relabelling
+ * @typedef {object} Rescoring
  * @property {string} run
  * @property {number} trials
- * @property {RelabelledRubric[]} rubrics
- * @property {RubricUnavailable[]} not_there
+ * @property {RescoredRubric[]} rubrics
+ * @property {RubricUnavailable[]} unavailable
  * @property {boolean} with_prior
  */
 
 /**
- * @typedef {object} RelabelledRubric
+ * @typedef {object} RescoredRubric
  * @property {string} name
- * @property {string | null} same_as
  * @property {string[]} categories
  * @property {number[]} weights
  * @property {Record<string, number>} thresholds
  * @property {string[]} fitted
  * @property {Record<string, number>} assumed
- * @property {RelabelledModel[]} models
+ * @property {RescoredModel[]} models
  * @property {number | null} tau_b
  */
 
 /**
- * @typedef {object} RelabelledModel
+ * @typedef {object} RescoredModel
  * @property {string} name
  * @property {number | null} score
  * @property {number | null} sigma

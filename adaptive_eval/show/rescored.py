@@ -3,23 +3,22 @@
 from collections.abc import Callable, Iterator
 
 from adaptive_eval.record.lines import Scale
-from adaptive_eval.record.relabel import RelabelledModel, RelabelledRubric, Relabelling
+from adaptive_eval.record.rescore import RescoredModel, RescoredRubric, Rescoring
 from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
-from scorio.categorical import SCHEMATA
 
 MAX_MOVES = 3
 
 
-def relabelled_markdown(found: Relabelling) -> str:
+def rescored_markdown(found: Rescoring) -> str:
     """Render the whole document."""
     parts = [f"# {markdown_cell(found.run)} under other rubrics", *rubric_sections(found)]
     return "\n\n".join(parts) + "\n"
 
 
-def rubric_sections(found: Relabelling) -> Iterator[str]:
+def rubric_sections(found: Rescoring) -> Iterator[str]:
     """Render tables of scores, ranks and tiers by rubric."""
     said = (
-        "without the outcomes of an earlier run (R0, or recorded), which have no other categories"
+        "without the outcomes of another run (R0, or recorded), which have no other categories"
         if found.with_prior
         else ""
     )
@@ -46,11 +45,11 @@ def rubric_sections(found: Relabelling) -> Iterator[str]:
         yield "\n".join(f"- {note}" for note in notes)
 
 
-def _numbered(found: Relabelling) -> Iterator[tuple[int, RelabelledRubric]]:
+def _numbered(found: Rescoring) -> Iterator[tuple[int, RescoredRubric]]:
     return enumerate(found.rubrics)
 
 
-def _summary_cells(number: int, one: RelabelledRubric, found: Relabelling) -> list[str]:
+def _summary_cells(number: int, one: RescoredRubric, found: Rescoring) -> list[str]:
     tiers = [model.tier for model in one.models if model.tier is not None]
     first = [markdown_cell(model.name) for model in one.models if model.rank == 1]
     return [
@@ -63,7 +62,7 @@ def _summary_cells(number: int, one: RelabelledRubric, found: Relabelling) -> li
     ]
 
 
-def _rank_moves(one: RelabelledRubric, own: RelabelledRubric) -> Iterator[str]:
+def _rank_moves(one: RescoredRubric, own: RescoredRubric) -> Iterator[str]:
     """Largest changes of rank; +1 is one rank better."""
     ranks = ((mine.name, mine.rank, theirs.rank) for mine, theirs in zip(one.models, own.models, strict=True))
     known = [(name, before - now) for name, now, before in ranks if now is not None and before is not None]
@@ -73,26 +72,24 @@ def _rank_moves(one: RelabelledRubric, own: RelabelledRubric) -> Iterator[str]:
         yield f"{len(moved) - MAX_MOVES} more"
 
 
-def _by_model(found: Relabelling, shown: Callable[[RelabelledModel, Scale], str]) -> Iterator[list[str]]:
+def _by_model(found: Rescoring, shown: Callable[[RescoredModel, Scale], str]) -> Iterator[list[str]]:
     scales = [Scale.of(one.weights) for one in found.rubrics]
     for at, model in enumerate(found.rubrics[0].models):
         cells = (shown(one.models[at], scale) for one, scale in zip(found.rubrics, scales, strict=True))
         yield [markdown_cell(model.name), *cells]
 
 
-def _rank_cell(model: RelabelledModel) -> str:
+def _rank_cell(model: RescoredModel) -> str:
     return "-" if model.rank is None else f"{model.rank} ({model.tier})"
 
 
-def _score_cell(model: RelabelledModel, scale: Scale) -> str:
+def _score_cell(model: RescoredModel, scale: Scale) -> str:
     return "-" if model.score is None else f"{scale.score(model.score)} ± {scale.width(model.sigma)}"
 
 
-def _rubric_notes(found: Relabelling) -> Iterator[str]:
+def _rubric_notes(found: Rescoring) -> Iterator[str]:
     for one in found.rubrics:
         name = markdown_cell(one.name)
-        if one.same_as is not None:
-            yield f"{name} {_same_as_text(one.name, one.same_as)}."
         if one.fitted:
             told = ", ".join(f"{key} {one.thresholds[key]:.4g}" for key in one.fitted)
             yield f"{name}: thresholds fitted on these trials ({told}); further trials would move them."
@@ -103,14 +100,7 @@ def _rubric_notes(found: Relabelling) -> Iterator[str]:
     for key, value in assumed.items():
         names = ", ".join(markdown_cell(one.name) for one in found.rubrics if key in one.assumed)
         yield f"No trial has {key}: taken for {value:g} by {names}."
-    why = dict.fromkeys(one.why for one in found.not_there)
+    why = dict.fromkeys(one.why for one in found.unavailable)
     for told in why:
-        names = ", ".join(markdown_cell(one.name) for one in found.not_there if one.why == told)
+        names = ", ".join(markdown_cell(one.name) for one in found.unavailable if one.why == told)
         yield f"{names}: {markdown_cell(told, 500)}."
-
-
-def _same_as_text(name: str, other: str) -> str:
-    mine, theirs = SCHEMATA.get(name), SCHEMATA.get(other)
-    if mine is not None and theirs is not None and mine.categories == theirs.categories:
-        return f"is {markdown_cell(other)} by another name"
-    return f"gives each of these trials the same category as {markdown_cell(other)}"

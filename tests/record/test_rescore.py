@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli import app
-from adaptive_eval.record.relabel import OWN_RUBRIC, RelabelledRubric, RubricUnavailable, relabel
+from adaptive_eval.record.rescore import OWN_RUBRIC, RescoredRubric, RubricUnavailable, rescore
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.view import read_report
-from adaptive_eval.show.relabelled import rubric_sections
+from adaptive_eval.show.rescored import rubric_sections
 from adaptive_eval.store import RunReader, summing
 from adaptive_eval.store import store as storing
 from adaptive_eval.store.database import DATABASE_FILE
@@ -39,18 +39,18 @@ def run(site: Site, ended_runs: EndedRuns) -> Path:
     return ended_runs.copy(site, **LOGGED)
 
 
-def named(found: tuple[RelabelledRubric, ...]) -> dict[str, RelabelledRubric]:
+def named(found: tuple[RescoredRubric, ...]) -> dict[str, RescoredRubric]:
     return {one.name: one for one in found}
 
 
 def test_the_twelve_are_shown_and_the_run_is_as_it_was(run: Path) -> None:
     before = (run / DATABASE_FILE).read_bytes()
-    found = relabel(run)
+    found = rescore(run)
     assert (run / DATABASE_FILE).read_bytes() == before
     rubrics = named(found.rubrics)
-    assert list(rubrics)[0] == OWN_RUBRIC and rubrics["length_robust"].same_as == "exact_match"
-    assert set(rubrics) | {one.name for one in found.not_there} >= {"exact_match", "ood_robustness", "verifier_probe"}
-    why = {one.name: one.why for one in found.not_there}
+    assert list(rubrics)[0] == OWN_RUBRIC and rubrics["length_robust"].models == rubrics["exact_match"].models
+    assert set(rubrics) | {one.name for one in found.unavailable} >= {"exact_match", "ood_robustness", "verifier_probe"}
+    why = {one.name: one.why for one in found.unavailable}
     assert why == {
         "ood_robustness": "needs prompt_bpt, which no trial has",
         "verifier_only": "needs verifier_a, verifier_b, verifier_c, which no trial has",
@@ -61,10 +61,10 @@ def test_the_twelve_are_shown_and_the_run_is_as_it_was(run: Path) -> None:
 
 
 def test_the_report_says_once_what_all_rubrics_share(run: Path) -> None:
-    found = relabel(run)
+    found = rescore(run)
     own, why = found.rubrics[0], "needs has_box, which no trial has"
     lacking = tuple(RubricUnavailable(name, why) for name in ("format_aware", "strict_compliance"))
-    alike = "\n\n".join(rubric_sections(replace(found, rubrics=(own, replace(own, name="again")), not_there=lacking)))
+    alike = "\n\n".join(rubric_sections(replace(found, rubrics=(own, replace(own, name="again")), unavailable=lacking)))
     assert "Ranks and tiers are the same by all of these." in alike and "Rank, and tier" not in alike
     assert alike.endswith("- format\\_aware, strict\\_compliance: needs has\\_box, which no trial has.")
     worse = replace(own, name="worse", models=(replace(own.models[0], rank=9), *own.models[1:]))
@@ -72,7 +72,7 @@ def test_the_report_says_once_what_all_rubrics_share(run: Path) -> None:
 
 
 def test_the_own_rubric_is_what_the_run_says(run: Path) -> None:
-    own, results = relabel(run).rubrics[0], read_results(run)
+    own, results = rescore(run).rubrics[0], read_results(run)
     assert results is not None
     assert [model.name for model in own.models] == [row.name for row in results.models]
     for model, row in zip(own.models, results.models, strict=True):
@@ -80,12 +80,12 @@ def test_the_own_rubric_is_what_the_run_says(run: Path) -> None:
         assert model.rank == row.rank and sum(model.counts) == row.trials
 
 
-def test_an_edited_run_is_relabelled_by_the_trials_that_its_newest_look_has(run: Path, site: Site) -> None:
+def test_an_edited_run_is_rescored_by_the_trials_that_its_newest_look_has(run: Path, site: Site) -> None:
     """Rounds are stored as they were asked for; after an edit a look may end in the middle of one."""
     left = [{"name": name, "base_url": site.base_url} for name in MODELS[:2]]
     ended = site.run(site.write(**LOGGED, models=left))
     assert ended.exit_code in (0, 3), ended.stderr
-    own, results = relabel(run).rubrics[0], read_results(run)
+    own, results = rescore(run).rubrics[0], read_results(run)
     assert results is not None
     for model, row in zip(own.models, results.models, strict=True):
         assert sum(model.counts) == row.trials and model.score == pytest.approx(row.score)
@@ -94,9 +94,9 @@ def test_an_edited_run_is_relabelled_by_the_trials_that_its_newest_look_has(run:
 def test_scores_are_averages_of_what_was_worked_out_by_hand(run: Path, site: Site) -> None:
     path = site.folder / "short.yaml"
     path.write_text(yaml.safe_dump({"rubric": SHORT}))
-    told = CliRunner().invoke(app, ["relabel", str(run), "--rubric", str(path), "--format", "json"])
+    told = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(path), "--format", "json"])
     assert told.exit_code == 0, told.output
-    short = json.loads(told.stdout)["relabelling"]["rubrics"][1]
+    short = json.loads(told.stdout)["rescoring"]["rubrics"][1]
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     with closing(RunReader.open(run)) as reader:
         for one in reader.trials():
@@ -111,29 +111,28 @@ def test_scores_are_averages_of_what_was_worked_out_by_hand(run: Path, site: Sit
 
 
 def test_trials_of_an_incomplete_round_are_left_out(run: Path) -> None:
-    whole = relabel(run)
+    whole = rescore(run)
     with closing(sqlite3.connect(run / DATABASE_FILE)) as database:
         without_checksums(database)
         columns = [row[1] for row in database.execute("PRAGMA table_info(trials)")][1:]
         copied = ", ".join({"trial": "trial + 1000", "round": "round + 1000"}.get(one, one) for one in columns)
         database.execute(f"INSERT INTO trials ({', '.join(columns)}) SELECT {copied} FROM trials WHERE id < 20")
         database.commit()
-    assert relabel(run) == whole
+    assert rescore(run) == whole
 
 
 def test_a_run_without_a_look_is_refused(site: Site) -> None:
     site.run(site.write(budget={"trials": 5}))
     with pytest.raises(ConfigError, match="has no look yet"):
-        relabel(site.directory())
+        rescore(site.directory())
 
 
-def test_the_markdown_report_leaves_it_to_the_command_which_has_a_figure_too(run: Path, tmp_path: Path) -> None:
-    told = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", "-"])
+def test_the_markdown_report_leaves_it_to_the_command_and_plots_have_a_figure(run: Path, tmp_path: Path) -> None:
+    figures = tmp_path / "figures"
+    told = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", "-", "--plots", str(figures)])
     assert told.exit_code == 0 and "length\\_robust" not in told.stdout, "nobody has asked"
-    drawn = CliRunner().invoke(app, ["relabel", str(run), "--plots", str(tmp_path / "figures")])
-    assert drawn.exit_code == 0
-    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"rubrics.svg", "rubrics.png"}
-    assert "efficiency" in (tmp_path / "figures" / "rubrics.svg").read_text()
+    assert {"rubrics.svg", "rubrics.png"} <= {path.name for path in figures.iterdir()}
+    assert "efficiency" in (figures / "rubrics.svg").read_text()
 
 
 def test_the_report_of_a_large_run_names_the_command_which_reads_every_answer(
@@ -143,22 +142,22 @@ def test_the_report_of_a_large_run_names_the_command_which_reads_every_answer(
         monkeypatch.setattr(module, "SUMMED_EVERY", 50)
     Played(tmp_path / "run", prepared(tmp_path)).finish()
     report = read_report(tmp_path / "run")
-    assert report.results is not None and "`adaptive-eval relabel` reads them all" in report.results.warnings[-1].text
-    assert report.relabelled is None
-    (rubric, *others) = relabel(tmp_path / "run").rubrics
+    assert report.results is not None and "`adaptive-eval rescore` reads them all" in report.results.warnings[-1].text
+    assert report.rescored is None
+    (rubric, *others) = rescore(tmp_path / "run").rubrics
     assert others and [(one.name, one.rank) for one in rubric.models] == [
         (one.name, one.rank) for one in report.results.models
     ]
 
 
 def test_a_terminal_shows_no_markup_and_a_file_has_it(run: Path, tmp_path: Path) -> None:
-    shown = CliRunner().invoke(app, ["relabel", str(run)]).stdout
-    assert "length_robust is exact_match by another name" in shown
+    shown = CliRunner().invoke(app, ["rescore", str(run)]).stdout
+    assert "length_robust" in shown and "No trial has verifier_c: taken for 0 by" in shown
     assert not set("|\\#") & set(shown) and "---" not in shown
-    path = tmp_path / "relabelled.md"
-    assert CliRunner().invoke(app, ["relabel", str(run), "--output", str(path)]).stdout == f"{path}\n"
-    assert "length\\_robust is exact\\_match by another name" in path.read_text()
-    again = CliRunner().invoke(app, ["relabel", str(run), "--format", "md"])
+    path = tmp_path / "rescored.md"
+    assert CliRunner().invoke(app, ["rescore", str(run), "--output", str(path)]).stdout == f"{path}\n"
+    assert "No trial has verifier_c: taken for 0 by exact\\_match" in path.read_text()
+    again = CliRunner().invoke(app, ["rescore", str(run), "--format", "md"])
     assert again.stdout == path.read_text()
 
 
@@ -167,7 +166,7 @@ def test_what_is_wrong_with_a_file_is_told(run: Path, site: Site) -> None:
     none.write_text("trials: {max: 8}\n")
     bad.write_text("rubric: {name: exact_mtach}\n")
     for path, said in ((none, "has no rubric"), (bad, "must name a rubric that is there")):
-        told = CliRunner().invoke(app, ["relabel", str(run), "--rubric", str(path)])
+        told = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(path)])
         assert told.exit_code != 0 and said in told.output
-    twice = CliRunner().invoke(app, ["relabel", str(run), "--rubric", str(none), "--rubric", str(none)])
+    twice = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(none), "--rubric", str(none)])
     assert "names a file twice" in twice.output
