@@ -22,7 +22,6 @@ PACKAGE = "adaptive_eval"
 COMMANDS = {
     "run": "Rank the models of CONFIG. The same command again resumes the run.",
     "monitor": "Watch RUN from another terminal, or with --web in a browser.",
-    "check": "Ask every server for its models and for one tiny answer.",
     "report": "Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.",
     "track": "Send RUN to W&B or MLflow, while it goes on or afterwards.",
     "compare": "Show what changed from RUN_A to RUN_B: scores, verdicts, questions and settings.",
@@ -47,7 +46,6 @@ COMMANDS = {
 EXAMPLES = {
     "run": ("run mine.yaml", "run mine.yaml --dry-run", "run mine.yaml --set trials.max=40"),
     "monitor": ("monitor runs/mine", "monitor runs --web"),
-    "check": ("check mine.yaml",),
     "report": ("report runs/mine", "report runs/mine --format summary -o -"),
     "track": ("track runs/mine --wandb", "track runs/mine --mlflow --tracking-uri sqlite:///mlflow.db"),
     "compare": ("compare runs/mine runs/mine~2",),

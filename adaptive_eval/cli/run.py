@@ -114,6 +114,13 @@ DryRun = Annotated[
         help="Check everything, show two graded answers of each model, and say what would run.",
     ),
 ]
+StartServers = Annotated[
+    bool,
+    typer.Option(
+        "--start-servers",
+        help="With --dry-run: start each server that the run would start, ask it for one tiny answer, and stop it.",
+    ),
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start a new run beside the existing one, which is kept.")]
 Shown = Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")]
 Metrics = Annotated[
@@ -140,6 +147,7 @@ def run(
     run_dir: RunDir = None,
     overrides: Overrides = None,
     dry_run: DryRun = False,
+    start_servers: StartServers = False,
     fresh: Fresh = False,
     display: Shown = None,
     metrics: Metrics = None,
@@ -161,6 +169,8 @@ def run(
     fails the gate (objective.gate): it is worse than the baseline by more than delta.
     """
     with report_errors():
+        if start_servers and (not dry_run or ray is not None):
+            raise ConfigError("--start-servers is for a dry run on this machine: give it with --dry-run, without --ray")
         options = TaskOptions(model or (), task_args or (), prices or (), most, budget)
         settings = load_settings(config, overrides or (), options)
         prepared = prepare(settings)
@@ -172,7 +182,7 @@ def run(
         command = typed_command("run", config, overrides, *options.typed, *more)
         if dry_run:
             # imported here: only a dry run needs it
-            from adaptive_eval.cli.check import rehearse
+            from adaptive_eval.cli.dry_run import rehearse
 
             if ray is not None:
                 from adaptive_eval.sites.opening import require_sites
@@ -180,7 +190,10 @@ def run(
                 require_sites(prepared.config)
             forecast = None if options.typed else typed_command("plan", config, overrides)
             command += " --fresh" * fresh
-            raise typer.Exit(rehearse(prepared, directory, command, forecast, on_cluster=ray is not None))
+            on_cluster = ray is not None
+            raise typer.Exit(
+                rehearse(prepared, directory, command, forecast, on_cluster=on_cluster, start_servers=start_servers)
+            )
         print_damage_notes(directory)
         _announce_regraded(directory)
         _warn_of_caps(prepared, directory)

@@ -17,7 +17,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.store import AnswerUngraded, Event, ModelSetAside, ModelSettled, RunBegun, SettingsChanged
 
-ELSEWHERE = "\nwhich of the other models can be used: adaptive-eval check CONFIG"
+ELSEWHERE = "\nwhich of the other models can be used: adaptive-eval run CONFIG --dry-run"
 """Ends an error about some models when not all others have answered yet."""
 
 

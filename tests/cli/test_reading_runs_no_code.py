@@ -74,7 +74,6 @@ CASES: dict[str, Sequence[str] | None] = {
         "run FITTED.yaml --run-dir NEW",
     ),
     "monitor": ("monitor RUN --once", "monitor RUN --once --display json", "monitor RUN --display plain"),
-    "check": None,  # asks servers, and reads no run
     "report": (
         "report RUN",
         "report RUN --format md",

@@ -131,9 +131,9 @@ def test_answers_are_graded_anew_and_labelled(site: Site, fair_url: str) -> None
     assert f"graded {len(rows)} stored answers again" in report.stdout
 
 
-def test_check_names_the_judge_of_each_benchmark_and_plan_what_it_costs(site: Site, fair_url: str) -> None:
+def test_a_dry_run_names_the_judge_of_each_benchmark_and_plan_what_it_costs(site: Site, fair_url: str) -> None:
     config = write(site, fair_url, judge_url=fair_url)
-    checked = CliRunner().invoke(app, ["check", str(config)])
+    checked = CliRunner().invoke(app, ["run", str(config), "--dry-run"])
     assert checked.exit_code == 0 and "the judge of open" in checked.stdout, checked.output
     planned = CliRunner().invoke(app, ["plan", str(config), "--worlds", "10"])
     assert planned.exit_code == 0 and "tokens of the judge" in planned.stdout, planned.output

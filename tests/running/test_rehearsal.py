@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, GraderError
 from adaptive_eval.cli import app
-from adaptive_eval.cli.check import show_answers
+from adaptive_eval.cli.dry_run import show_answers
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.endpoints.types import Answer, Signal
@@ -79,16 +79,24 @@ def test_a_dry_run_finds_what_is_not_there(site: Site) -> None:
     assert told.stdout.splitlines()[-1] == "Next: fix what has failed above, then run the same command again"
 
 
-def test_check_names_every_server(site: Site) -> None:
+def test_a_dry_run_names_every_server(site: Site) -> None:
     models = [
         {"name": "ada", "base_url": [site.base_url, "http://127.0.0.1:9/v1"]},
         {"name": "bob", "base_url": site.base_url},
     ]
-    told = CliRunner().invoke(app, ["check", str(site.write(models=models))])
+    told = site.run(site.write(models=models), "--dry-run")
     assert told.exit_code == ExitCode.ENDPOINTS
-    *states, step = [line.split()[:2] for line in told.stdout.splitlines()]
-    assert states == [["ok", "ada"], ["FAIL", "ada"], ["ok", "bob"]] and step == ["Next:", "fix"]
-    assert CliRunner().invoke(app, ["check", str(site.write())]).exit_code == ExitCode.REACHED
+    states = [line.split()[:2] for line in told.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
+    assert states == [["ok", "ada"], ["FAIL", "ada"], ["ok", "bob"]]
+    assert told.stdout.splitlines()[-1].startswith("Next: fix")
+    assert site.run(site.write(), "--dry-run").exit_code == ExitCode.REACHED
+
+
+@pytest.mark.parametrize("options", [("--start-servers",), ("--dry-run", "--start-servers", "--ray", "auto")])
+def test_servers_are_started_for_a_dry_run_on_this_machine_alone(site: Site, options: tuple[str, ...]) -> None:
+    told = site.run(site.write(), *options)
+    assert told.exit_code == ExitCode.CONFIGURATION and "--start-servers is for a dry run" in told.stderr
+    assert not site.directory().exists()
 
 
 def test_a_dry_run_shows_two_graded_answers_of_each_model(site: Site) -> None:
@@ -124,16 +132,15 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
     assert not site.directory().exists()
 
 
-@pytest.mark.parametrize("command", [["check"], ["run", "--dry-run"]], ids=["check", "dry run"])
 @pytest.mark.usefixtures("short_pauses")
-def test_the_servers_of_judges_are_asked_too(site: Site, command: list[str]) -> None:
+def test_the_servers_of_judges_are_asked_too(site: Site) -> None:
     away, verdicts = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}, {"attempts": 1, "patience": 0}
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
         there = {"base_url": url, "model": "judge"}
         models = [{"name": name, "base_url": url} for name in MODELS]
         for panel, code in (([{"server": there}], ExitCode.REACHED), ([{"server": away}], ExitCode.ENDPOINTS)):
             grader = {"kind": "judge", "server": there, "panel": panel, "concurrency": verdicts}
-            told = CliRunner().invoke(app, [*command, str(site.write(models=models, grader=grader))])
+            told = site.run(site.write(models=models, grader=grader), "--dry-run")
             assert told.exit_code == code, told.output
             assert "ok    the judge 1" in told.output
             assert ("FAIL  the judge 2  http://127.0.0.1:9/v1" in told.output) == (code is ExitCode.ENDPOINTS)

@@ -296,7 +296,7 @@ def test_models_that_are_not_served_are_named_at_once_and_all_together(
     assert refused.exit_code == ExitCode.ENDPOINTS
     for name in ("eve", "fay"):
         assert f"{name}: it does not serve '{name}' but ada, bob, cyd" in refused.stderr
-    assert "adaptive-eval check CONFIG" not in refused.stderr
+    assert "adaptive-eval run CONFIG --dry-run" not in refused.stderr
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -308,7 +308,7 @@ def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(
     began = time.monotonic()
     refused = site.run(site.write(models=models))
     assert refused.exit_code == ExitCode.ENDPOINTS
-    assert "eve: it does not serve 'eve'" in refused.stderr and "adaptive-eval check CONFIG" in refused.stderr
+    assert "eve: it does not serve 'eve'" in refused.stderr and "adaptive-eval run CONFIG --dry-run" in refused.stderr
     assert time.monotonic() - began < HANGS
 
 

@@ -1,4 +1,4 @@
-"""`adaptive-eval check`: check that the models' servers are up and answer. Also `run --dry-run`."""
+"""`adaptive-eval run --dry-run`: check everything that a run needs, and say what it would do."""
 
 import asyncio
 import math
@@ -8,9 +8,8 @@ from pathlib import Path
 import typer
 
 from adaptive_eval.base.errors import ExitCode, GraderError
-from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, report_errors, typed_command
+from adaptive_eval.cli.shared import LONGEST_LINE
 from adaptive_eval.config.first_round import first_round_problems
-from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Answer, Health
@@ -36,12 +35,18 @@ CUT_OFF_SHARE = 0.9
 
 
 def rehearse(
-    prepared: PreparedRun, directory: Path, command: str, forecast: str | None, *, on_cluster: bool
+    prepared: PreparedRun,
+    directory: Path,
+    command: str,
+    forecast: str | None,
+    *,
+    on_cluster: bool,
+    start_servers: bool,
 ) -> ExitCode:
     """Check the start of the run and the endpoints, and print what would run and its maximum cost.
 
     `command` begins the run, and the command `forecast` estimates its cost; with `on_cluster` its servers would be
-    started on the nodes of a cluster.
+    started on the nodes of a cluster; with `start_servers` each of them is started, asked, and stopped.
 
     Raises `ConfigError` or `StoreError` if the run could not begin or go on.
     """
@@ -49,7 +54,10 @@ def rehearse(
     there = stored_trial_count(prepared, directory, grader_chosen=chosen)
     prepared, prior, *_ = load_starting_point(prepared, directory)
     keys = asyncio.run(check_keys(prepared))
-    found = asyncio.run(check_without_starting(prepared.config, on_cluster=on_cluster))
+    if start_servers:
+        found = asyncio.run(check_endpoints(prepared.config))
+    else:
+        found = asyncio.run(check_without_starting(prepared.config, on_cluster=on_cluster))
     healthy = show_health(found | asyncio.run(check_graders(prepared.config)))
     up = {model.name for model in prepared.config.asked if model.launch is None and found[model.name].ok}
     healthy &= show_answers(asyncio.run(try_answers(prepared, up)), prepared)
@@ -167,15 +175,3 @@ def _maximum_costs(plan: Plan) -> Iterator[str]:
         yield f"{budget.gpu_seconds / 3600:g} GPU hours"
     if budget.wall_seconds is not None:
         yield duration(budget.wall_seconds)
-
-
-def check(config: Config, overrides: Overrides = None) -> None:
-    """Ask every server for its models and for one tiny answer.
-
-    A judge and a verifier are asked, too. Exit code 5: one of them cannot be used.
-    """
-    with report_errors():
-        settings = load_config(config, overrides or ())
-        healthy = show_health(asyncio.run(check_endpoints(settings)) | asyncio.run(check_graders(settings)))
-        typer.echo(_next_step(typed_command("run", config, overrides, "--dry-run"), healthy=healthy))
-    raise typer.Exit(ExitCode.REACHED if healthy else ExitCode.ENDPOINTS)
