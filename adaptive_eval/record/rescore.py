@@ -38,6 +38,7 @@ from adaptive_eval.graders.many_trials import (
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
 from adaptive_eval.record.restore import StoredRun, open_run
+from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.store import TrialFacts
 from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
 from scorio.categorical import SCHEMATA, Schema, Thresholds
@@ -248,12 +249,12 @@ class _SingleLook:
 def _score_by(
     look: _SingleLook, name: str, config: RubricConfig, trials: _Trials, frozen: FrozenThresholds
 ) -> RescoredRubric:
-    """Score the trials by a configured rubric with the run's `frozen` thresholds; others are fitted on these trials.
-
-    Raises `GraderError` if no trial has a signal that it needs.
-    """
+    """Score the trials by a configured rubric with thresholds of the run that it names, or else the `frozen` ones of
+    this run; others are fitted on these trials. Raises `GraderError` if no trial has a signal that it needs."""
     if absent := [signal for signal in lacking(trials.signals, open_rubric(config)) if signal != LENGTH_RATIO]:
         raise GraderError(f"needs {', '.join(absent)}, which no trial has")
+    if (taken := thresholds_from_run(config)) is not None:
+        frozen = thresholds_from_event(taken)
     signals = trials.signals
     questions = [trials.questions[at] for at in trials.question.tolist()] if config.looks_at_lengths else ()
     rubric, whole = completed(config, signals, questions, frozen)

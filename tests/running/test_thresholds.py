@@ -152,6 +152,18 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
     require_labels(stored(site.directory()), event.values["completion_tokens p40"])
 
 
+def test_rescoring_takes_thresholds_of_the_run_that_the_rubric_names(site: Site, pilot: Path) -> None:
+    assert site.run(site.write(**settings(seed=5))).exit_code in ENDED
+    path = write_rubric(site, taking(SHORT, pilot))
+    looked = command("rescore", site.directory(), "--rubric", path, "--format", "json")
+    assert looked.exit_code == 0, looked.output
+    (_, short) = json.loads(looked.stdout)["rescoring"]["rubrics"]
+    assert short["thresholds"] == {"completion_tokens p40": pytest.approx(by_hand(stored(pilot)))}
+    assert short["fitted"] == []
+    missing = command("rescore", site.directory(), "--rubric", write_rubric(site, taking(SHORT, Path("nowhere"))))
+    assert missing.exit_code == ExitCode.CONFIGURATION and "nowhere holds no run" in missing.output
+
+
 def write_rubric(site: Site, rubric: dict[str, object]) -> Path:
     path = site.folder / "short.yaml"
     path.write_text(json.dumps({"rubric": rubric}))

@@ -170,9 +170,7 @@ async def test_a_server_that_does_not_start_ends_a_run_that_has_no_answer_yet(tm
     bed = Bed(tmp_path)
     bed.hosts = hosts = [FakeHost(bed, [0]), FakeHost(bed, [1, 2], delay=3600.0)]
     hosts[0].fails = lambda model: True
-    with pytest.raises(
-        LaunchFailed, match="ada: its server exited with status 1 .*\n.*run CONFIG --dry-run"
-    ):
+    with pytest.raises(LaunchFailed, match="ada: its server exited with status 1 .*\n.*run CONFIG --dry-run"):
         await bed.start()
     assert hosts[1].loaded is None, "the start of the other one was left off"
 
