@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.compose import RoundComposer
 from adaptive_eval.core.conclusions import SILENT, UNPAID, still_wanted, why_no_further
+from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart, Opening
 from adaptive_eval.core.look import AvailableTrials, JudgedLook
@@ -352,13 +353,15 @@ class Controller:
         """The latest look; None before the first."""
         return self._taker.standing
 
-    def result(self) -> Result | None:
-        """The result of the latest look; None before the first. Needs `keep_looks`."""
+    def result(self, correction: ScoreCorrection | None = None) -> Result | None:
+        """The result of the latest look; None before the first. Needs `keep_looks`. A `correction` for errors of the
+        grader changes nothing in what is asked."""
         keeps = self._taker.keep
         require(keeps, "result() needs the looks of the run: make the controller with keep_looks=True", keeps)
         if self.standing is None:
             return None
-        return conclude(self._taker, self.standing, self.available, self.finished, self._flight.account.spent())
+        spent = self._flight.account.spent()
+        return conclude(self._taker, self.standing, self.available, self.finished, spent, correction)
 
     def latest_look(self) -> Look | None:
         """The latest look as plain values, kept or not; None before the first."""

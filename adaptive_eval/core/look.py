@@ -47,7 +47,15 @@ from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from scorio.moments import FloatArray
 from scorio.rank.letters import letter_display
 
-VERDICTS = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED, Verdict.TIED, Verdict.RESOLVED)
+VERDICTS = (
+    Verdict.OPEN,
+    Verdict.OUT_OF_REACH,
+    Verdict.BLOCKED,
+    Verdict.NEEDS_LABELS,
+    Verdict.TIED,
+    Verdict.RESOLVED,
+)
+"""Decided ones last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +103,12 @@ class JudgedLook:
     """The verdicts of any pairs (n, 2), whether or not the objective compares them today."""
     fixed: FloatArray
     """For each pair, the share of its variance that no trial can lower (`fixed_share`)."""
+    boundary: FloatArray | None = None
+    """What |z| of each pair had to reach, if that is not the boundary of the rule."""
+
+    def least_z(self) -> FloatArray:
+        """What |z| of each pair must reach for a call."""
+        return self.rule.boundary(self.evidence) if self.boundary is None else self.boundary
 
     def open_pairs(self) -> IndexArray:
         return np.asarray(self.pairs[self.verdicts == VERDICTS.index(Verdict.OPEN)])
@@ -133,8 +147,8 @@ def judge_look(
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))
-    order = _sort_within_benches(-compared.score, evidence.benches)
-    pairs = evidence.with_evidence(_comparisons(objective, order, evidence, available))
+    order = models_in_order(compared, evidence)
+    pairs = evidence.with_evidence(compared_pairs(objective, order, evidence, available))
     verdicts_of = partial(
         _verdicts,
         evidence,
@@ -215,7 +229,14 @@ def evidence_readings(
     return [replace(graded, information=np.minimum(one.information, two.information)), one, two]
 
 
-def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, available: AvailableTrials) -> IndexArray:
+def models_in_order(estimates: Estimates, evidence: Evidence) -> IndexArray:
+    """The models of each bench from best to worst, bench after bench."""
+    return _sort_within_benches(-estimates.score, evidence.benches)
+
+
+def compared_pairs(
+    objective: Objective, order: IndexArray, evidence: Evidence, available: AvailableTrials
+) -> IndexArray:
     """The objective's comparisons (n, 2), the model first that is placed higher, or under a gate the one that is ahead
     with its margin counted; models that were set aside are placed last."""
     in_play_first = order[_sort_within_benches(available.set_aside[order], evidence.benches)]
@@ -330,7 +351,7 @@ def describe(
     share = np.where(alone, 1.0, 0.5)
     per_question = share * known[pairs].sum(axis=1) / questions
     not_asked = share * before[pairs].sum(axis=1) / questions
-    boundary = standing.rule.boundary(evidence)[at]
+    boundary = standing.least_z()[at]
     call = sign * standing.memory.call[at]
     with np.errstate(invalid="ignore"):  # before any trials there is no estimate of how many are needed
         times = trials_for(times_needed(ahead, standing.cautious, standing.rule)[at], standing.fixed[at])

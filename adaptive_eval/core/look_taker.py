@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from adaptive_eval.core.corrected import ScoreCorrection, corrected_look, deciding_looks
+from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.horizon import CurrentHorizon
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, evidence_readings, judge_look, make_look
@@ -55,9 +57,22 @@ class LookTaker:
         nothing_left = np.zeros_like(available.left)
         self.standing = self._judge(replace(available, left=nothing_left), calls_stand=True)
 
+    def correct(
+        self, standing: JudgedLook, available: AvailableTrials, correction: ScoreCorrection
+    ) -> tuple[JudgedLook, DecidingLooks]:
+        """The latest look judged by corrected scores, and the looks that decided its pairs."""
+        criteria, readings = self._read_evidence()
+        look = corrected_look(standing, readings, criteria, available, correction, self.decided)
+        return look, deciding_looks(self.decided, look, self.taken)
+
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
+        criteria, readings = self._read_evidence()
+        estimates = self.tally.estimates
+        return judge_look(estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
+
+    def _read_evidence(self) -> tuple[Criteria, list[Evidence]]:
+        """What a look judges by, and the readings of the evidence so far."""
         plan, tally, bounds = self.plan, self.tally, self.tally.bounds()
         criteria = Criteria(plan.objective, self.horizon.rule, plan.judging, plan.estimator, self.keep)
         paired = tally.paired(plan.judged_pairs, ungraded=bounds is not None)
-        ways = evidence_readings(tally.estimates, criteria, bounds, paired)
-        return judge_look(tally.estimates, ways, self._memory, criteria, available, calls_stand=calls_stand)
+        return criteria, evidence_readings(tally.estimates, criteria, bounds, paired)

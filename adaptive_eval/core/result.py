@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.evidence import IndexArray
 from adaptive_eval.core.gates import rows_of_gates
+from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, describe, letters, tiers
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.plan import Plan
@@ -119,16 +121,24 @@ class Result(NamedTuple):
 
 
 def conclude(
-    looks: LookTaker, standing: JudgedLook, available: AvailableTrials, reason: Reason | None, spent: Cost
+    looks: LookTaker,
+    standing: JudgedLook,
+    available: AvailableTrials,
+    reason: Reason | None,
+    spent: Cost,
+    correction: ScoreCorrection | None = None,
 ) -> Result:
-    """The result as of the latest look, `standing`."""
-    plan, bounds = looks.plan, looks.tally.bounds(time_outs=True)
+    """The result as of the latest look, `standing`, or by scores with a correction for errors of the grader."""
+    plan, bounds, decided = looks.plan, looks.tally.bounds(time_outs=True), looks.decided
+    if correction is not None:
+        standing, decided = looks.correct(standing, available, correction)
+        bounds = None if bounds is None else correction.bounds(bounds)
     counts: NDArray[np.integer] = looks.tally.counts
     bench = plan.bench
     known = counts if bench.prior_counts is None else counts + bench.prior_counts
     means = question_means(known, bench.weights)
     compared = means if plan.estimator == "average" else question_means(known + 1, bench.weights)
-    comparisons = _comparisons(looks, standing, available, compared)
+    comparisons = _comparisons(looks, standing, decided, available, compared, correction)
     return Result(
         reason=reason,
         models=_models(plan, standing, available, means, bounds),
@@ -246,9 +256,14 @@ def _similar_question_variance(fixed: FloatArray, sampled: FloatArray) -> FloatA
 
 
 def _comparisons(
-    looks: LookTaker, standing: JudgedLook, available: AvailableTrials, means: FloatArray
+    looks: LookTaker,
+    standing: JudgedLook,
+    decided: DecidingLooks,
+    available: AvailableTrials,
+    means: FloatArray,
+    correction: ScoreCorrection | None,
 ) -> tuple[ComparisonResult, ...]:
-    plan, decided, evidence, pairs = looks.plan, looks.decided, standing.evidence, standing.pairs
+    plan, evidence, pairs = looks.plan, standing.evidence, standing.pairs
     together = looks.tally.variances_by_trial(pairs)
     at, margin = evidence.positions(pairs), evidence.margin
     over_all = replace(evidence, deciding=None).positions(pairs)
@@ -258,6 +273,7 @@ def _comparisons(
         sampled = _drawn_variance(means[pairs[:, 0]] - means[pairs[:, 1]], plan.bench.clusters)
     else:
         difference, sampled = _differences(plan, pairs, means)
+        difference = difference if correction is None else difference + correction.differences(pairs)
     sigma = evidence.sigma[over_all]
     spread = np.sqrt(_similar_question_variance(sigma**2, sampled))
     given = np.zeros(len(pairs))

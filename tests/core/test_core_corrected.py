@@ -1,0 +1,233 @@
+"""Verdicts by scores that are corrected for the grader's errors."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from core_runs import Answers, straight
+from numpy.typing import NDArray
+
+from adaptive_eval.core import Bench, Controller, Pace, Plan, Trials, Verdict
+from adaptive_eval.core.corrected import ScoreCorrection, judge_corrected
+from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.judge import Criteria, DecidingLooks, Judging, LatchedVerdicts, judge
+from adaptive_eval.core.objectives import Best, Gate, Objective, PrecisionOf, Ranking, Threshold
+from adaptive_eval.core.optimal import Optimal
+from adaptive_eval.core.result import ComparisonResult, Result
+from adaptive_eval.core.rules import ExpectedLoss, Rule, ZScore
+from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import Margin, PastHorizon
+
+SKILLS = (0.7, 0.5, 0.2)
+"""True shares of right answers: by the grades each model is better than the next."""
+NONE = math.nan
+
+
+def ended(
+    objective: Objective | None = None,
+    rule: Rule | None = None,
+    judging: Judging | None = None,
+    skills: Sequence[float] = SKILLS,
+    seed: int = 1,
+    **changes: object,
+) -> Controller:
+    """A run of these models, to its end."""
+    bench = Bench(len(skills), 20, np.array([0.0, 1.0]))
+    plan = Plan(bench, rule=rule or Optimal(), trials=Trials(4, 40), judging=judging or Judging(), prior="uniform")
+    plan = replace(plan, **({} if objective is None else {"objective": objective}), **changes)  # type: ignore[arg-type]
+    return straight(plan, Answers(plan, seed, lambda model, question: skills[model]))
+
+
+def correction(shift: Sequence[float], sigma: float | Sequence[float] = 0.01) -> ScoreCorrection:
+    """Shifts of the scores, nan where there is none, with their standard errors."""
+    shifts = np.array(shift, dtype=float)
+    variance = np.where(np.isfinite(shifts), np.square(np.broadcast_to(sigma, shifts.shape)), np.nan)
+    return ScoreCorrection(shifts[:, None], variance[:, None])
+
+
+def order(result: Result) -> list[int]:
+    return [row.model for row in result.models]
+
+
+def verdicts(result: Result) -> dict[tuple[int, int | None], Verdict]:
+    """Verdicts by the better and the worse model of each comparison."""
+    return {(one.verdict.better, one.verdict.worse): one.verdict.verdict for one in result.comparisons}
+
+
+def only(result: Result) -> ComparisonResult:
+    (pair,) = result.comparisons
+    return pair
+
+
+RESOLVED, UNDECIDED = Verdict.RESOLVED, Verdict.NEEDS_LABELS
+
+
+def test_a_correction_without_shift_or_variance_changes_no_result() -> None:
+    run = ended()
+    plain, found = run.result(), run.result(correction([0.0, 0.0, 0.0], 0.0))
+    assert plain is not None and found is not None
+    assert found.models == plain.models and verdicts(found) == verdicts(plain)
+    assert [one.called for one in found.comparisons] == [one.called for one in plain.comparisons]
+
+
+def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> None:
+    run = ended()
+    plain, found = run.result(), run.result(correction([-0.4, 0.0, 0.0]))
+    assert plain is not None and found is not None
+    assert order(plain) == [0, 1, 2] and order(found) == [1, 0, 2]
+    scores = {row.model: row for row in plain.models}
+    for row in found.models:
+        shift = -0.4 if row.model == 0 else 0.0
+        assert row.score == pytest.approx(scores[row.model].score + shift)
+        assert row.sigma == pytest.approx(math.hypot(scores[row.model].sigma, 0.01))
+        assert row.bayes == pytest.approx(scores[row.model].bayes + shift)
+        assert (row.lowest, row.highest) == (pytest.approx(row.score), pytest.approx(row.score))
+    assert verdicts(found) == {(1, 0): RESOLVED, (0, 2): UNDECIDED}
+    first = found.comparisons[0]
+    assert first.difference == pytest.approx(found.models[0].score - found.models[1].score)
+    assert first.sigma == pytest.approx(math.hypot(found.models[0].sigma, found.models[1].sigma))
+    assert first.verdict.z == pytest.approx(first.difference / first.sigma)
+    assert [row.tier for row in found.models] == [1, 2, 2]
+    assert first.called is not None and first.called.look == len(run.looks)
+    assert first.called.z == pytest.approx(first.verdict.z)
+    assert not found.reversals and found.adjusted_p[1][0] < found.adjusted_p[0][1]
+    assert found.trials == plain.trials and found.reason == plain.reason
+
+
+def test_a_call_that_the_corrected_difference_does_not_support_is_undecided() -> None:
+    run = ended()
+    found = run.result(correction([-0.2, 0.0, 0.0]))
+    assert found is not None and verdicts(found)[order(found)[0], order(found)[1]] is UNDECIDED
+    assert [row.tier for row in found.models] == [1, 1, 2]
+    assert found.comparisons[0].called is None
+    wide = run.result(correction([0.0, 0.0, 0.0], 0.3))
+    assert wide is not None and order(wide) == [0, 1, 2]
+    assert set(verdicts(wide).values()) == {UNDECIDED} and [row.tier for row in wide.models] == [1, 1, 1]
+
+
+def test_a_comparison_with_a_model_without_labels_is_never_decided_anew() -> None:
+    run = ended()
+    found = run.result(correction([-0.3, NONE, NONE]))
+    assert found is not None and verdicts(found) == {(1, 0): UNDECIDED, (0, 2): RESOLVED}
+    found = run.result(correction([0.0, NONE, NONE]))
+    assert found is not None and verdicts(found) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
+    open_ = ended(skills=(0.5, 0.5), seed=1)
+    plain, moved = open_.result(), open_.result(correction([0.4, NONE]))
+    assert plain is not None and moved is not None
+    assert only(plain).verdict.verdict is only(moved).verdict.verdict is Verdict.OUT_OF_REACH
+
+
+def test_a_comparison_that_the_grades_leave_open_is_decided_by_labels_of_both() -> None:
+    run = ended(skills=(0.5, 0.5), seed=1)
+    found = run.result(correction([0.4, 0.0]))
+    assert found is not None and verdicts(found) == {(0, 1): RESOLVED}
+
+
+def test_a_tie_is_judged_by_the_corrected_difference() -> None:
+    run = ended(judging=Judging(delta=0.15), skills=(0.5, 0.5), seed=2)
+    plain = run.result()
+    assert plain is not None and only(plain).verdict.verdict is Verdict.TIED
+    for shift, sigma, verdict in ((0.0, 0.01, Verdict.TIED), (0.0, 0.2, UNDECIDED), (0.5, 0.01, RESOLVED)):
+        found = run.result(correction([shift, 0.0], sigma))
+        assert found is not None and only(found).verdict.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("rule", "judging"),
+    [
+        (Optimal(), Judging(familywise=True)),
+        (Sequential(), Judging(familywise=True)),
+        (ZScore(), Judging(latch=False)),
+        (ExpectedLoss(0.02), Judging()),
+    ],
+)
+def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> None:
+    run = ended(Best(), rule, judging)
+    found = run.result(correction([-0.6, 0.0, 0.0]))
+    assert found is not None and verdicts(found)[1, 0] is RESOLVED
+    wide = run.result(correction([0.0, 0.0, 0.0], 1.0))
+    assert wide is not None and RESOLVED not in verdicts(wide).values()
+
+
+def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores() -> None:
+    run = ended(Threshold(0.6))
+    assert verdicts(run.result()) == {(0, None): RESOLVED, (1, None): RESOLVED, (2, None): RESOLVED}  # type: ignore[arg-type]
+    found = run.result(correction([-0.1, NONE, 0.7]))
+    assert found is not None and verdicts(found) == {(0, None): UNDECIDED, (1, None): RESOLVED, (2, None): RESOLVED}
+    assert {one.verdict.better: one.verdict.z > 0.0 for one in found.comparisons}[2]
+    precise = ended(PrecisionOf(0.05))
+    assert set(verdicts(precise.result()).values()) == {RESOLVED}  # type: ignore[arg-type]
+    wide = precise.result(correction([0.0, 0.0, 0.0], [0.1, 0.001, 0.001]))
+    assert wide is not None and verdicts(wide) == {(0, None): UNDECIDED, (1, None): RESOLVED, (2, None): RESOLVED}
+
+
+def test_a_gate_follows_the_corrected_scores() -> None:
+    run = ended(Gate(Margin(1, 0.1)))
+    plain, found = run.result(), run.result(correction([-0.6, 0.0, 0.4]))
+    assert plain is not None and verdicts(plain) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
+    assert found is not None and verdicts(found) == {(1, 0): RESOLVED, (2, 1): RESOLVED}
+    undecided = run.result(correction([-0.3, 0.0, 0.0], 0.05))
+    assert undecided is not None and UNDECIDED in verdicts(undecided).values()
+
+
+def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> None:
+    run = ended(earlier=(PastHorizon(Trials(4, 10), Pace(), 3),), skills=(0.9, 0.4, 0.1))
+    plain, found = run.result(), run.result(correction([0.0, 0.0, 0.0]))
+    assert plain is not None and found is not None
+    assert verdicts(plain)[0, 1] is verdicts(found)[0, 1] is RESOLVED
+    turned = run.result(correction([-0.75, 0.0, 0.0]))
+    assert turned is not None and verdicts(turned)[1, 0] is RESOLVED
+
+
+def paths(
+    drift: float, information: NDArray[np.float64], rule: Rule, runs: int
+) -> tuple[Evidence, LatchedVerdicts, DecidingLooks]:
+    """Runs of two models whose graded difference has this drift: the evidence at the end, and what was called."""
+    rng = np.random.default_rng(3)
+    steps = np.sqrt(np.diff(information, prepend=0.0))
+    difference = drift + (rng.standard_normal((runs, len(steps))) * steps).cumsum(axis=1) / information
+    criteria, memory = Criteria(Ranking(), rule, Judging(), p_values=False), LatchedVerdicts.blank(runs)
+    decided, ended, over = DecidingLooks.blank(runs), evidence_of(difference[:, -1], 1.0), np.zeros(runs, bool)
+    for look, share in enumerate(information.tolist()):
+        now = evidence_of(difference[:, look], share)
+        judged, level = judge(memory, [now], criteria)
+        call = np.where(over, memory.call, judged.call).astype(np.int8)
+        ended = chosen(over, ended, now)
+        memory = replace(judged, call=call)
+        decided = decided.with_look(look + 1, memory, ended, level)
+        over = (call != 0) | judged.given_up
+    return ended, memory, decided
+
+
+def evidence_of(difference: NDArray[np.float64], information: float) -> Evidence:
+    """Evidence on so many pairs, whose difference has a standard error of 1 at the horizon."""
+    pairs, none = len(difference), np.zeros(len(difference), np.intp)
+    sigma = np.full(pairs, information**-0.5)
+    share = np.full(pairs, information)
+    return Evidence(2, False, none, none + 1, difference, sigma, difference / sigma, share)
+
+
+def chosen(over: NDArray[np.bool_], before: Evidence, now: Evidence) -> Evidence:
+    """The evidence of runs that are over, and that of the others now."""
+    names = ("difference", "sigma", "z", "information")
+    return replace(now, **{name: np.where(over, getattr(before, name), getattr(now, name)) for name in names})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", [Optimal(start=0.15), Sequential(start=0.15)])
+@pytest.mark.parametrize("looks", [6, 40])
+def test_equal_models_are_called_no_more_often_than_the_module_says(rule: Rule, looks: int) -> None:
+    """Models that labels would score alike, under a grader that is more or less lenient with one of them."""
+    runs, rng, criteria = 20_000, np.random.default_rng(5), Criteria(Ranking(), rule, Judging(), p_values=False)
+    slack = 2.0 * math.sqrt(0.1 * 0.9 / runs)
+    for drift in (0.0, 1.0, 1.5, 2.5, 4.0):
+        ended, memory, decided = paths(drift, np.linspace(0.15, 1.0, looks), rule, runs)
+        for noise in (0.1, 0.3, 1.0, 2.0):
+            difference = ended.difference - drift + noise * rng.standard_normal(runs)
+            sigma = np.hypot(ended.sigma, noise)
+            moved = replace(ended, difference=difference, sigma=sigma, z=difference / sigma)
+            own, _, _ = judge_corrected(memory, [moved], criteria, decided)
+            assert max((own.call > 0).mean(), (own.call < 0).mean()) <= 0.055 + slack
+            assert (own.call != 0).mean() <= 0.081 + slack
