@@ -1,6 +1,7 @@
 """`adaptive-eval label RUN`: collect labels from people, on a page that shows answers one by one, or from a file."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -8,19 +9,16 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import Run, report_errors
-from adaptive_eval.labels.effect import labelled_run
-from adaptive_eval.labels.file import (
-    add_labels,
-    label_fields,
-    parse_labels_file,
-    require_levels,
-    require_useful_labels,
-    writable_labels_file,
-)
+from adaptive_eval.labels.file import add_labels, parse_labels_file, require_levels, writable_labels_file
 from adaptive_eval.labels.session import LabelSession
+from adaptive_eval.record.finding import finding
+from adaptive_eval.record.label_effect import require_useful_labels
 from adaptive_eval.record.restore import open_run
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.results_file import write_results
 from adaptive_eval.show.labelled import label_sections
-from adaptive_eval.show.text import strip_markup
+from adaptive_eval.show.text import markdown_cell, strip_markup
+from adaptive_eval.store import is_held
 
 
 def label(
@@ -37,7 +35,8 @@ def label(
 
     A page in a browser on this machine shows each answer with its question and the reference, but neither its model nor
     its grade. Each label is one key; q or Ctrl-C ends the session. Answers whose labels help open comparisons most come
-    first. The labels are stored in RUN/labels.jsonl; reports then have the grader's error, and scores corrected for it.
+    first. The labels are stored in RUN/labels.jsonl. From then on scores, order and verdicts are corrected by them, in
+    every report and in results.json.
     """
     with report_errors(run):
         if [port is not None, source is not None, show].count(True) > 1:
@@ -49,19 +48,37 @@ def label(
         elif not show:
             typer.echo("choosing the answers to label ...", err=True)
             _serve_page(LabelSession(run, number), port or 0)
-        with open_run(run) as stored:
-            found = labelled_run(stored)
-        said = "no answer has a label yet" if found is None else strip_markup("\n\n".join(label_sections(found)))
-        typer.echo(said)
+        typer.echo(strip_markup("\n\n".join(_findings(_apply_labels(run)))))
+
+
+def _apply_labels(run: Path) -> Results | None:
+    """The results by the labels that there are; results.json has them, too, unless the run goes on and writes it."""
+    running = is_held(run)
+    with open_run(run) as stored:
+        results = stored.results(running=running)
+        is_written = stored.published(rows=False) is not None or running or bool(stored.setup.config.plug_ins)
+        if results is not None and not is_written:
+            write_results(run, results)
+        return results
+
+
+def _findings(results: Results | None) -> Iterator[str]:
+    if results is None:
+        yield "no look was taken yet: labels count from the first look on"
+    elif results.labelled is None:
+        yield "no answer has a label yet"
+    else:
+        yield from (markdown_cell(sentence, 1000) for sentence in finding(results))
+        yield from label_sections(results)
 
 
 def _import_labels(run: Path, source: Path) -> None:
     """Add labels from the user's own file."""
     with open_run(run) as stored:
-        fields = label_fields(stored.setup.config)
-        require_useful_labels(stored.setup.config, stored.rubric)
+        grader, questions = stored.setup.config.grader, stored.setup.roster.questions
+        require_useful_labels(grader, stored.rubric)
     labels = parse_labels_file(source)
-    require_levels(labels, fields, source)
+    require_levels(labels, grader, questions, source)
     add_labels(run, labels)
 
 

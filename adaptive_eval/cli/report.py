@@ -6,11 +6,8 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import Run, report_errors, write_text
-from adaptive_eval.record.labelled import LABELS_FILE, LabelledRun
 from adaptive_eval.record.question_rows import as_json
-from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.view import RunView, read_report
 
 Kind = Literal["html", "md", "pr", "summary", "json", "csv", "junit"]
@@ -34,7 +31,7 @@ def report(
     ranking, a line a model. junit: the outcome of a gate (objective.gate) for each model.
     """
     with report_errors(run):
-        view = read_report(run, rows=kind == "json", labels=_read_labels)
+        view = read_report(run, rows=kind == "json")
         text = _render(view, kind)
         drawn = [] if plots is None else _draw(view, plots)
         if output == Path("-"):
@@ -45,19 +42,6 @@ def report(
             typer.echo(str(path), err=output == Path("-"))
         if plots is not None and not drawn:
             typer.echo("no figures: no look was taken yet", err=True)
-
-
-def _read_labels(stored: StoredRun) -> LabelledRun | None:
-    """What the labels of a run say, or why they cannot be used; None without labels."""
-    if not (stored.reader.directory / LABELS_FILE).exists():
-        return None
-    try:
-        from adaptive_eval.labels.effect import labelled_run  # an extra
-
-        return labelled_run(stored)
-    except (ConfigError, ImportError) as error:
-        config = stored.setup.config
-        return LabelledRun(config.name, config.grader.kind, problem=str(error))
 
 
 def _draw(view: RunView, folder: Path) -> list[Path]:

@@ -51,7 +51,7 @@ VERDICTS = (
     Verdict.OPEN,
     Verdict.OUT_OF_REACH,
     Verdict.BLOCKED,
-    Verdict.NEEDS_LABELS,
+    Verdict.UNDECIDED_BY_LABELS,
     Verdict.TIED,
     Verdict.RESOLVED,
 )

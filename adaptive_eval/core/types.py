@@ -107,11 +107,11 @@ class Verdict(StrEnum):
     """The remaining trials would hardly decide it; a change of order or a larger budget can reopen it."""
     BLOCKED = "blocked"
     """One of the two models was set aside, or ungraded answers could decide it."""
-    NEEDS_LABELS = "needs_labels"
+    UNDECIDED_BY_LABELS = "undecided_by_labels"
     """The grades decide it, but scores corrected by labels do not. No look has this verdict: see `corrected`."""
 
 
-VERDICTS_OF_LOOKS = tuple(verdict for verdict in Verdict if verdict is not Verdict.NEEDS_LABELS)
+VERDICTS_OF_LOOKS = tuple(verdict for verdict in Verdict if verdict is not Verdict.UNDECIDED_BY_LABELS)
 
 
 class Reason(StrEnum):

@@ -11,15 +11,9 @@ from pathlib import Path
 from adaptive_eval.graders.ballots import BallotField
 from adaptive_eval.graders.transcript import visible
 from adaptive_eval.labels.effect import choose_answers_to_label
-from adaptive_eval.labels.file import (
-    Labelled,
-    add_labels,
-    is_label,
-    label_fields,
-    read_labels,
-    require_useful_labels,
-    texts_to_label,
-)
+from adaptive_eval.labels.file import add_labels, texts_to_label
+from adaptive_eval.record.label_effect import require_useful_labels
+from adaptive_eval.record.label_file import Labelled, grader_of, is_label, label_fields, read_labels
 from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.record.transcripts import is_from_inspect, transcript_ends
 
@@ -49,7 +43,7 @@ class LabelSession:
 
     def __init__(self, run: Path, number: int) -> None:
         self._run, self._number = run, number
-        self._chosen: list[tuple[Labelled, Mapping[str, str]]] = []
+        self._chosen: list[tuple[Labelled, tuple[BallotField, ...], Mapping[str, str]]] = []
         self._at = 0
         self._given: dict[int, str] = {}
         """Labels by place; "" if it was skipped."""
@@ -64,12 +58,13 @@ class LabelSession:
             self._choose()
         if self._at == len(self._chosen):
             return None
-        _, texts = self._chosen[self._at]
-        return AnswerToLabel(self._at + 1, self._number, texts, self._fields, self._given.get(self._at))
+        _, fields, texts = self._chosen[self._at]
+        return AnswerToLabel(self._at + 1, self._number, texts, fields, self._given.get(self._at))
 
     def label(self, label: str) -> bool:
-        """Store the label of the current answer; False if this run knows no such label."""
-        if self.current is None or not is_label(self._fields, label):
+        """Store the label of the current answer; False if its grader knows no such label."""
+        current = self.current
+        if current is None or not is_label(current.fields, label):
             return False
         add_labels(self._run, {self._chosen[self._at][0]: label})
         self._go_on(label)
@@ -90,13 +85,13 @@ class LabelSession:
 
     def _choose(self) -> None:
         with open_run(self._run) as stored:
-            config = stored.setup.config
-            require_useful_labels(config, stored.rubric)
-            self._fields = label_fields(config)
-            known = {**read_labels(self._run), **dict.fromkeys((at for at, _ in self._chosen), "")}
+            grader = stored.setup.config.grader
+            require_useful_labels(grader, stored.rubric)
+            known = {**read_labels(self._run), **dict.fromkeys((at for at, _, _ in self._chosen), "")}
             wanted = min(self._number - len(self._chosen), CHUNK)
-            chosen = list(choose_answers_to_label(stored, known, wanted))
-            self._chosen += zip(chosen, _texts(self._run, stored, chosen), strict=True)
+            chosen = choose_answers_to_label(stored, known, wanted)
+            fields = [label_fields(grader_of(grader, at.question)) for at in chosen]
+            self._chosen += zip(chosen, fields, _texts(self._run, stored, chosen), strict=True)
 
 
 def _texts(run: Path, stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator[Mapping[str, str]]:
@@ -106,7 +101,8 @@ def _texts(run: Path, stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator
     inspected = [at for at, record in records.items() if is_from_inspect(record)]
     ends = dict(zip(inspected, transcript_ends(run, [records[at] for at in inspected]), strict=True))
     for at, record in records.items():
-        texts = texts_to_label(stored.setup.config, questions[at.question].for_trial(at.trial), record.answer.text)
+        grader = grader_of(stored.setup.config.grader, at.question)
+        texts = texts_to_label(grader, questions[at.question].for_trial(at.trial), record.answer.text)
         if (end := ends.get(at)) is not None and end.text != record.answer.text:
             texts[LAST_MESSAGE] = end.text if end.role is None else f"{end.role}: {end.text}"
         yield {name: visible(text) for name, text in texts.items()}

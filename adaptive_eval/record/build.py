@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.early_stop import REPLAYS
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
-from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
 from adaptive_eval.questions.load import benchmark_named
+from adaptive_eval.record.finding import finding
 from adaptive_eval.record.gate import (
     NOT_ANSWERS,
     UNDECIDED,
@@ -34,6 +35,7 @@ from adaptive_eval.record.results import (
     CallRow,
     EarlyEnd,
     GateRow,
+    GradedPair,
     GradingCost,
     LookRow,
     ModelRow,
@@ -47,6 +49,7 @@ from adaptive_eval.record.snapshot import RunSubject, Snapshot, batch_rows, run_
 from adaptive_eval.record.warnings import (
     is_alarmed,
     judge_caution,
+    label_cautions,
     prior_caution,
     repeat_cautions,
     reversal_cautions,
@@ -83,10 +86,10 @@ def look_results(snapshot: Snapshot) -> Results:
     models = tuple(
         _model_row(snapshot, row, usages[row.model], *alone.get(row.model, (None, None))) for row in result.models
     )
-    pairs = tuple(_pair_row(subject, one) for one in result.comparisons)
+    pairs = tuple(_pair_rows(snapshot))
     reversals = tuple((subject.models[one.better], _model_name(subject, one.worse)) for one in result.reversals)
     gate, of_benchmarks = _build_gate(snapshot, models, pairs, reversals)
-    return Results(
+    found = Results(
         format=FORMAT,
         run=snapshot.run,
         decisions=subject.decisions,
@@ -105,7 +108,12 @@ def look_results(snapshot: Snapshot) -> Results:
             replace(row, gate=of_benchmarks.get((row.group, row.model)) if row.by == BENCHMARK else None)
             for row in snapshot.groups
         ),
+        labelled=snapshot.labelled,
     )
+    if snapshot.by_grades is None or snapshot.labelled is None:
+        return found
+    graded = look_results(replace(snapshot, result=snapshot.by_grades, labelled=None, by_grades=None))
+    return replace(found, labelled=replace(snapshot.labelled, by_grades=" ".join(finding(graded))))
 
 
 def build_results(snapshot: Snapshot) -> Results:
@@ -122,13 +130,16 @@ def build_results(snapshot: Snapshot) -> Results:
         models=models,
         adjusted_p=_order_matrix(result, order),
         looks=tuple(
-            LookRow(one.index + 1, sum(one.trials), **{str(verdict): one.count(verdict) for verdict in Verdict})
+            LookRow(
+                one.index + 1, sum(one.trials), **{str(verdict): one.count(verdict) for verdict in VERDICTS_OF_LOOKS}
+            )
             for one in snapshot.looks
         ),
         questions=CountedRows(subject.questions, arrived, waiting, weights),
         warnings=(
             *rule_caution(subject.decisions),
-            *judge_caution(subject.decisions),
+            *judge_caution(subject.decisions, found.models, found.corrected),
+            *label_cautions(found.models, found.labelled),
             *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, snapshot.events),
             *reversal_cautions(found.reversals),
             *metric_cautions(metrics),
@@ -234,11 +245,14 @@ def build_unjudged(
 def _model_row(
     snapshot: Snapshot, row: ModelResult, usage: TrialUsage, own_score: float | None, own_rank: int | None
 ) -> ModelRow:
-    at, held = row.model, snapshot.held[row.model]
+    at, held, name = row.model, snapshot.held[row.model], snapshot.subject.models[row.model]
+    labelled = () if snapshot.labelled is None else snapshot.labelled.models
+    with_labels = next((one for one in labelled if one.name == name), None)
+    corrected = with_labels is not None and with_labels.corrected is not None
     estimates = _finite_numbers(row, "score sigma lo hi bayes bayes_sigma sampled_sigma lowest highest")
     return ModelRow(
         **estimates,
-        name=snapshot.subject.models[at],
+        name=name,
         rank=row.rank,
         tier=row.tier,
         trials=int(snapshot.judged[at].sum()) if at in snapshot.recorded else row.trials,
@@ -259,18 +273,42 @@ def _model_row(
         rank_without_prior=own_rank,
         recorded=snapshot.recorded.get(at),
         grading=grading_cost([usage.grading]),
+        labels=0 if with_labels is None else with_labels.labels,
+        graded_score=_graded_score(snapshot, at) if corrected else None,
     )
+
+
+def _graded_score(snapshot: Snapshot, model: int) -> float | None:
+    """A model's score by the grades alone."""
+    graded = () if snapshot.by_grades is None else snapshot.by_grades.models
+    return next((finite_or_none(row.score) for row in graded if row.model == model), None)
+
+
+def _pair_rows(snapshot: Snapshot) -> Iterator[PairRow]:
+    subject, corrected = snapshot.subject, () if snapshot.labelled is None else snapshot.labelled.corrected
+    by_grades = (
+        [] if snapshot.by_grades is None else [_pair_row(subject, one) for one in snapshot.by_grades.comparisons]
+    )
+    graded = {
+        frozenset((row.better, row.worse)): GradedPair(row.better, row.verdict, row.difference)
+        for row in by_grades
+        if row.better in corrected or row.worse in corrected
+    }
+    for one in snapshot.result.comparisons:
+        row = _pair_row(subject, one)
+        yield replace(row, by_grades=graded.get(frozenset((row.better, row.worse))))
 
 
 def _pair_row(subject: RunSubject, one: ComparisonResult) -> PairRow:
     verdict, called, needed = one.verdict, one.called, finite_or_none(one.verdict.trials_needed)
     numbers = _finite_numbers(one, "difference sigma sampled_z certifiable_delta")
+    more = verdict.verdict is not Verdict.UNDECIDED_BY_LABELS  # else labels are needed, not trials
     return PairRow(
         **numbers | _finite_numbers(verdict, "z rho boundary information power"),
         better=subject.models[verdict.better],
         worse=_model_name(subject, verdict.worse),
         verdict=str(verdict.verdict),
-        trials_needed=needed if called is None and verdict.trials_needed < MAX_TRIALS_NEEDED else None,
+        trials_needed=needed if called is None and more and verdict.trials_needed < MAX_TRIALS_NEEDED else None,
         called=None
         if called is None
         else CallRow(called.look, finite_or_none(called.z), finite_or_none(called.boundary)),

@@ -14,7 +14,7 @@ from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.record.finding import gate_line
 from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome
-from adaptive_eval.record.lines import first_few, safe_line
+from adaptive_eval.record.lines import first_few, safe_line, several
 from adaptive_eval.record.results import GateRow, Results
 from adaptive_eval.record.status import Status
 from adaptive_eval.store import (
@@ -116,12 +116,30 @@ class Ending:
             return self.fatal_error.exit_code
         if gate_outcome(self.gate) == FAIL:
             return ExitCode.WORSE
-        if gate_outcome(self.gate) == UNDECIDED and self.reason is Reason.SETTLED:
+        undecided = gate_outcome(self.gate) == UNDECIDED or self._undecided_by_labels > 0
+        if undecided and self.reason is Reason.SETTLED:
             return ExitCode.SPENT
+        if self.decided_by_labels:
+            return ExitCode.REACHED
         causes = {lost.cause for lost in self.lost.values()}
         if self.reason is Reason.BLOCKED and (self.ungraded or Cause.BUDGET in causes) and Cause.SERVER not in causes:
             return ExitCode.SPENT  # the servers do answer
         return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
+
+    @property
+    def decided_by_labels(self) -> bool:
+        """Whether labels decide every comparison of a run that has left some of them undecided."""
+        found = self.results
+        if found is None or not found.corrected or self.reason not in UNDECIDED_REASONS:
+            return False
+        decided = {Verdict.RESOLVED, Verdict.TIED}.issuperset(pair.verdict for pair in found.pairs)
+        return bool(found.pairs) and decided and gate_outcome(found.gate) != UNDECIDED
+
+    @property
+    def _undecided_by_labels(self) -> int:
+        """Number of comparisons that the grades decide and corrected scores do not."""
+        pairs = () if self.results is None else self.results.pairs
+        return sum(pair.verdict == Verdict.UNDECIDED_BY_LABELS for pair in pairs)
 
     @property
     def ungraded(self) -> bool:
@@ -148,13 +166,18 @@ class Ending:
         if self.fatal_error is not None:
             return f"Stopped by an error: {self.fatal_error.reason}"
         outcome = gate_outcome(self.gate)
-        if self.results is not None and outcome is not None and (outcome == FAIL or self.reason is Reason.SETTLED):
+        settled = self.reason is Reason.SETTLED or self.decided_by_labels
+        if self.results is not None and outcome is not None and (outcome == FAIL or settled):
             lines = [gate_line(self.results, row) for row in self.gate if row.outcome == outcome]
             return " ".join([*lines[:NAMED], *([f"And {len(lines) - NAMED} more."] if len(lines) > NAMED else [])])
         if self.reason is Reason.BLOCKED and self.lost and not self.trials:
             return f"Stopped: no answer came from any model: {first_few(self._losses, NAMED)}."
         if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models):
             return f"Finished: what is blocked needs {' and '.join(self._missing_for_blocked())}."
+        if self.decided_by_labels:
+            return LABELS_DECIDE
+        if self.reason is Reason.SETTLED and (undecided := self._undecided_by_labels):
+            return LABELS_LEAVE.format(several(undecided, "comparison"))
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
             return PRECISE
         if self.reason is None:
@@ -281,6 +304,8 @@ REGRADED = "Regraded: the run was finished, and by the new grades a comparison i
 STOPPED = "Stopped. Every answer that was graded is stored."
 KILLED = "Killed: the process has left no end of the run. Every answer that was committed is stored."
 PRECISE = "Finished: every score is as precise as was asked."
+LABELS_DECIDE = "Finished: with labels, every comparison is resolved or tied."
+LABELS_LEAVE = "Finished: the grades decide every comparison, but labels leave {} undecided."
 TOO_SMALL = "{}: the budget does not cover the first round. adaptive-eval validate says what would."
 ALL_ISSUED = "Finished: all trials are there, and they do not decide every comparison."
 SENTENCES = {
@@ -294,6 +319,7 @@ SENTENCES = {
     ),
     Reason.BLOCKED: "Finished: what is blocked needs a model that was set aside.",
 }
+UNDECIDED_REASONS = (Reason.OUT_OF_REACH, Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
 EXIT_CODES = {
     Reason.SETTLED: ExitCode.REACHED,
     Reason.OUT_OF_REACH: ExitCode.SPENT,

@@ -17,8 +17,18 @@ MAX_NAMES = 3
 """Models named in one sentence; further ones are only counted."""
 MAX_GATE_LINES = 5
 """Models with a line of their own under a gate; further ones are only counted, and have their rows."""
-UNDECIDED = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
-STATES = ("PASS", "FAIL", "UNDECIDED", "resolved", "tied", "open", "out of reach", "blocked")
+UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
+STATES = (
+    "PASS",
+    "FAIL",
+    "UNDECIDED",
+    "resolved",
+    "tied",
+    "undecided by labels",
+    "open",
+    "out of reach",
+    "blocked",
+)
 
 
 class Clause(NamedTuple):
@@ -60,7 +70,20 @@ def count_states(states: Iterable[str]) -> str:
 
 
 def finding(results: Results) -> tuple[str, ...]:
-    """The finding of the run in one sentence; for a gate, one sentence a model, the worst outcome first."""
+    """The finding of the run in one sentence; for a gate, one sentence a model, the worst outcome first. If labels
+    correct scores, a last sentence says what the grades alone would give."""
+    return (*_findings(results), *_by_grades(results))
+
+
+def _by_grades(results: Results) -> Iterator[str]:
+    labelled = results.labelled
+    if labelled is None or labelled.by_grades is None or is_alarmed(results.decisions, results.warnings):
+        return
+    with_labels = several(labelled.labels, "label")
+    yield f"This is by scores corrected with {with_labels}. The grades alone: {labelled.by_grades}"
+
+
+def _findings(results: Results) -> tuple[str, ...]:
     if not results.gate:
         return (_ranking_sentence(results),)
     lines = [gate_line(results, row) for row in sorted(results.gate, key=lambda row: OUTCOMES.index(row.outcome))]
@@ -77,8 +100,8 @@ def _ranking_sentence(results: Results) -> str:
         return "No ranking: all answers of every model are empty, identical, unreadable or wrong."
     if not asked.compares:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
-        known = "is" if done == 1 else "are"
-        return f"{done} of {several(len(results.pairs), 'score')} {known} known as precisely as was asked."
+        known, why = "is" if done == 1 else "are", _because_of_labels(results)
+        return f"{done} of {several(len(results.pairs), 'score')} {known} known as precisely as was asked{why}."
     if asked.value is not None:
         return _value_sentence(results, Scale.of(results.weights).score(asked.value))
     if asked.baseline is not None:
@@ -182,9 +205,11 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
         each = "neighbours among them are " if len(rivals) > 1 else ""
         return f"{_list_names(among)} are best, and {each}equal{_within_delta(results)}: {standing}."
     yet = " yet" if results.run.status == "running" else ""
+    if Verdict.UNDECIDED_BY_LABELS in verdicts:
+        yet = " (undecided because of labels)"
     if len(among) == len(scored) or leader.name not in {pair.better for pair in results.pairs}:
         return f"No model is shown to be best{yet}: {standing}."
-    left = next((state_word(one) for one in UNDECIDED if one in verdicts), "open")
+    left = next((state_word(one).replace("by", "because of") for one in UNDECIDED if one in verdicts), "open")
     return f"{_list_names(among)} are ahead; which of them is best is {left}: {standing}."
 
 
@@ -210,18 +235,26 @@ def _top_sentence(results: Results, scored: list[ModelRow], wanted: int) -> str:
     last, *others = scored[wanted - 1 : wanted + 1]
     nearest = f": {_standing(results, last, others[0])}" if others else ""
     open_ = sum(pair.verdict != Verdict.RESOLVED or _is_reversed(results, pair) for pair in results.pairs)
+    why = _because_of_labels(results)
     verb = "is" if len(names) == 1 else "are"
     if not open_:
         return f"{_list_names(names, wanted)} {verb} the best {wanted}, better than each of the others{nearest}."
     left = f"{open_} of {several(len(results.pairs), 'comparison')}"
-    return f"{_list_names(names, wanted)} {verb} ahead; {left} with the others not resolved{nearest}."
+    return f"{_list_names(names, wanted)} {verb} ahead; {left} with the others not resolved{why}{nearest}."
+
+
+def _because_of_labels(results: Results) -> str:
+    undecided = sum(pair.verdict == Verdict.UNDECIDED_BY_LABELS for pair in results.pairs)
+    return f" ({undecided} because of labels)" if undecided else ""
 
 
 def _value_sentence(results: Results, value: str) -> str:
     called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
     above = sum(((pair.z or 0.0) > 0.0) != _is_reversed(results, pair) for pair in called)
-    left = len(results.pairs) - len(called)
-    return f"{several(above, 'model')} above {value}, {len(called) - above} below it, {left} not known to be either."
+    left, why = len(results.pairs) - len(called), _because_of_labels(results)
+    return (
+        f"{several(above, 'model')} above {value}, {len(called) - above} below it, {left} not known to be either{why}."
+    )
 
 
 def _baseline_sentence(results: Results, baseline: str) -> str:
@@ -283,6 +316,8 @@ def _relation(found: Results, pair: PairRow, name: str) -> str:
             return "better than" if ahead else "worse than"
         case Verdict.TIED:
             return "equal to"
+        case Verdict.UNDECIDED_BY_LABELS:
+            return "undecided by labels against"
     return "open against" if pair.verdict == Verdict.OPEN else "undecided against"
 
 

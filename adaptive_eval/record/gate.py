@@ -67,6 +67,7 @@ def plain_gate(
 TURNED = "it was called, and later trials point the other way"
 ENDED_FIRST = "the run ended before it was known"
 NOT_ANSWERS = "the answers cannot be what was asked for"
+BY_LABELS = "the grades decide it, and scores corrected by labels do not"
 NO_ANSWER = "timed out, are empty or have no grade"
 
 
@@ -85,6 +86,8 @@ def outcome_in_words(outcome: str, asked: GateTerms) -> str:
 def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
     if pair.verdict == Verdict.OPEN:
         return (OPEN, "the run goes on") if asked.goes_on else (UNDECIDED, ENDED_FIRST)
+    if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
+        return UNDECIDED, BY_LABELS
     blocked = pair.verdict == Verdict.BLOCKED
     why = "a model was set aside" if blocked else "the trials that are left would hardly decide it"
     return UNDECIDED, why

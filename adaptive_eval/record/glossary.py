@@ -97,6 +97,11 @@ GLOSSARY: Mapping[str, Term] = {
         "settled), so it gets no more of them. It does not say that the two are equal.",
     ),
     "blocked": Term("Blocked", "It cannot be decided, because one of the two models was set aside."),
+    "undecided_by_labels": Term(
+        "Undecided by labels",
+        "The grades decide it, but people's labels show errors of the grader: the scores corrected for them are too "
+        "uncertain, or too close, to decide it. More labels may.",
+    ),
     "delta": Term(
         "δ, delta", "The difference that does not matter to you: two models closer than this may be called tied."
     ),

@@ -1,18 +1,14 @@
-"""What labels of people say of a run, for reports; `adaptive_eval.labels` finds it out."""
+"""What labels of people say of a run, as results have it; `label_effect` computes it."""
 
 from dataclasses import dataclass
 
-from adaptive_eval.core.result import TWO_SIDED_95
-
-LABELS_FILE = "labels.jsonl"
-"""The labels of a run, in its directory."""
 MIN_LABELS = 20
-"""Fewest labels of a model for which its score is corrected."""
+"""Fewest labels of a model, in each benchmark, for which its score is corrected."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledModel:
-    """One model with its labels."""
+    """One model with its labels, and its score by the grades alone."""
 
     name: str
     trials: int
@@ -20,9 +16,10 @@ class LabelledModel:
     confusion: tuple[tuple[int, ...], ...]
     """Counts[label][grade]; the last column counts answers that the grader gave no level."""
     score: float | None
+    """By the grades of the run's own answers alone, without R0."""
     sigma: float | None
     corrected: float | None = None
-    """The corrected score; None below `MIN_LABELS` labels."""
+    """The corrected score, which is that of results; None below `MIN_LABELS` labels."""
     corrected_sigma: float | None = None
     shift: float | None = None
     """Shift of the score by its labels."""
@@ -35,34 +32,15 @@ class LabelledModel:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledPair:
-    """Two models with corrected scores; `ahead` has the better uncorrected score."""
-
-    ahead: str
-    behind: str
-    difference: float
-    sigma: float
-    """Standard error of the difference, including both corrections."""
-
-    @property
-    def corrected_order(self) -> str:
-        """The order by corrected scores: the same, the other way round, or open."""
-        if abs(self.difference) <= TWO_SIDED_95 * self.sigma:
-            return "open"
-        return "the same order" if self.difference > 0 else "the other way round"
-
-
-@dataclass(frozen=True, slots=True)
 class LabelledRun:
-    """A run with its labels."""
+    """A run with its labels, which correct the scores, the order and the verdicts of its results."""
 
-    run: str
+    digest: str
+    """Digest of the file of labels."""
     grader: str
     levels: tuple[str, ...] = ()
-    weights: tuple[float, ...] = ()
     models: tuple[LabelledModel, ...] = ()
-    pairs: tuple[LabelledPair, ...] = ()
-    """Pairs of corrected models."""
+    """In the order of their scores by the grades alone, best first."""
     differ: bool = False
     """Whether the grader's error differs between models."""
     left_out: int = 0
@@ -71,3 +49,15 @@ class LabelledRun:
     """Why the labels say nothing about this run; None if they do."""
     alone: bool = False
     """Whether scores leave out R0, whose outcomes have no labels."""
+    by_grades: str | None = None
+    """The finding by the grades alone; None if no score is corrected."""
+
+    @property
+    def labels(self) -> int:
+        """Number of labels that count."""
+        return sum(model.labels for model in self.models)
+
+    @property
+    def corrected(self) -> frozenset[str]:
+        """Models whose score is corrected."""
+        return frozenset(model.name for model in self.models if model.corrected is not None)

@@ -7,6 +7,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.record.build import grading_cost, look_results
+from adaptive_eval.record.label_effect import RunLabels
 from adaptive_eval.record.other_costs import counted_gpu_seconds
 from adaptive_eval.record.results import OtherCostRow, Results
 from adaptive_eval.record.sites import SiteBook, SiteRow
@@ -35,15 +36,16 @@ class StatusTaker:
         endpoints: Sequence[Endpoint],
         beside: Callable[[], Sequence[OtherCostRow]] = tuple,
         events: Callable[[], Sequence[Event]] = tuple,
+        labels: Callable[[], RunLabels | None] = lambda: None,
     ) -> None:
-        """`beside` gives spending besides the stored answers; `events` gives all events so far."""
-        self._subject, self._beside = subject, beside
+        """`beside` gives spending besides the stored answers, `events` all events so far, `labels` those of answers."""
+        self._subject, self._beside, self._labels = subject, beside, labels
         self._controller = controller
         self._scheduler = scheduler
         self._endpoints = endpoints
         self._events, self._heard, self._sites = events, 0, SiteBook()
         self._results: Results | None = None
-        self._as_of: tuple[int, Reason | None, int] = (0, None, 0)
+        self._as_of: tuple[int, Reason | None, int, int] = (0, None, 0, id(None))
 
     def take(self) -> Status:
         """Take the current status."""
@@ -73,10 +75,13 @@ class StatusTaker:
 
     def _update_results(self) -> None:
         controller = self._controller
-        as_of = (len(controller.looks), controller.finished, len(controller.set_aside))
+        labels = self._labels()
+        as_of = (len(controller.looks), controller.finished, len(controller.set_aside), id(labels))
         if as_of != self._as_of:
             usages = self._scheduler.state.spent.usages
-            snapshot = take_snapshot(self._subject, controller, usages, elapsed=0.0, now=0.0, stopped=False)
+            snapshot = take_snapshot(
+                self._subject, controller, usages, elapsed=0.0, now=0.0, stopped=False, labels=labels
+            )
             self._as_of = as_of
             self._results = None if snapshot is None else results_in_progress(look_results(snapshot))
 

@@ -12,6 +12,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.record.ending import EXIT_CODES, Ending
+from adaptive_eval.record.labelled import MIN_LABELS
 from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.results import PairRow, Results
 from adaptive_eval.record.words import draws_questions
@@ -22,6 +23,9 @@ RESERVE = 1.1
 """Caps are to be so much above what is needed: trials are reserved at their most."""
 AFRESH = "--fresh, or another --run-dir"
 AGAIN = "run the same command again"
+MORE_LABELS = 2
+"""Times the labels that would be enough if the corrected difference stayed: labels are best given once."""
+UNDECIDED_BY_LABELS = Verdict.UNDECIDED_BY_LABELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +57,17 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield _step(ending, "raise grader.timeout, or fix the server of the judge or verifier, then")
         again = "which grades the stored answers again; after a change of the grader, or to do only this:"
         yield Advice(again, regrade)
-    elif ExitCode.SPENT in (ending.exit_code, EXIT_CODES[reason] if reason else None):
-        doubted = list(_doubtful_answers(ending, run))
-        yield from doubted
+    elif ExitCode.SPENT in (ending.exit_code, EXIT_CODES[reason] if reason else None) and not ending.decided_by_labels:
+        doubted, labels = list(_doubtful_answers(ending, run)), list(_more_labels(ending, run))
+        yield from (*doubted, *labels)
         if reason is not Reason.SETTLED:
             yield _for_more(ending)
-        elif not doubted:
+        elif not (doubted or labels):
             none = "every comparison is called, and further trials do not change that: to know more start over"
             yield _step(ending, none, fresh=True)
-    elif reason is Reason.SETTLED:
-        yield Advice("check the grader on some answers:", f"adaptive-eval label {run}")
+    elif reason is Reason.SETTLED or ending.decided_by_labels:
+        if ending.results is None or not ending.results.corrected:
+            yield Advice("check the grader on some answers:", f"adaptive-eval label {run}")
     elif reason is Reason.BLOCKED:
         yield _step(ending, "fix what is missing, then")
     elif ending.imported and ending.arguments is None:
@@ -115,6 +120,67 @@ def _doubtful_answers(ending: Ending, run: str) -> Iterator[Advice]:
         yield Advice("see them:", f"adaptive-eval monitor {run} --web")
         mend = "further trials do not help here: fix the server, its settings or the grader"
         yield _step(ending, f"{mend}, and start over", fresh=True)
+
+
+def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
+    """How to decide what labels leave undecided."""
+    results = ending.results
+    undecided = [] if results is None else [pair for pair in results.pairs if pair.verdict == UNDECIDED_BY_LABELS]
+    if results is None or not undecided:
+        return
+    needs = [labels_needed(results, pair) for pair in undecided]
+    known = [need.further for need in needs if need.further is not None]
+    if not known:
+        what = "the corrected scores are too close for the answers that there are: more labels would hardly decide it"
+        yield Advice(f"{what}. If you give more:", f"adaptive-eval label {run}")
+        return
+    rest = "" if len(known) == len(needs) else "; the rest would need more labels than there are answers"
+    number = int(_round_up(max(MORE_LABELS * max(known), MIN_LABELS)))
+    yield Advice(f"label about {number:,} more answers{rest}:", f"adaptive-eval label {run} --number {number}")
+
+
+class LabelNeed(NamedTuple):
+    """What a comparison needs that labels leave undecided."""
+
+    further: int | None
+    """Further labels of both models together; None if all their answers would not be enough."""
+    without: tuple[str, ...] = ()
+    """Models with too few labels for a correction."""
+
+    def __str__(self) -> str:
+        if self.without:
+            names = " and of ".join(safe_name(name, LONGEST_NAME) for name in self.without)
+            return f"need at least {MIN_LABELS} labels of {names}"
+        if self.further is None:
+            return "would need more labels than there are answers"
+        return f"would need about {self.further:,} more labels"
+
+
+def labels_needed(results: Results, pair: PairRow) -> LabelNeed:
+    """The labels that would probably decide a pair, if the corrected difference stays as it is.
+
+    The variance of the shifts falls with their labels: f times as many leave rest + shifts / f, and the difference d is
+    called where d >= b times the root of that, so f = shifts / ((d / b)^2 - rest).
+    """
+    labelled = () if results.labelled is None else results.labelled.models
+    rows = [row for row in labelled if row.name in (pair.better, pair.worse)]
+    names = [row.name for row in rows if row.corrected is None]
+    recorded = {row.name for row in results.models if row.recorded is not None}
+    unlabelled = [*names, *({pair.better, pair.worse} - {None} - {row.name for row in rows})]
+    if unlabelled:
+        missing = tuple(str(name) for name in unlabelled if name not in recorded)
+        few = [row for row in rows if row.name in missing]
+        further = MIN_LABELS * len(missing) - sum(min(row.labels, MIN_LABELS) for row in few)
+        return LabelNeed(further, missing) if missing else LabelNeed(None)
+    shifts = sum((row.shift_sigma or 0.0) ** 2 for row in rows)
+    there, answers = sum(row.labels for row in rows), sum(row.trials for row in rows)
+    if pair.sigma is None or pair.difference is None or not pair.boundary:
+        return LabelNeed(None)
+    graded_tie = pair.by_grades is not None and pair.by_grades.verdict == Verdict.TIED
+    room = results.setting("stopping", "delta") - abs(pair.difference) if graded_tie else abs(pair.difference)
+    allowed = (max(room, 0.0) / pair.boundary) ** 2 - max(pair.sigma**2 - shifts, 0.0)
+    further = math.ceil((shifts / allowed - 1.0) * there) if allowed > 0.0 else answers
+    return LabelNeed(max(further, 1) if there + further <= answers else None)
 
 
 def _for_more(ending: Ending) -> Advice:

@@ -15,16 +15,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller, Plan
+from adaptive_eval.core.types import Verdict
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.ending import find_fatal_error, was_killed
 from adaptive_eval.record.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
+from adaptive_eval.record.label_effect import RunLabels, read_run_labels
+from adaptive_eval.record.label_file import labels_digest
 from adaptive_eval.record.other_costs import (
     counted_gpu_seconds,
     other_costs,
@@ -116,6 +119,11 @@ class StoredRun:
         """Time for which each model has held its servers."""
         return stored_server_times(self.setup, self.reader)
 
+    @cached_property
+    def labels(self) -> RunLabels | None:
+        """Labels of its answers."""
+        return read_run_labels(self.reader, self.setup.config, self.setup.roster)
+
     def results(self, *, running: bool) -> Results | None:
         """Results as published at the end, or else recomputed; None before the first look."""
         return self.published() or self.recompute_results(running=running)
@@ -136,6 +144,7 @@ class StoredRun:
             held=self.servers.times,
             beside=self.other_costs,
             correct=not running,
+            labels=self.labels,
         )
         if snapshot is None:
             return None
@@ -180,7 +189,7 @@ class StoredRun:
         return self.reader.summed_until > 0
 
     def published(self, *, rows: bool = True) -> Results | None:
-        """Results as published when the run ended; None if something has happened since."""
+        """Results as published when the run ended; None if something has happened since, or there are other labels."""
         last = self.events[-1] if self.events else None
         if not isinstance(last, RunFinished | RunStopped) or find_fatal_error(self.events) is not None:
             return None
@@ -189,7 +198,7 @@ class StoredRun:
             return None
         if results.cost.stored_trials != self.reader.trial_count():
             return None
-        return results
+        return results if _has_labels_of(results, self.reader.directory) else None
 
 
 @contextmanager
@@ -212,11 +221,38 @@ def _latest_published(stored: StoredRun, *, running: bool, rows: bool) -> Result
     killed = "killed" if was_killed(stored.events) else "stopped"
     status = "running" if running else killed if results.run.status == "running" else results.run.status
     run = replace(results.run, status=status, reason=None if running else results.run.reason)
+    if not _has_labels_of(results, stored.reader.directory):
+        results = _undecided_by_new_labels(results)
     gate = tuple(
         row if running or row.outcome != OPEN else replace(row, outcome=UNDECIDED, why=ENDED_FIRST)
         for row in results.gate
     )
     return replace(results, run=run, gate=gate, warnings=(*results.warnings, *_plug_in_caution(config, results)))
+
+
+def _has_labels_of(results: Results, directory: Path) -> bool:
+    """Whether results are by the labels that a run has now."""
+    used = None if results.labelled is None else results.labelled.digest
+    try:
+        return used == labels_digest(directory)
+    except ConfigError:  # a damaged file: results say what is wrong with it
+        return results.labelled is not None and results.labelled.problem is not None
+
+
+def _undecided_by_new_labels(results: Results) -> Results:
+    """The results where labels were given after they were written, and cannot be applied here: nothing is decided."""
+    undecided = str(Verdict.UNDECIDED_BY_LABELS)
+    pairs = tuple(
+        replace(pair, verdict=undecided, called=None) if pair.verdict in (Verdict.RESOLVED, Verdict.TIED) else pair
+        for pair in results.pairs
+    )
+    gate = tuple(replace(row, outcome=UNDECIDED, why=NEW_LABELS) for row in results.gate)
+    models = tuple(replace(row, tier=1, letters="") for row in results.models)
+    caution = Caution("new_labels", None, f"{NEW_LABELS}; `adaptive-eval run` with its configuration applies them")
+    return replace(results, models=models, pairs=pairs, gate=gate, warnings=(caution, *results.warnings))
+
+
+NEW_LABELS = "labels were given after these results were written, and may change them"
 
 
 def _was_regraded_since(updated: str, events: Sequence[Event]) -> bool:

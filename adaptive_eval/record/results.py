@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adaptive_eval.record.labelled import LabelledRun
 from adaptive_eval.record.question_rows import QuestionRows
 
 FORMAT = "adaptive-eval.results/2"
@@ -119,6 +120,10 @@ class ModelRow:
     """Cost of the grades of its answers, if a judge or verifier gave them."""
     corrected: float | None = None
     """The score corrected for the early end of the run (`Results.early_end`)."""
+    labels: int = 0
+    """Labels of its answers that count (`Results.labelled`)."""
+    graded_score: float | None = None
+    """The score by the grades alone, if labels correct `score`, `sigma` and all that follows from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,16 @@ class CallRow:
 
 
 @dataclass(frozen=True, slots=True)
+class GradedPair:
+    """A comparison by the grades alone, where labels correct a score of it."""
+
+    better: str
+    verdict: str
+    difference: float | None
+    """In favour of `better`."""
+
+
+@dataclass(frozen=True, slots=True)
 class PairRow:
     """One comparison of the objective; `better` is ranked higher now, and z is positive if it is ahead.
 
@@ -142,7 +157,7 @@ class PairRow:
     worse: str | None
     """None for a fixed value (objectives threshold and precision)."""
     verdict: str
-    """resolved, tied, open, out_of_reach or blocked."""
+    """resolved, tied, open, out_of_reach, blocked or undecided_by_labels."""
     difference: float | None
     sigma: float | None
     z: float | None
@@ -167,6 +182,8 @@ class PairRow:
     """Whether it is judged by differences of correlated trials with the same seeds: `trials.seeds: coupled`."""
     variance_by_trial: float | None = None
     """Variance of these differences relative to independent models: about the share of trials that it takes."""
+    by_grades: GradedPair | None = None
+    """None if labels correct neither score, or the grades alone compare other models."""
 
     def signed_z(self, model: str) -> float | None:
         """z for one of the two: positive if this model is ahead."""
@@ -398,6 +415,8 @@ class Results:
     """Scores by benchmark, if there are several, and by the fields of `report.by`: group by group, best model first."""
     early_end: EarlyEnd | None = None
     """None while the run goes on, and if all of its trials were there at its first look."""
+    labelled: LabelledRun | None = None
+    """None without labels."""
 
     def setting(self, section: str, key: str) -> Any:
         """A setting of `decisions`; None if it is not there."""
@@ -407,6 +426,11 @@ class Results:
     def fixed_each(self) -> int:
         """Trials that the fixed design has for each asked model."""
         return self.cost.fixed_trials // sum(row.recorded is None for row in self.models)
+
+    @property
+    def corrected(self) -> frozenset[str]:
+        """Models whose scores are corrected by labels."""
+        return frozenset() if self.labelled is None else self.labelled.corrected
 
     @property
     def compares(self) -> bool:

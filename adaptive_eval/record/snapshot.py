@@ -18,6 +18,8 @@ from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
+from adaptive_eval.record.label_effect import RunLabels, correct_scores
+from adaptive_eval.record.labelled import LabelledRun
 from adaptive_eval.record.report_rows import group_rows, question_groups
 from adaptive_eval.record.results import BatchRow, Caution, GroupRow, OtherCostRow, RunInfo, ServerRow, TurnsRow
 from adaptive_eval.record.sites import OWN_SITE_PREFIX
@@ -96,6 +98,10 @@ class Snapshot:
     groups: tuple[GroupRow, ...] = ()
     ended: EndedRun | None = None
     """The end of the run, if scores are to be corrected for it."""
+    labelled: LabelledRun | None = None
+    """What labels say of it; None without labels."""
+    by_grades: Result | None = None
+    """The result by the grades alone, if labels correct scores of `result`."""
 
     @cached_property
     def prior_depths(self) -> FloatArray:
@@ -122,15 +128,21 @@ def take_snapshot(
     held: Sequence[HeldTime | None] = (),
     beside: Sequence[OtherCostRow] = (),
     correct: bool = False,
+    labels: RunLabels | None = None,
 ) -> Snapshot | None:
     """Copy the state after the latest look; None before the first. `events` are all events of the run.
 
     `held` is the time for which each model has held its servers, if known; `beside` is other spending under caps. With
-    `correct`, scores of a run that has ended are corrected for its early end, which may take seconds.
+    `correct`, scores of a run that has ended are corrected for its early end, which may take seconds. `labels` correct
+    scores and verdicts.
     """
-    result = controller.result()
+    graded = result = controller.result()
     if result is None:
         return None
+    labelled, correction = (None, None) if labels is None else correct_scores(labels, subject.models, controller)
+    if correction is not None:
+        result = controller.result(correction)
+        assert result is not None
     bench, reason = controller.plan.bench, result.reason
     _, recorded = prior_and_recorded_counts(bench)
     alarms = tuple(alarm_cautions(subject.models, usages, events))
@@ -165,6 +177,8 @@ def take_snapshot(
         beside=tuple(beside),
         groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
         ended=EndedRun.from_controller(controller) if correct else None,
+        labelled=labelled,
+        by_grades=None if correction is None else graded,
     )
 
 

@@ -6,7 +6,7 @@ exist is None. No field says where the run is stored, since reports are publishe
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from adaptive_eval.record.ending import find_ending
 from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts, pairing_sentences, state_word
 from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
-from adaptive_eval.record.labelled import LabelledRun
 from adaptive_eval.record.lines import several
 from adaptive_eval.record.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.record.other_costs import summarize_other_costs
@@ -173,8 +172,6 @@ class RunView:
     """Usage of a judge; None without one, and while the run goes on."""
     orders: str | None = None
     """A sentence on how often a judge went by the order of two answers; None without comparisons, or during the run."""
-    labelled: LabelledRun | None = None
-    """Effect of labels on grades and scores; None without labels, and while the run goes on."""
     besides: tuple[OtherCostRow, ...] = ()
     """Spending that caps count besides the stored answers of the current models."""
     by_trial: tuple[str, ...] = ()
@@ -208,13 +205,10 @@ def read_view(directory: Path) -> RunView:
         return _build_view(stored, stored.results(running=running), running=running)
 
 
-def read_report(
-    directory: Path, *, rows: bool = True, labels: Callable[[StoredRun], LabelledRun | None] | None = None
-) -> RunView:
+def read_report(directory: Path, *, rows: bool = True) -> RunView:
     """Read the view of a run for a report, which also has the run under other rubrics.
 
-    For a large run, everything that would require reading all trials is left out with a warning. `rows` as in a `Feed`;
-    `labels` reads the labels of the run.
+    For a large run, everything that would require reading all trials is left out with a warning. `rows` as in a `Feed`.
     """
     running = is_held(directory)
     with open_run(directory, summed=False) as stored:
@@ -222,7 +216,6 @@ def read_report(
         view = _build_view(stored, results, running=running)
         if results is None:
             return view
-        labelled = None if labels is None else labels(stored)
         judge, orders = stored.reader.judge_use(), order_sentence(stored.reader, stored.setup.config)
         latest = [
             stored.reader.latest_from(one.model, one.replica)
@@ -230,7 +223,7 @@ def read_report(
             if one.replica.startswith(f"{INSPECT_LOGS}/")
         ]
         ends = tuple(transcript_ends(directory, latest)) if latest else ()
-        view = replace(view, judge=judge, orders=orders, labelled=labelled, transcripts=ends)
+        view = replace(view, judge=judge, orders=orders, transcripts=ends)
         if stored.is_large:
             return replace(view, results=replace(results, warnings=(*results.warnings, LARGE)))
         return replace(view, rescored=rescore_stored(stored))

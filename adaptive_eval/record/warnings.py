@@ -1,7 +1,7 @@
 """Warnings to read before believing a ranking, each with its possible effect on the scores."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -10,6 +10,7 @@ from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule
 from adaptive_eval.record.earlier import LOGS
+from adaptive_eval.record.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.record.lines import Scale, first_few, several
 from adaptive_eval.record.results import REDECIDED, Caution, ModelRow, setting
 from adaptive_eval.record.words import deciding_rule, grader_errors_note, judged_by
@@ -145,10 +146,44 @@ def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
         yield Caution("peeking", None, rule.caution)
 
 
-def judge_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
-    """Warn that the promise leaves out a judge's errors."""
-    if (judge := judged_by(decisions)) is not None:
+def judge_caution(
+    decisions: Mapping[str, object], models: Sequence[ModelRow], corrected: Container[str]
+) -> Iterator[Caution]:
+    """Warn that the promise leaves out a judge's errors, unless labels correct all scores for them."""
+    left = [row for row in models if row.score is not None and row.name not in corrected]
+    if (judge := judged_by(decisions)) is not None and (left or not models):
         yield Caution("judged", None, grader_errors_note(judge))
+
+
+NAMED_WITHOUT_LABELS = 3
+
+
+def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> Iterator[Caution]:
+    """Say what corrected scores stand for, and which models have too few labels."""
+    if labelled is None:
+        return
+    if labelled.problem is not None:
+        yield Caution("labels", None, f"there are labels, which cannot be used: {labelled.problem}")
+        return
+    if not labelled.corrected:
+        return
+    wrong = sum(row.disagreements for row in labelled.models)
+    yield Caution(
+        "labels",
+        None,
+        f"{several(labelled.labels, 'label')} correct the scores, the order and the verdicts; the grader disagrees "
+        f"with {wrong:,} of them. The promise is then about what labels of all answers would say. It takes for granted "
+        "that labelled answers were not chosen by their content, and that the number of labels was decided beforehand",
+    )
+    few = [row.name for row in models if row.score is not None and row.name not in labelled.corrected]
+    if few:
+        yield Caution(
+            "few_labels",
+            None,
+            f"fewer than {MIN_LABELS} labels, so that scores are as graded: {first_few(few, NAMED_WITHOUT_LABELS)}. A "
+            "comparison with such a model keeps its verdict only if the corrected score of the other one supports it, "
+            "and is not decided anew; label as many answers of each model",
+        )
 
 
 def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[Caution]:

@@ -132,7 +132,12 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
 
 def promise_line(results: Results) -> str | None:
     """The promise in one line, with what it does not cover."""
-    promise = promise_in_short(results.decisions)
+    scored, corrected = {row.name for row in results.models if row.score is not None}, results.corrected
+    decisions = {**results.decisions, "judged_by": None} if corrected >= scored else results.decisions
+    promise = promise_in_short(decisions)
+    if promise and corrected:
+        some = "" if corrected >= scored else f" of {several(len(corrected), 'model')}"
+        promise += f"; for scores{some} as corrected by labels"
     redecided = any(warning.kind == REDECIDED for warning in results.warnings)
     return f"{promise}; it does not cover settings that were changed after looks" if promise and redecided else promise
 

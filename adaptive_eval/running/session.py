@@ -19,6 +19,7 @@ from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.record.build import build_results, build_unjudged
 from adaptive_eval.record.ending import Ended, Ending, build_ended
+from adaptive_eval.record.label_effect import LabelSource
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.other_costs import other_costs, spent_before, spent_on_removed_models
 from adaptive_eval.record.results import OtherCostRow, Results, Unjudged
@@ -123,8 +124,15 @@ class Session:
         loop = Loop(state, prepared.questions, grading, store, self, serving.supplies, gpu_seconds)
         self._scheduler = Scheduler(loop)
         self._subject = run_subject(prepared.config, prepared.questions, store.reader.created)
+        self._labels = LabelSource(store.reader, prepared.config, prepared.roster)
         self._taker = StatusTaker(
-            self._subject, controller, self._scheduler, serving.endpoints, self._other_costs, lambda: self._events
+            self._subject,
+            controller,
+            self._scheduler,
+            serving.endpoints,
+            self._other_costs,
+            lambda: self._events,
+            self._labels.current,
         )
         self._events = store.reader.events()
         self._failed = False
@@ -225,6 +233,7 @@ class Session:
             held=self._scheduler.meter.held_times(),
             beside=self._other_costs(),
             correct=self._over and not self._prepared.config.plug_ins,
+            labels=self._labels.current(anew=self._over),
         )
         reason, any_answer = controller.finished, bool(controller.arrived.any())
         if judged is not None or not (any_answer or stopped or reason is not None):

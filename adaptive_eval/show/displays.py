@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal, TextIO, cast
 
 import orjson
 
-from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Look
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import count_states
@@ -43,7 +43,7 @@ class JsonDisplay(Display):
                     "record": "look",
                     "look": look.index + 1,
                     "trials": sum(look.trials),
-                    "verdicts": {str(verdict): look.count(verdict) for verdict in Verdict},
+                    "verdicts": {str(verdict): look.count(verdict) for verdict in VERDICTS_OF_LOOKS},
                     "models": [
                         {
                             "name": self._models[model],

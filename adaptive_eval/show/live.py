@@ -42,6 +42,7 @@ STYLES: dict[str, str] = {
     Verdict.OPEN: "yellow",
     Verdict.OUT_OF_REACH: "dim",
     Verdict.BLOCKED: "red",
+    Verdict.UNDECIDED_BY_LABELS: "magenta",
     SiteState.SERVING: "green",
     SiteState.LOST: "red",
     SiteState.WAITING: "yellow",

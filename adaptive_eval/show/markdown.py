@@ -376,9 +376,9 @@ def _graders(view: RunView) -> Iterator[str]:
     if view.orders is not None:
         yield "## Order of the two answers"
         yield view.orders
-    if view.labelled is not None:
-        yield "## Beside labels"
-        yield from label_sections(view.labelled)
+    if view.results is not None and view.results.labelled is not None:
+        yield "## Labels"
+        yield from label_sections(view.results)
 
 
 # -- how it was found ------------------------------------------------------------------------------------------------

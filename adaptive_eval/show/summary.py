@@ -10,11 +10,12 @@ from types import MappingProxyType
 
 from rich.cells import cell_len
 
+from adaptive_eval.core.types import Verdict
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.finding import UNDECIDED, counted_sentence, finding
 from adaptive_eval.record.lines import Scale, duration, minute, safe_line, safe_name, several
-from adaptive_eval.record.next_steps import next_steps, recording_need
+from adaptive_eval.record.next_steps import labels_needed, next_steps, recording_need
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
@@ -157,6 +158,8 @@ def pair_names(better: str, worse: str | None, names: Mapping[str, str] = Mappin
 def _pair_need(results: Results, pair: PairRow) -> str:
     if pair.verdict == "blocked":
         return "need a model that was set aside, or grades of answers that have none"
+    if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
+        return f"are undecided because of labels, and {labels_needed(results, pair)}"
     if (recording := recording_need(results, pair)) is not None:
         return f"would need {recording}"
     if pair.trials_needed is None:

@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.labels.effect import MIN_LABELS, LabelledRun, choose_answers_to_label, labelled_run
-from adaptive_eval.labels.file import LABELS_FILE, Labelled, add_labels, parse_labels_file, read_labels
+from adaptive_eval.labels.effect import choose_answers_to_label
+from adaptive_eval.labels.file import add_labels, parse_labels_file
 from adaptive_eval.labels.session import LabelSession
+from adaptive_eval.record.label_file import LABELS_FILE, Labelled, read_labels
+from adaptive_eval.record.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.verified import verify_run
 from adaptive_eval.simulate.judging import SimulatedJudge
@@ -57,9 +59,9 @@ def truths(directory: Path) -> dict[Labelled, str]:
 
 def beside(directory: Path) -> LabelledRun:
     with open_run(directory) as stored:
-        found = labelled_run(stored)
-    assert found is not None
-    return found
+        results = stored.results(running=False)
+    assert results is not None and results.labelled is not None
+    return results.labelled
 
 
 def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: Site, erring_url: str) -> None:
@@ -80,7 +82,7 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: 
         )
         assert model.disagreements == said["correct", "wrong"] + said["wrong", "correct"] > 0
     report = CliRunner().invoke(app, ["report", str(directory), "--format", "md", "--output", "-"]).stdout
-    assert "## Beside labels" in report and "with correction" in report
+    assert "## Labels" in report and "with correction" in report
     assert json.loads(CliRunner().invoke(app, ["report", str(directory), "--format", "json", "-o", "-"]).stdout)
 
 
@@ -157,9 +159,12 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site
         while len(labels) < 3 * MIN_LABELS:
             labels |= {at: truth[at] for at in choose_answers_to_label(stored, labels, 3)}
         assert set(Counter(at.model for at in labels).values()) == {MIN_LABELS}
-        found = labelled_run(stored, labels)
-        assert found is not None
-        wanted = {name for pair in found.pairs if pair.corrected_order == "open" for name in (pair.ahead, pair.behind)}
+    add_labels(directory, labels)
+    with open_run(directory) as stored:
+        results = stored.results(running=False)
+        assert results is not None
+        undecided = [pair for pair in results.pairs if pair.verdict not in ("resolved", "tied")]
+        wanted = {name for pair in undecided for name in (pair.better, pair.worse)}
         assert {at.model for at in choose_answers_to_label(stored, labels, 1)} <= wanted
         assert len(choose_answers_to_label(stored, labels, 1000)) == len(truth) - len(labels)
 

@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.http_server import HttpRequest, HttpResponse
 from adaptive_eval.cli import app
-from adaptive_eval.labels.file import read_labels
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.labels.site import LabellingSite, label_assets, label_page
+from adaptive_eval.record.label_file import read_labels
 
 
 @pytest.fixture

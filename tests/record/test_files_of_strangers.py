@@ -10,7 +10,8 @@ import pytest
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.files import is_locked, read_whole, write_whole
-from adaptive_eval.labels.file import LABELS_FILE, Labelled, add_labels, parse_labels_file, read_labels
+from adaptive_eval.labels.file import add_labels, parse_labels_file
+from adaptive_eval.record.label_file import LABELS_FILE, Labelled, read_labels
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.verified import verify_run
 from adaptive_eval.show.track.points import exclusive_follower

@@ -17,12 +17,21 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.labels.effect import labelled_run
-from adaptive_eval.labels.file import LABELS_FILE, Labelled, add_labels
+from adaptive_eval.labels.file import add_labels
 from adaptive_eval.labels.session import LabelSession
+from adaptive_eval.record.label_file import LABELS_FILE, Labelled
+from adaptive_eval.record.labelled import LabelledRun
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.server import SimulatedServer, serving
+
+
+def labelled(site: Site) -> LabelledRun:
+    """What the labels of the run say."""
+    with open_run(site.directory()) as opened:
+        results = opened.results(running=False)
+    assert results is not None and results.labelled is not None
+    return results.labelled
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +68,8 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_judge:
     (site.folder / "labels.csv").write_text("\n".join(labels))
     taken = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
     assert taken.exit_code == 0, taken.output
-    with open_run(site.directory()) as opened:
-        found = labelled_run(opened)
-    assert found is not None and found.levels == ("met, met", "not met, met")
+    found = labelled(site)
+    assert found.levels == ("met, met", "not met, met")
     assert all(one.corrected == pytest.approx(one.score) and one.disagreements == 0 for one in found.models)
     (site.folder / "bad.csv").write_text('model,question,trial,label\nada,q0,0,"met"')
     refused = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "bad.csv")])
@@ -78,9 +86,8 @@ def test_labels_are_what_a_verifier_without_an_error_is_sure_of(site: Site) -> N
         thinks = str(one.signals["verdict"])
         truth[Labelled(one.model, one.question, one.trial)] = thinks
     add_labels(site.directory(), truth)
-    with open_run(site.directory()) as read:
-        found = labelled_run(read)
-    assert found is not None and found.levels == ("correct", "wrong", "invalid")
+    found = labelled(site)
+    assert found.levels == ("correct", "wrong", "invalid")
     for model in found.models:
         right = [label == "correct" for at, label in truth.items() if at.model == model.name]
         assert model.disagreements == 0 and model.score is not None and model.corrected is not None

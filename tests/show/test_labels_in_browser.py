@@ -7,6 +7,7 @@ from browsing import Tabs
 from page_views import simulated, world
 
 from adaptive_eval.record.labelled import LabelledModel, LabelledRun
+from adaptive_eval.record.view import RunView
 from adaptive_eval.show.page.documents import report_page
 
 pytestmark = pytest.mark.browser
@@ -19,13 +20,18 @@ def labelled(**changes: object) -> LabelledRun:
         LabelledModel("ada", 80, 30, ((20, 4, 0), (0, 6, 0)), 0.75, 0.04, 0.612, 0.03, -0.138, 0.02),
         LabelledModel("bob", 80, 5, ((3, 0, 0), (0, 2, 0)), 0.5, 0.04),
     )
-    found = LabelledRun("run", "judge", ("correct", HOSTILE), (0.0, 1.0), rows, (), True, 0)
+    found = LabelledRun("0", "judge", ("correct", HOSTILE), rows, True, 0)
     return replace(found, **changes)
+
+
+def with_labels(view: RunView, found: LabelledRun) -> RunView:
+    assert view.results is not None
+    return replace(view, results=replace(view.results, labelled=found))
 
 
 def test_corrected_scores_and_the_error_are_on_the_page(tabs: Tabs) -> None:
     orders = "Of 160 comparisons 25.0% depend on the order."
-    view = replace(simulated(world(MODELS), looks=3), labelled=labelled(), orders=orders)
+    view = replace(with_labels(simulated(world(MODELS), looks=3), labelled()), orders=orders)
     page = tabs.report(report_page(view))
     page.locator("#labels").scroll_into_view_if_needed()
     text = page.locator("#labels").inner_text()
@@ -39,7 +45,7 @@ def test_a_page_without_labels_says_how_to_have_some(tabs: Tabs) -> None:
     page = tabs.report(report_page(simulated(world(MODELS), looks=3)))
     page.locator("#labels").scroll_into_view_if_needed()
     assert "adaptive-eval label" in page.locator("#labels").inner_text()
-    wrong = replace(simulated(world(MODELS), looks=3), labelled=labelled(problem=f"no such {HOSTILE}"))
+    wrong = with_labels(simulated(world(MODELS), looks=3), labelled(problem=f"no such {HOSTILE}"))
     page = tabs.report(report_page(wrong))
     page.locator("#labels").scroll_into_view_if_needed()
     assert HOSTILE in page.locator("#labels").inner_text() and page.locator("#labels img").count() == 0

@@ -12,6 +12,9 @@ from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.ending import status_at_end
 from adaptive_eval.record.gate import OPEN, UNDECIDED, gate_outcome
+from adaptive_eval.record.label_file import LABELS_FILE
+from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import RunReader
@@ -38,6 +41,7 @@ class RunBrief:
     open: int
     out_of_reach: int
     blocked: int
+    undecided_by_labels: int
     best: str | None
     gate: str | None
     """The worst outcome of all models; None if there is no gate."""
@@ -80,7 +84,10 @@ class RunsFolder:
 
 
 def read_brief(path: Path, mark: FileMark) -> RunBrief:
-    """Summarize a run from its latest look and a few counts, which all runs have, with or without published results."""
+    """Summarize a run from its latest look and a few counts, which all runs have, with or without published results.
+
+    With labels, the results are those that the labels correct.
+    """
     with closing(RunReader.open(path)) as reader, reader.consistent_read():
         events, questions = reader.events(), len(reader.ids("questions", "key"))
         config, stored = reader.configurations()[-1], reader.latest_look()
@@ -88,6 +95,13 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
         found = None if stored is None else read_look(stored)
         verdicts = Counter(one.verdict for one in (() if found is None else found.look.comparisons))
         status, reason = ("running", None) if mark.running else status_at_end(events, reader.trial_count())
+        best, gate = None if found is None else _best_model(found), _published_gate(config, path, mark.running)
+        if (path / LABELS_FILE).exists():
+            results = _labelled_results(reader, path, mark.running)
+            if results is not None:
+                verdicts = Counter(Verdict(pair.verdict) for pair in results.pairs)
+                best = next((row.name for row in results.models if row.score is not None), None)
+                gate = gate and gate_outcome(results.gate)
         return RunBrief(
             name=path.name,
             status=status,
@@ -97,11 +111,16 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             trials=reader.trial_count(),
             cap=None if found is None else _max_trials(config, len(models) * questions),
             **{str(verdict): verdicts[verdict] for verdict in Verdict},
-            best=None if found is None else _best_model(found),
-            gate=_published_gate(config, path, mark.running),
+            best=best,
+            gate=gate,
             created=reader.created,
             updated=mark.written,
         )
+
+
+def _labelled_results(reader: RunReader, path: Path, running: bool) -> Results | None:
+    """Results with labels; those of a run that goes on are the ones that it has published."""
+    return read_results(path, rows=False) if running else StoredRun(reader).brief_results(running=False, rows=False)
 
 
 def _max_trials(config: Mapping[str, Any], cells: int) -> int:

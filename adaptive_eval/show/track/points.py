@@ -20,7 +20,7 @@ import yaml
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.files import FileLock, write_whole
 from adaptive_eval.core.result import TWO_SIDED_95
-from adaptive_eval.core.types import Verdict
+from adaptive_eval.core.types import VERDICTS_OF_LOOKS
 from adaptive_eval.exchange.inspect.writer import make_distinct
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import LookView, RunView
@@ -71,7 +71,7 @@ def _values(view: RunView, look: LookView, series: Mapping[str, str]) -> Iterato
     verdicts = [pair.verdict for pair in look.pairs]
     yield "look", float(look.look)
     yield "trials", float(sum(look.trials))
-    for verdict in Verdict:
+    for verdict in VERDICTS_OF_LOOKS:
         yield f"comparisons/{verdict}", float(verdicts.count(str(verdict)))
     used = [one for one in view.spending if one.at <= look.at]
     lost = [one.body for one in view.events if one.kind == AnswersLost.KIND and one.at <= look.at]

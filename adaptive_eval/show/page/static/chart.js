@@ -150,6 +150,8 @@ export function sign(verdict, x, y, size = 5) {
       d: `M${x - size} ${y - size * 0.45}h${2 * size}M${x - size} ${y + size * 0.45}h${2 * size}`,
     });
   if (verdict === "open") return s("circle", { ...at, cx: x, cy: y, r: size - 0.75 });
+  if (verdict === "undecided_by_labels")
+    return s("path", { ...at, d: `M${x} ${y - size}l${size} ${size}l${-size} ${size}l${-size} ${-size}z` });
   if (verdict === "out_of_reach")
     return s("path", {
       ...at,

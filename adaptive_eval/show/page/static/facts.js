@@ -28,11 +28,11 @@ import { count, number, percent, plain } from "./text.js";
 /** @typedef {{key: string, first: string, second: string | null, points: Point[]}} Series */
 /** @typedef {PairRow & {word: string}} Pair with its verdict in words */
 
-/** @type {("resolved" | "tied" | "open" | "out_of_reach" | "blocked")[]} */
-export const VERDICTS = ["resolved", "tied", "open", "out_of_reach", "blocked"];
+/** @type {("resolved" | "tied" | "undecided_by_labels" | "open" | "out_of_reach" | "blocked")[]} */
+export const VERDICTS = ["resolved", "tied", "undecided_by_labels", "open", "out_of_reach", "blocked"];
 export const SETTLED = new Set(["resolved", "tied"]);
 /** @type {Record<string, string>} */
-const WORDS = { out_of_reach: "out of reach" };
+const WORDS = { out_of_reach: "out of reach", undecided_by_labels: "undecided by labels" };
 
 /** The two-sided normal quantile of a 95% interval. */
 export const WIDTH_95 = 1.959963984540054;

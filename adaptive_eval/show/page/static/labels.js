@@ -13,9 +13,9 @@ const NORMAL = 1.959964;
 /** @type {Section} */
 export const labels = {
   id: "labels",
-  title: "Beside labels",
+  title: "Labels",
   render({ view, facts }) {
-    const found = view.labelled;
+    const found = view.results?.labelled ?? null;
     const orders = view.orders === null ? [] : [h("p", { class: "quiet" }, plain(view.orders, 500))];
     if (!found)
       return [
@@ -37,10 +37,10 @@ function said(found) {
     { class: "quiet" },
     `Of ${plural(total, "label")} ${count(wrong)} ${wrong === 1 ? "differs" : "differ"} from what the grader `,
     `(${plain(found.grader)}) said. Corrected scores estimate what labels of all answers would have given; their `,
-    "intervals have the sampling error and that of the correction.",
+    "intervals have the sampling error and that of the correction. Ranking and verdicts go by corrected scores.",
   );
   const alone = "Scores here are of this run's own answers: outcomes that were known before (R0) have no labels.";
-  const warned = "The grader errs differently about the models: go by the corrected scores.";
+  const warned = "The grader errs differently about the models.";
   return [
     told,
     found.alone ? h("p", { class: "quiet" }, alone) : null,

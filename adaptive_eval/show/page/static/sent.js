@@ -33,7 +33,6 @@
  * @property {Rescoring | null} rescored
  * @property {JudgeUse | null} judge
  * @property {string | null} orders
- * @property {LabelledRun | null} labelled
  * @property {OtherCostRow[]} besides
  * @property {string[]} by_trial
  * @property {string[]} finding
@@ -49,16 +48,15 @@
 
 /**
  * @typedef {object} LabelledRun
- * @property {string} run
+ * @property {string} digest
  * @property {string} grader
  * @property {string[]} levels
- * @property {number[]} weights
  * @property {LabelledModel[]} models
- * @property {LabelledPair[]} pairs
  * @property {boolean} differ
  * @property {number} left_out
  * @property {string | null} problem
  * @property {boolean} alone
+ * @property {string | null} by_grades
  */
 
 /**
@@ -76,11 +74,10 @@
  */
 
 /**
- * @typedef {object} LabelledPair
- * @property {string} ahead
- * @property {string} behind
- * @property {number} difference
- * @property {number} sigma
+ * @typedef {object} GradedPair
+ * @property {string} better
+ * @property {string} verdict
+ * @property {number | null} difference
  */
 
 /**
@@ -164,6 +161,7 @@
  * @property {MetricRow[]} metrics
  * @property {GroupRow[]} groups
  * @property {EarlyEnd | null} early_end
+ * @property {LabelledRun | null} labelled
  */
 
 /**
@@ -218,6 +216,8 @@
  * @property {number | null} rank_without_prior
  * @property {GradingCost | null} grading
  * @property {string | null} recorded
+ * @property {number} labels
+ * @property {number | null} graded_score
  */
 
 /**
@@ -238,6 +238,7 @@
  * @property {CallRow | null} called
  * @property {boolean} by_trial
  * @property {number | null} variance_by_trial
+ * @property {GradedPair | null} by_grades
  */
 
 /**
@@ -518,6 +519,7 @@
  * @property {number} open
  * @property {number} out_of_reach
  * @property {number} blocked
+ * @property {number} undecided_by_labels
  * @property {string | null} best
  * @property {string | null} gate
  * @property {number} created
@@ -588,6 +590,7 @@
  * @property {Term} open
  * @property {Term} out_of_reach
  * @property {Term} blocked
+ * @property {Term} undecided_by_labels
  * @property {Term} delta
  * @property {Term} certifiable_delta
  * @property {Term} information

@@ -229,7 +229,7 @@ export function large(state, one, pair) {
   return h(
     "div",
     { class: "large" },
-    h("h3", null, title, " ", badge(last(points).verdict, wordOf(last(points), pair))),
+    h("h3", null, title, " ", pair ? badge(pair.verdict, pair.word) : badge(last(points).verdict)),
     h("p", { class: "axis" }, curves.title),
     chart,
     dataTable(facts, one, curves, pair),
@@ -333,7 +333,8 @@ function calledText(facts, one, pair) {
   const now = last(one.points);
   const before = one.points.findLastIndex((point) => point.verdict !== now.verdict);
   const called = SETTLED.has(now.verdict) ? one.points[before + 1] : undefined;
-  const word = wordOf(now, pair);
+  const changed = pair?.by_grades && pair.verdict !== now.verdict;
+  const word = changed ? `${pair.word}, by the grades ${verdictWord(now.verdict)}` : wordOf(now, pair);
   if (!called) return word;
   const then = comparesNothing(facts) ? "" : `, at z ${number(called.z)} ${againstBoundary(called)}`;
   return `${word} at look ${called.look}${then}`;
