@@ -164,9 +164,9 @@ def run(
     models to rank as --model NAME.
 
     Exit codes: 0 every comparison is decided; 1 the run directory could not be used, or the disk is full; 2 wrong
-    configuration; 3 the budget or the horizon came first, or the grader fails on an answer, or labels leave it undecided; 4 stopped by the user
-    (Ctrl-C once waits for what is in flight, twice stops at once); 5 the models' servers could not be used; 6 a model
-    fails the gate (objective.gate): it is worse than the baseline by more than delta.
+    configuration; 3 the budget or the horizon came first, the grader fails on an answer, or labels leave it undecided;
+    4 stopped by the user (Ctrl-C once waits for what is in flight, twice stops at once); 5 the models' servers could
+    not be used; 6 a model fails the gate (objective.gate): it is worse than the baseline by more than delta.
     """
     with report_errors():
         if start_servers and (not dry_run or ray is not None):

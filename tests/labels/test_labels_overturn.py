@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.labels.effect import choose_answers_to_label
 from adaptive_eval.record.restore import open_run
-from adaptive_eval.simulate.answering import DrawnAnswer, Respondent
+from adaptive_eval.simulate.answering import DrawnAnswer, Respondent, question_rows
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 
@@ -55,7 +56,7 @@ def labels_of(directory: Path, number: int | None, models: tuple[str, ...] = MOD
         for one in stored.reader.trials():
             box = re.findall(r"\\boxed\{(.*?)\}", one.answer.text)
             right = bool(box) and box[-1] == keys[one.question]
-            label = str(one.signals["verdict"]) if same else "correct" if right else "wrong"
+            label = str(one.signals.get("verdict")) if same else "correct" if right else "wrong"
             if one.model in rows:
                 rows[one.model].append(f"{one.model},{one.question},{one.trial},{label}")
     rng = random.Random(2)
@@ -194,3 +195,58 @@ def test_results_follow_a_file_of_labels_that_appears_without_the_command(lenien
     assert report(lenient_run, "summary").splitlines()[2].startswith(WRONG)
     (lenient_run / "labels.jsonl").write_bytes(labels)
     assert report(lenient_run, "summary").splitlines()[2].startswith("ada is best")
+
+
+def of_two_benchmarks(site: Site, url: str, **changes: object) -> Path:
+    """Questions with a key, and others, three times as important, which the lenient judge grades."""
+    rows = list(question_rows(small_world()))
+    for benchmark, some in (("exact", rows[::2]), ("open", rows[1::2])):
+        (site.folder / f"{benchmark}.jsonl").write_text("\n".join(map(json.dumps, some)))
+    judged = settings(url, ("ada", LENIENT), **changes)
+    grader = judged.pop("grader")
+    parts = [
+        {"name": "exact", "questions": "exact.jsonl", "grader": "numeric"},
+        {"name": "open", "questions": "open.jsonl", "grader": grader, "weight": 3, "gate": "5%"},
+    ]
+    config = site.config(benchmarks=parts, **judged)
+    for key in ("questions", "grader"):
+        del config[key]
+    path = site.folder / "run.yaml"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def truth_of(directory: Path, model: str) -> float:
+    """The score by the truth, with three quarters for the judged questions."""
+    with open_run(directory) as stored:
+        keys = {question.id: question.answer for question in stored.setup.questions}
+        right: dict[str, list[bool]] = {}
+        for one in stored.reader.model_trials(model):
+            box = re.findall(r"\\boxed\{(.*?)\}", one.answer.text)
+            right.setdefault(one.question, []).append(bool(box) and box[-1] == keys[one.question])
+    means = {question: sum(some) / len(some) for question, some in right.items()}
+    parts = [[mean for name, mean in means.items() if name.startswith(prefix)] for prefix in ("exact/", "open/")]
+    return 0.25 * sum(parts[0]) / len(parts[0]) + 0.75 * sum(parts[1]) / len(parts[1])
+
+
+@pytest.mark.slow
+def test_labels_correct_benchmarks_one_by_one(site: Site, lenient_url: str) -> None:
+    objective = {"kind": "baseline", "baseline": "ada", "gate": True}
+    trials = {"min": 40, "max": 40}
+    config = of_two_benchmarks(site, lenient_url, objective=objective, stopping={"delta": "5%"}, trials=trials)
+    assert site.run(config).exit_code == ExitCode.REACHED
+    directory = site.directory()
+    with open_run(directory) as stored:
+        first = choose_answers_to_label(stored, {}, 16)
+    assert len({at.question for at in first if at.question.startswith("exact/")}) == 4
+    text = labels_of(directory, None)
+    head, *rows = text.splitlines()
+    of_exact = [row for row in rows if ",exact/" in row]
+    label(directory, "\n".join([head, *of_exact]))
+    assert all(row["graded_score"] is None for row in results(directory)["models"])
+    label(directory, text)
+    found = results(directory)
+    for row in found["models"]:
+        assert row["score"] == pytest.approx(truth_of(directory, row["name"])), row["name"]
+    assert [row["outcome"] for row in found["gate"]] == ["FAIL"]
+    assert [row["gate"] for row in found["groups"] if row["group"] == "open" and row["model"] == LENIENT] == ["FAIL"]
