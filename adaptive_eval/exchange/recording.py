@@ -33,7 +33,7 @@ from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.log_files import LogFile
 from adaptive_eval.store import Roster, RunReader
-from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom
+from adaptive_eval.store.repeats import AnswerWatch, SamplingFreedom
 from scorio.moments import IntArray
 
 NO_TRIAL = -1
@@ -61,9 +61,9 @@ class Recording:
 
 
 class RecordedAnswers(NamedTuple):
-    """The pairs of a model's answers, to find repeats, and how freely they were sampled."""
+    """A model's answers to some questions, to find repeats, and how freely they were sampled."""
 
-    pairs: AnswerPairs
+    watch: AnswerWatch
     drawn: SamplingFreedom | None
 
 
@@ -265,9 +265,9 @@ def recording_of_run(directory: Path) -> Recording:
             f"{list(header.questions)[question]}, and nothing says what one would have given; {mend}"
         )
     drawn = {model.name: SamplingFreedom.from_sampling(model.sampling) for model in config.models}
-    answers = {name: RecordedAnswers(AnswerPairs(), drawn.get(name)) for name in header.models}
+    answers = {name: RecordedAnswers(AnswerWatch(), drawn.get(name)) for name in header.models}
     for one in trials:
-        answers[one.model].pairs.add(one)
+        answers[one.model].watch.add(one)
     return Recording(
         tuple(header.models),
         tuple(header.questions),

@@ -259,7 +259,7 @@ def _model_row(
         set_aside=snapshot.set_aside.get(at),
         stored_trials=usage.trials,
         ungraded=usage.ungraded,
-        repeats=usage.repeats,
+        repeats=usage.watch.repeated,
         signals=dict(usage.signals),
         tokens=usage.tokens,
         usd=usage.usd,

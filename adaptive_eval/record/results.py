@@ -87,7 +87,7 @@ class ModelRow:
     ungraded: int
     """Stored answers that the grader could not grade: they are not in the score."""
     repeats: int
-    """Number of long answers that equal an earlier one to the same question word for word."""
+    """Number of long answers that equal an earlier one word for word, on at most 100 questions."""
     signals: Mapping[str, int]
     """Number of answers by signal: truncated, empty, refusal, timed_out ..."""
     tokens: int

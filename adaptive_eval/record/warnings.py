@@ -343,11 +343,10 @@ def repeat_cautions(
     names: Sequence[str], usages: Sequence[TrialUsage], drawn: Sequence[SamplingFreedom | None]
 ) -> Iterator[Caution]:
     """Warn of models whose answers repeat more often than independent samples would, or may do so."""
-    found = find_repeats([usage.pairs for usage in usages], drawn)
-    for name, one in zip(names, found, strict=True):
-        if one is not None:
-            kind = "repeats_unclear" if one.chance is None else AnswerFault.REPEATED
-            yield Caution(kind, name, repeats_sentence(one))
+    for name, usage, how in zip(names, usages, drawn, strict=True):
+        if (repeats := find_repeats(usage.watch, how)) is not None:
+            kind = AnswerFault.REPEATED if repeats.is_certain else "repeats_unclear"
+            yield Caution(kind, name, repeats_sentence(repeats))
 
 
 def signal_cautions(names: Sequence[str], usages: Sequence[TrialUsage]) -> Iterator[Caution]:

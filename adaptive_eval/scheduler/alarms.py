@@ -1,7 +1,8 @@
-"""Alarms about the answers of the opening round, raised once, at the first look.
+"""Alarms about the answers of a model.
 
-They are a function of the committed trials of that round alone, whatever the order of the answers and however often the
-run is killed.
+At the first look they are a function of the committed trials of the opening round alone, whatever the order of the
+answers and however often the run is killed. Later looks find answers that repeat from some trial on, among the trials
+that they have judged.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 from adaptive_eval.base.sections import StopOnAlarm
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord
-from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_sentence
+from adaptive_eval.store.repeats import SamplingFreedom, find_frozen, find_repeats, repeats_sentence
 from adaptive_eval.store.usage import AnswerFault, TrialUsage, fault_sentence
 
 SHOWN_CHARACTERS = 120
+GROWTH = 1.1
+"""Answers are searched for repeats again when a model has so many times as many trials."""
 
 
 def example_words(record: TrialRecord, question: Question) -> str:
@@ -47,6 +50,9 @@ class Alarms:
         """Sums over the opening answers of the models that have later ones, too."""
         self._examples: dict[int, str] = {}
         self._judged = False
+        self._searched: dict[int, int] = {}
+        """Trials of each model among which repeats were searched for last."""
+        self._repeating: dict[int, AlarmRaised] = {}
         self.raised: set[tuple[str, str]] = set()
         """Models and faults of the alarms that are on disk."""
         self.stopped: str | None = None
@@ -71,7 +77,7 @@ class Alarms:
         apart = self._opening_only.get(model)
         if apart is not None and within:
             apart.answers.add(outcome)
-            apart.pairs.add(outcome)
+            apart.watch.add(outcome)
         elif apart is None and not within:
             self._opening_only[model] = deepcopy(self._usages[model])
 
@@ -98,16 +104,39 @@ class Alarms:
             self.stopped = self._stop_reason(raised, everyone=len(raised) == len(there))
         return [event for event in raised if (event.model, event.fault) not in self.raised]
 
+    def find_later_repeats(
+        self, gone: Collection[int], trials: NDArray[np.integer], *, is_last: bool = False
+    ) -> list[Event]:
+        """Raise the alarms of answers that repeat from some trial on, among the first `trials` (L, M) of each question,
+        leaving out the models in `gone`; `is_last`: no further look comes."""
+        there = [model for model in range(len(self._models)) if model not in gone]
+        growth = 1.0 if is_last else GROWTH
+        new = [model for model in there if int(trials[model].sum()) >= growth * self._searched.get(model, 0)]
+        names = [question.id for question in self._questions]
+        for model in new:
+            self._searched[model] = int(trials[model].sum())
+            judged = dict(zip(names, trials[model].tolist(), strict=True))
+            repeats = None if self._drawn[model] is None else find_frozen(self._usages[model].watch, judged)
+            if repeats is not None:
+                text = repeats_sentence(repeats)
+                alarm = AlarmRaised(self._models[model], AnswerFault.REPEATED, text, self._examples.get(model))
+                self._repeating.setdefault(model, alarm)
+        raised = [alarm for model, alarm in self._repeating.items() if model in there]
+        everyone = len(raised) == len(there)
+        if raised and self._stop_on != "never" and self.stopped is None and (self._stop_on == "any" or everyone):
+            self.stopped = self._stop_reason(raised, everyone=everyone)
+        return [event for event in raised if (event.model, event.fault) not in self.raised]
+
     def _find_alarms(self, there: Sequence[int]) -> Iterator[AlarmRaised]:
         """Yield at most one alarm for each of these models: a fault of its answers, or else repeated answers."""
         counted = [self._opening_only.get(model, self._usages[model]) for model in there]
-        again = find_repeats([one.pairs for one in counted], [self._drawn[model] for model in there])
+        again = [find_repeats(one.watch, self._drawn[model]) for model, one in zip(there, counted, strict=True)]
         names = [self._models[model] for model in there]
         for name, model, answers, found in zip(names, there, [one.answers for one in counted], again, strict=True):
             shown = self._examples.get(model)
             if (fault := answers.fault) is not None:
                 yield AlarmRaised(name, fault, fault_sentence(fault, answers.number), shown)
-            elif found is not None and found.chance is not None:
+            elif found is not None and found.is_certain:
                 yield AlarmRaised(name, AnswerFault.REPEATED, repeats_sentence(found), shown)
 
     def _stop_reason(self, raised: Sequence[AlarmRaised], everyone: bool) -> str:
@@ -118,7 +147,7 @@ class Alarms:
         whom = "every model" if everyone else "a model"
         return "\n".join(
             [
-                f"the answers of {whom} cannot be what was asked for, as the first look shows",
+                f"the answers of {whom} cannot be what was asked for, as a look shows",
                 *lines,
                 "Every answer is stored. After a change of prompt, model or server start over (--fresh). After one of "
                 "grader or answer keys `adaptive-eval regrade RUN --config CONFIG` grades them anew, and the run goes "

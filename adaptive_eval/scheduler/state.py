@@ -224,7 +224,11 @@ class RunState:
         set_aside = [*untold.events, *self.models.set_aside_by_core(self.controller)]
         events: list[Event] = []
         if looks:
-            events += self.alarms.judge(self.models.recorded | self.controller.set_aside.keys())
+            gone = self.models.recorded | self.controller.set_aside.keys()
+            events += self.alarms.judge(gone)
+            judged = self.controller.counts.sum(axis=2) + self.controller.ungraded
+            is_last = self.controller.finished is not None
+            events += self.alarms.find_later_repeats(gone, judged, is_last=is_last)
         if looks or not untold.begun:
             events += self.models.find_settled(self.controller, launched)
         return Decision(set_aside, looks, events)

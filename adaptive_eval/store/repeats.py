@@ -1,75 +1,52 @@
-"""Whether answers repeat each other more often than independent samples of a model do.
+"""Whether a model's answers come again word for word, and since when.
 
-A server that ignores the seed, or serves a cache, gives the same answer many times. Trials 2k and 2k + 1 of a question
-form a pair. Pairs are disjoint, so with independent samples each agrees or differs independently of the others. If the
-first answer of pair i has probability p_i of being drawn again, the number of pairs that agree word for word is
-Poisson-binomial:
+A server that ignores the seed, or serves a cache, gives one answer many times, and each counts as a trial. Three signs
+are looked for, each with a false alarm in at most one of a thousand models:
 
-    A = sum_i Bernoulli(p_i),        an alarm is raised if P(A >= a) <= 0.001.
+- **Since when.** Answers to a question varied, and from some trial on are all the same. In random order, the last r of
+  n answers are equal with the probability sum_i C(c_i, r) / C(n, r), where the c_i count equal answers. Fisher's method
+  combines the questions. It holds for short answers too, at any temperature.
+- **Long answers.** Trials 2k and 2k + 1 of a question form a pair. A pair of long answers agrees with a probability of
+  at most 2^(-t^2 bytes / 100) at temperature t (at most 1). More of them agree than such pairs do.
+- **Short answers**, such as letters, may agree on each question where a model is sure. It is not so sure where it is
+  wrong: at temperature 1, without a cut (top_p, top_k, min_p), a pair agrees with 0.9 * 2^(-bytes / 400) at most. No
+  answers to any question differ, and those that are wrong are too many for that. If few texts answer many questions, as
+  the letters of a choice do, the length counts for nothing.
 
-p_i is an upper bound from what is known of the answer:
-
-    log-probabilities of the distribution it is drawn from are stored     2^(-bits)
-    others are stored; a long answer at temperature t (at most 1)         2^(-t^2 bits / 2)
-    none are stored; a long answer                                        2^(-t^2 bytes / 100)
-    a short answer                                        one bound for each question, as follows
-
-Short answers count only if they are not right (a good model may well be sure of a right answer) and if all pairs of the
-model agree: sampled answers mostly differ somewhere. Pairs of one question are not independent, since a model is sure
-of some questions and not of others. So a question counts once, with a bound on the probability that one of its pairs
-agrees. However sure of itself a model may be that is sampled at temperature t without a cut (top_p, top_k, min_p):
-
-    (x^2 + 1) / (x + 1)^2, x = odds^(1 / t), where odds : 1 is the choice that agrees with probability
-    0.9 * 2^(-bytes / 400)
-
-It is a choice between two answers of which pairs agree nine times out of ten at temperature 1: of all distributions
-that agree so often, it agrees most often at a lower temperature. If few different texts answer many questions, as the
-letters of a choice do, the length counts for nothing. Where answers are cut no conclusion is possible.
+At most `MAX_QUESTIONS` questions of a model are watched: those with the smallest checksums.
 """
 
 import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
+from zlib import crc32
 
 import numpy as np
+from scipy.special import gammaincc
 
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.store.compact import Column, NumberSet, question_number
 from adaptive_eval.store.records import StoredOutcome
 
-SHORTEST_REPEAT = 200
-"""Bytes above which an answer is unlikely to come twice by its length alone."""
-BYTES_PER_BIT = 100.0
-"""More than any sampled text has, short code included: a token of some 4 bytes has at least 0.1 bits."""
-COLDER = 0.5
-"""Share of the bits of a long answer that remains, times t^2, if it is drawn more coldly than the stored ones say."""
+MAX_QUESTIONS = 100
+MIN_LONG_BYTES = 200
+"""Bytes from which an answer is unlikely to come twice by its length alone."""
+LONG_BYTES_PER_BIT, SHORT_BYTES_PER_BIT = 100.0, 400.0
+MAX_AGREEMENT = 0.9
+"""Share of the pairs of wrong answers that agree for a model that is very sure of itself."""
 UNKNOWN_TEMPERATURE = 0.5
 """Assumed if none is set; colder than the defaults of servers."""
-SUREST = 0.9
-"""Share of the pairs of wrong answers that agree at temperature 1 for a model that is very sure of itself."""
-BYTES_PER_SHORT_BIT = 400.0
-"""The same for short answers, much of which may be words around the answer itself."""
-FREE = 0.5
-"""Different texts per question from which answers are taken for more than the letters of a choice."""
-ALARMING = 0.001
-LEAST_PAIRS = 10
-"""With fewer pairs nothing is concluded about a model."""
-MOST_EXACT = 20_000
-"""Pairs up to which the distribution is computed exactly; above, the Chernoff bound is close enough."""
-STEEPEST, HALVINGS = 50.0, 40
-"""Largest slope in the search for that bound, and the number of bisection steps."""
-STEPS, FINE, MOST_BITS, SIZE_STEP = 16, 8.0, 64.0, 40
-"""Bits are rounded down to sixteenths up to 8 and to whole bits up to 64; bytes to multiples of 40."""
+ALARM_CHANCE = 0.001
+MIN_PAIRS = 10
+"""With fewer pairs nothing is said about answers that all agree."""
 
 
 class SamplingFreedom(NamedTuple):
     """How freely a model's answers are drawn."""
 
     temperature: float
-    undistorted: bool
-    """Whether answers are drawn from the distribution that log-probabilities describe, or a flatter one."""
     cut: bool = False
     """Whether some tokens may be excluded."""
 
@@ -78,269 +55,157 @@ class SamplingFreedom(NamedTuple):
         """Derive it from sampling settings; None for greedy sampling, whose answers may all be equal."""
         if sampling.temperature == 0.0:
             return None
-        known = sampling.temperature is not None
-        temperature = sampling.temperature if sampling.temperature is not None else UNKNOWN_TEMPERATURE
         cuts = (sampling.top_p, max(sampling.top_k or 0, 0), sampling.min_p or 0.0)
-        whole = known and cuts == (1.0, 0, 0.0) and not sampling.extra_body
-        return cls(temperature, whole and temperature >= 1.0, not whole)
+        whole = sampling.temperature is not None and cuts == (1.0, 0, 0.0) and not sampling.extra_body
+        return cls(UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature, not whole)
 
 
-class _Kind(NamedTuple):
-    """Properties of an answer on which the chance of a repeat depends."""
-
-    bits: float | None
-    size: int
-    right: bool
-
-
-class _Short(NamedTuple):
-    """The pairs of short answers to one question."""
-
-    size: int
-    """Size of the shortest answer."""
-    right: bool
-    """Whether any of them is right."""
-
-
-class _PairedAnswer(NamedTuple):
-    """One answer of a pair."""
-
-    second: bool
+class _Answer(NamedTuple):
     digest: int
-    kind: _Kind
-
-
-class _WaitingAnswers:
-    """Answers still waiting for the other one of their pair, by question.
-
-    One per question is kept in columns, the few others in a dictionary.
-    """
-
-    def __init__(self) -> None:
-        self._pair, self._digest, self._what = Column("i"), Column("q"), Column("i")
-        self._kinds: dict[_Kind, int] = {}
-        self._answer_kind: list[_Kind] = []
-        self._others: dict[tuple[int, int], _PairedAnswer] = {}
-
-    def pop(self, question: int, pair: int) -> _PairedAnswer | None:
-        """Remove and return the waiting answer of a pair; None if there is none."""
-        if self._pair[question] != pair:
-            return self._others.pop((question, pair), None)
-        self._pair[question] = -1
-        kind, second = divmod(self._what[question], 2)
-        return _PairedAnswer(bool(second), self._digest[question], self._answer_kind[kind])
-
-    def keep(self, question: int, pair: int, half: _PairedAnswer) -> None:
-        """Store an answer until the other one of its pair comes."""
-        if self._pair[question] >= 0:
-            self._others[question, pair] = half
-            return
-        kind = self._kinds.setdefault(half.kind, len(self._answer_kind))
-        if kind == len(self._answer_kind):
-            self._answer_kind.append(half.kind)
-        self._pair[question], self._digest[question] = pair, half.digest
-        self._what[question] = 2 * kind + half.second
-
-
-class _ShortPairs:
-    """Pairs of each question with short answers, and the digest of one of them."""
-
-    def __init__(self) -> None:
-        self._digest, self._what = Column("q"), Column("i")
-        self._numbers: dict[_Short, int] = {}
-        self._states: list[_Short] = []
-
-    def get(self, question: int) -> tuple[_Short, int] | None:
-        """The pairs of a question and the digest of one answer; None if there are none."""
-        what = self._what[question]
-        return None if what < 0 else (self._states[what], self._digest[question])
-
-    def keep(self, question: int, short: _Short, digest: int) -> None:
-        """Replace the pairs of a question."""
-        what = self._numbers.setdefault(short, len(self._states))
-        if what == len(self._states):
-            self._states.append(short)
-        self._what[question], self._digest[question] = what, digest
+    size: int
+    is_right: bool
 
 
 @dataclass(slots=True)
-class AnswerPairs:
-    """The pairs of one model's answers so far."""
+class AnswerWatch:
+    """The answers of one model to the watched questions, by trial."""
 
-    there: Counter[_Kind] = field(default_factory=Counter)
-    agreed: Counter[_Kind] = field(default_factory=Counter)
-    short: Counter[_Short] = field(default_factory=Counter)
-    """Number of questions for each state of their pairs of short answers."""
-    texts: int = 0
-    """Number of different texts among the first short answers to each question."""
-    vary: bool = False
-    """Whether the answers of some pair differ, or two pairs of one question."""
-    _waiting: _WaitingAnswers = field(default_factory=_WaitingAnswers)
-    _questions: _ShortPairs = field(default_factory=_ShortPairs)
-    _texts: NumberSet = field(default_factory=NumberSet)
+    _questions: dict[tuple[int, str], dict[int, _Answer]] = field(default_factory=dict)
+    _highest: int = 2**32
+    """Questions with a larger checksum are not watched."""
 
     def add(self, outcome: StoredOutcome) -> None:
-        """Add an answer; empty and timed-out ones are not paired."""
-        if outcome.digest is None or (outcome.flags and outcome.timed_out):
+        """Add an answer; empty and timed-out ones are left out."""
+        key = crc32(outcome.question.encode("utf-8", "surrogatepass")), outcome.question
+        if outcome.digest is None or key[0] > self._highest or (outcome.flags and outcome.timed_out):
             return
-        question, (pair, second) = question_number(outcome.question), divmod(outcome.trial, 2)
-        half, other = (
-            _PairedAnswer(bool(second), outcome.digest, _answer_kind(outcome)),
-            self._waiting.pop(question, pair),
-        )
-        if other is None:
-            self._waiting.keep(question, pair, half)
-            return
-        first = half if half.second < other.second else other  # whichever has come first
-        self.there[first.kind] += 1
-        agree = half.digest == other.digest
-        if agree:
-            self.agreed[first.kind] += 1
-        else:
-            self.vary = True
-        if first.kind.size < SHORTEST_REPEAT:
-            self._add_short(question, first)
+        is_right = (outcome.category or 0) > 0 if outcome.correct is None else outcome.correct
+        self._questions.setdefault(key, {})[outcome.trial] = _Answer(outcome.digest, outcome.size, is_right)
+        if len(self._questions) > MAX_QUESTIONS:
+            del self._questions[max(self._questions)]
+            self._highest = max(self._questions)[0]
 
-    def _add_short(self, question: int, first: _PairedAnswer) -> None:
-        kept = self._questions.get(question)
-        if kept is None:
-            now, digest = _Short(first.kind.size, first.kind.right), first.digest
-            self._texts.add(digest)
-            self.texts = len(self._texts)
-        else:
-            known, digest = kept
-            self.short[known] -= 1
-            now = _Short(min(known.size, first.kind.size), known.right or first.kind.right)
-        self.short[now] += 1
-        self._questions.keep(question, now, digest)
-        self.vary = self.vary or digest != first.digest
-
-    def copy(self) -> "AnswerPairs":
+    def copy(self) -> "AnswerWatch":
         """A copy that later answers do not change."""
-        return AnswerPairs(self.there.copy(), self.agreed.copy(), +self.short, self.texts, self.vary)
+        return AnswerWatch({key: answers.copy() for key, answers in self._questions.items()}, self._highest)
+
+    def in_order(self, trials: Mapping[str, int] | None = None) -> Iterator[list[tuple[int, _Answer]]]:
+        """The answers to each question with their trials, in order; of the first `trials` of each if given."""
+        for (_, question), answers in self._questions.items():
+            numbers = sorted(answers)
+            if trials is not None:
+                numbers = numbers[: bisect_left(numbers, trials.get(question, 0))]
+            if numbers:
+                yield [(trial, answers[trial]) for trial in numbers]
 
     @property
-    def number(self) -> int:
-        """How many pairs there are."""
-        return self.there.total()
+    def repeated(self) -> int:
+        """Number of long answers that equal another one to the same question."""
+        each = (
+            Counter(one.digest for one in answers.values() if one.size >= MIN_LONG_BYTES)
+            for answers in self._questions.values()
+        )
+        return sum(total - len(counts) for counts in each if (total := counts.total()))
 
 
-def _answer_kind(outcome: StoredOutcome) -> _Kind:
-    """The properties of an answer, rounded so that a repeat never seems less likely than it is."""
-    bits = None if outcome.bits is None else min(outcome.bits, MOST_BITS)
-    if bits is not None:
-        bits = math.floor(bits * STEPS) / STEPS if bits < FINE else float(math.floor(bits))
-    right = (outcome.category or 0) > 0 if outcome.correct is None else outcome.correct
-    return _Kind(bits, outcome.size // SIZE_STEP * SIZE_STEP, right)
-
-
-class RepeatsFound(NamedTuple):
-    """Repeats among the pairs of a model."""
+class Repeats(NamedTuple):
+    """Answers of a model that come again too often."""
 
     pairs: int
     agreed: int
-    chance: float | None
-    """Probability that so many pairs of independent samples agree; None if it cannot be told."""
-    surest: bool = False
-    """Whether it was judged as a model that is very sure of itself."""
+    is_certain: bool = True
+    """False: all agree, and independent samples might."""
+    since: int | None = None
+    """The trial, from 1, from which on the answers to most questions are the same; None: from the first."""
+    questions: int = 0
+    """Questions on which they repeat since then."""
 
 
-def find_repeats(pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> list[RepeatsFound | None]:
-    """The repeats of each model; None if it shows none too many, or is sampled greedily."""
-    return [None if how is None else _model_repeats(mine, how) for mine, how in zip(pairs, drawn, strict=True)]
+def find_frozen(watch: AnswerWatch, trials: Mapping[str, int]) -> Repeats | None:
+    """Answers that repeat from some trial on, among the first `trials` of each question; None if they do not."""
+    questions = list(watch.in_order(trials))
+    since = _frozen_since(questions)
+    return None if since is None else Repeats(0, 0, True, *since)
 
 
-def _model_repeats(mine: AnswerPairs, how: SamplingFreedom) -> RepeatsFound | None:
-    if not mine.agreed.total():
+def find_repeats(watch: AnswerWatch, how: SamplingFreedom | None) -> Repeats | None:
+    """The repeats of a model; None if there are none too many, or it is sampled greedily."""
+    if how is None:
         return None
-    groups = [(mine.there[kind], p) for kind in mine.there if (p := _repeat_chance(kind, how)) is not None]
-    known = sum(number for number, _ in groups)
-    agreed = sum(mine.agreed[kind] for kind in mine.there if _repeat_chance(kind, how) is not None)
-    chance = chance_of_agreement(groups, agreed)
-    short = [] if mine.vary else _groups_of_short(mine, how)
-    with_short = chance_of_agreement(groups + short, agreed + sum(number for number, _ in short))
-    if min(chance, with_short) <= ALARMING:
-        if with_short < chance:
-            return RepeatsFound(mine.number, mine.agreed.total(), with_short, surest=True)
-        return RepeatsFound(known, agreed, chance)
-    unknown = known < mine.number
-    unclear = unknown and not mine.vary and mine.number >= LEAST_PAIRS
-    return RepeatsFound(mine.number, mine.number, None) if unclear else None
-
-
-def _repeat_chance(kind: _Kind, how: SamplingFreedom) -> float | None:
-    """Upper bound on the probability that an answer is drawn again; None if unknown."""
-    if how.undistorted and kind.bits is not None:
-        return float(2.0**-kind.bits)
-    if kind.size < SHORTEST_REPEAT:
+    questions = list(watch.in_order())
+    each = [list(_pairs(answers)) for answers in questions]
+    pairs, agreed = sum(map(len, each)), sum(one.digest == other.digest for some in each for one, other in some)
+    if (since := _frozen_since(questions)) is not None:
+        return Repeats(pairs, agreed, True, *since)
+    long = [(one, other) for some in each for one, other in some if one.size >= MIN_LONG_BYTES]
+    expected = sum(_long_agreement(one.size, how.temperature) for one, _ in long)
+    long_agreed = sum(one.digest == other.digest for one, other in long)
+    if _chance_of_agreement(len(long), long_agreed, expected) <= ALARM_CHANCE:
+        return Repeats(len(long), long_agreed)
+    if any(len({one.digest for _, one in answers}) > 1 for answers in questions) or pairs < MIN_PAIRS:
         return None
-    bits = kind.size / BYTES_PER_BIT if kind.bits is None else COLDER * kind.bits
-    return float(2.0 ** (-(min(how.temperature, 1.0) ** 2) * bits))
+    is_choice = len({answers[0][1].digest for answers in questions}) < len(questions) / 2
+    wrong = [min(one.size for _, one in answers) for answers in questions if _is_wrong_again(answers)]
+    bits = 0.0 if is_choice else sum(wrong) / SHORT_BYTES_PER_BIT
+    chance = MAX_AGREEMENT ** len(wrong) * 2.0**-bits
+    return Repeats(pairs, agreed, how.temperature >= 1.0 and not how.cut and chance <= ALARM_CHANCE)
 
 
-def _groups_of_short(mine: AnswerPairs, how: SamplingFreedom) -> list[tuple[int, float]]:
-    """Questions with short answers of which none is right, with the chance that pairs agree; empty if nothing is known
-    of it, or if log-probabilities, which are better evidence, are."""
-    if how.cut or any(kind.bits is not None for kind in mine.there if how.undistorted):
-        return []
-    free = mine.texts >= FREE * mine.short.total()  # they differ too much to be the letters of a choice
-    return [
-        (number, sure_repeat_chance(kind.size if free else 0, how.temperature))
-        for kind, number in mine.short.items()
-        if number and not kind.right
-    ]
+def _pairs(answers: list[tuple[int, _Answer]]) -> Iterator[tuple[_Answer, _Answer]]:
+    by_trial = dict(answers)
+    return ((one, by_trial[trial + 1]) for trial, one in answers if trial % 2 == 0 and trial + 1 in by_trial)
 
 
-def sure_repeat_chance(size: int, temperature: float) -> float:
-    """The probability that a model that is very sure of itself repeats a wrong short answer."""
-    at_one = SUREST * 2.0 ** (-size / BYTES_PER_SHORT_BIT)
-    likelier = (1.0 + math.sqrt(2.0 * at_one - 1.0)) / 2.0
-    lean = math.log(likelier / (1.0 - likelier)) / min(temperature, 1.0)
-    odds = math.exp(min(lean, STEEPEST))
-    return (odds**2 + 1.0) / (odds + 1.0) ** 2
+def _long_agreement(size: int, temperature: float) -> float:
+    return float(2.0 ** (-(min(temperature, 1.0) ** 2) * size / LONG_BYTES_PER_BIT))
 
 
-def chance_of_agreement(groups: Sequence[tuple[int, float]], agreed: int) -> float:
-    """P(A >= agreed) for A = sum_g Binomial(n_g, p_g).
-
-    Computed from its characteristic function (Hong 2013); for many pairs the Chernoff bound
-    min_t exp(-t agreed) prod_g (1 + p_g (e^t - 1))^n_g.
-    """
-    known = [(number, p) for number, p in groups if number]
-    numbers, chances = np.array([one[0] for one in known]), np.array([one[1] for one in known])
-    pairs = int(numbers.sum()) if known else 0
-    if agreed <= float(numbers @ chances if known else 0.0):
+def _chance_of_agreement(pairs: int, agreed: int, expected: float) -> float:
+    """Bound on the probability that so many independent pairs agree: exp(-n KL(a / n, E / n)), by Hoeffding (1963)."""
+    if agreed <= expected:
         return 1.0
-    if pairs > MOST_EXACT:
-        return _chernoff_bound(numbers, chances, agreed)
-    turns = np.exp(2j * np.pi * np.arange(pairs + 1) / (pairs + 1)) - 1.0
-    transform = np.ones(pairs + 1, dtype=complex)
-    for number, p in known:
-        transform *= (1.0 + p * turns) ** number
-    mass = np.fft.fft(transform).real / (pairs + 1)
-    return float(np.clip(mass[agreed:].sum(), 0.0, 1.0))
+    share, mean = agreed / pairs, expected / pairs
+    differing = 0.0 if agreed == pairs else (1.0 - share) * math.log((1.0 - share) / (1.0 - mean))
+    return math.exp(-pairs * (share * math.log(share / mean) + differing))
 
 
-def _chernoff_bound(numbers: np.ndarray, chances: np.ndarray, agreed: int) -> float:
-    low, high = 0.0, STEEPEST
-    for _ in range(HALVINGS):  # the logarithm is convex in the slope: bisect for the zero of its derivative
-        slope = (low + high) / 2.0
-        grown = chances * math.exp(slope)
-        low, high = (slope, high) if numbers @ (grown / (1.0 - chances + grown)) < agreed else (low, slope)
-    return math.exp(min(0.0, float(numbers @ np.log1p(chances * math.expm1(low)) - low * agreed)))
+def _is_wrong_again(answers: list[tuple[int, _Answer]]) -> bool:
+    return len(answers) > 1 and not any(one.is_right for _, one in answers)
 
 
-def repeats_sentence(found: RepeatsFound) -> str:
+def _frozen_since(questions: list[list[tuple[int, _Answer]]]) -> tuple[int, int] | None:
+    """The trial, from 1, from which on answers repeat that varied before, and on how many questions; None if they do
+    not."""
+    varied, logs, starts = 0, [], []
+    for answers in questions:
+        last, total = answers[-1][1].digest, len(answers)
+        run = next((at for at, (_, one) in enumerate(reversed(answers)) if one.digest != last), total)
+        varied += run < total
+        if 1 < run < total:
+            counts = Counter(one.digest for _, one in answers)
+            ways = sum(math.comb(count, run) for count in counts.values())
+            logs.append(math.log(ways) - math.log(math.comb(total, run)))
+            starts.append(answers[-run][0] + 1)
+    if not starts or gammaincc(varied, -math.fsum(logs)) > ALARM_CHANCE**2:
+        return None
+    return int(np.median(starts)), len(starts)
+
+
+def repeats_sentence(found: Repeats) -> str:
     """The sentence that warns of repeats."""
-    if found.chance is None:
-        return (
-            f"the answers of all {found.pairs} pairs of trials agree word for word; they are short, and independent "
-            "samples may agree as well, so that nobody can tell whether its server ignores the seed or serves a cache "
-            "(log-probabilities at temperature 1 and top_p 1 would, or more questions at top_p 1)"
-        )
     cause = "its server ignores the seed or serves a cache, so its trials are fewer than they seem"
-    by = ""
-    if found.surest:
-        by = f" at most, were it so sure that {SUREST:.0%} of its pairs agree at temperature 1 where it is not right"
-    chance = f"independent samples would with a chance of {max(found.chance, 1e-12):.1g}{by}"
-    return f"the answers of {found.agreed} of {found.pairs} pairs of trials agree word for word ({chance}): {cause}"
+    if found.since is not None:
+        return (
+            f"answers to {found.questions} questions varied, and are the same word for word from about trial "
+            f"{found.since} on: since then {cause}"
+        )
+    if found.is_certain:
+        return (
+            f"the answers of {found.agreed} of {found.pairs} pairs of trials agree word for word, which independent "
+            f"samples hardly would: {cause}"
+        )
+    return (
+        f"the answers of all {found.pairs} pairs of trials agree word for word; they are short, and independent "
+        "samples may agree as well, so that nobody can tell whether its server ignores the seed or serves a cache "
+        "(more questions at temperature 1 and top_p 1 would)"
+    )

@@ -8,9 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from adaptive_eval.store.compact import NumberSet
 from adaptive_eval.store.records import NO_GRADING, GradingUse, StoredOutcome
-from adaptive_eval.store.repeats import SHORTEST_REPEAT, AnswerPairs
+from adaptive_eval.store.repeats import AnswerWatch
 
 LEAST = 12
 """With fewer answers, all may well be alike or wrong by chance."""
@@ -100,8 +99,6 @@ class TrialUsage:
 
     trials: int = 0
     ungraded: int = 0
-    repeats: int = 0
-    """Long answers that are identical to an earlier one to the same question."""
     tokens: int = 0
     usd: float = 0.0
     gpu_seconds: float = 0.0
@@ -111,9 +108,8 @@ class TrialUsage:
     """Number of answers with each signal: truncated, empty, timed_out ..."""
     answers: SharedTraits = field(default_factory=SharedTraits)
     """Traits that all answers may share."""
-    pairs: AnswerPairs = field(default_factory=AnswerPairs)
-    """Pairs of answers, to find repeats."""
-    _seen: NumberSet = field(default_factory=NumberSet)
+    watch: AnswerWatch = field(default_factory=AnswerWatch)
+    """Answers to some questions, to find repeats."""
 
     def add(self, outcome: StoredOutcome) -> None:
         """Count one more trial."""
@@ -133,12 +129,8 @@ class TrialUsage:
         """Count the grade of an answer."""
         self.ungraded += outcome.category is None
         self.answers.add(outcome)
-        self.pairs.add(outcome)
-        if outcome.digest is not None and outcome.size >= SHORTEST_REPEAT:
-            self.repeats += self._seen.add(hash((outcome.question, outcome.digest)))
+        self.watch.add(outcome)
 
     def copy(self) -> "TrialUsage":
         """A copy of the current sums, to which no trials may be added."""
-        return replace(
-            self, signals=self.signals.copy(), answers=self.answers.copy(), pairs=self.pairs.copy(), _seen=NumberSet()
-        )
+        return replace(self, signals=self.signals.copy(), answers=self.answers.copy(), watch=self.watch.copy())

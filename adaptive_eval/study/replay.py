@@ -26,7 +26,7 @@ from adaptive_eval.record.build import build_results
 from adaptive_eval.record.results import Caution, Results
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.simulate.worlds import WORLDS, World
-from adaptive_eval.store.repeats import LEAST_PAIRS, AnswerPairs
+from adaptive_eval.store.repeats import MIN_PAIRS, AnswerWatch
 from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.study.drive import drive
 from scorio.moments import FloatArray, IntArray
@@ -204,7 +204,7 @@ def perform_replay(
 
 def replay_results(controller: Controller, source: OutcomeSource, decisions: Decisions, now: float) -> Results | None:
     """Results of the replay, at `now` in seconds since 1970; None if it ended before its first look."""
-    answers = source.answers or tuple(RecordedAnswers(AnswerPairs(), None) for _ in source.models)
+    answers = source.answers or tuple(RecordedAnswers(AnswerWatch(), None) for _ in source.models)
     subject = RunSubject(
         name=source.name,
         models=source.models,
@@ -214,7 +214,7 @@ def replay_results(controller: Controller, source: OutcomeSource, decisions: Dec
         decisions=decisions.stated(),
     )
     arrived = controller.arrived.sum(axis=(1, 2)).tolist()
-    usages = [TrialUsage(trials=trials, pairs=one.pairs) for trials, one in zip(arrived, answers, strict=True)]
+    usages = [TrialUsage(trials=trials, watch=one.watch) for trials, one in zip(arrived, answers, strict=True)]
     snapshot = take_snapshot(subject, controller, usages, elapsed=0.0, now=now, stopped=False)
     if snapshot is None:
         return None
@@ -230,7 +230,7 @@ def _equal_grades_caution(source: OutcomeSource) -> Iterator[Caution]:
     trials = source.counts.sum(axis=-1)
     for name, counts, each in zip(source.models, source.counts, trials, strict=True):
         pairs = int((each // 2).sum())
-        if pairs >= LEAST_PAIRS and (counts.max(axis=-1) == each).all() and np.count_nonzero(counts.any(axis=0)) > 1:
+        if pairs >= MIN_PAIRS and (counts.max(axis=-1) == each).all() and np.count_nonzero(counts.any(axis=0)) > 1:
             text = (
                 f"all trials of each question have one and the same grade ({int(each.sum()):,} trials of {len(each)} "
                 "questions), as if one answer had been counted many times: either a server ignores the seed, or the "

@@ -34,7 +34,7 @@ from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
 
 NAMES, KEYS = tuple(SKILLS), tuple(question.id for question in QUESTIONS)
-SUBJECT = RunSubject("fake", NAMES, KEYS, drawn=(SamplingFreedom(1.0, False),) * 3, created=1.0e9)
+SUBJECT = RunSubject("fake", NAMES, KEYS, drawn=(SamplingFreedom(1.0),) * 3, created=1.0e9)
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def usage_of(*outcomes: tuple[str, str, int | None]) -> TrialUsage:
 
 
 def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
-    drawn = [SamplingFreedom(1.0, False) if sampled else None]
+    drawn = [SamplingFreedom(1.0) if sampled else None]
     found = [*repeat_cautions(["m"], [usage], drawn), *signal_cautions(["m"], [usage])]
     return Counter(caution.kind for caution in found)
 
@@ -306,7 +306,7 @@ def test_equal_scores_need_no_number_of_trials() -> None:
     right = [(1, 2, 3), (3, 2, 1)]  # 0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1, as floating point has it
     asks = controller.ask(60)
     controller.tell(Outcome(ask[0], ask[1], ask[2], int(ask[2] < right[ask[0]][ask[1]])) for ask in asks)
-    subject = RunSubject("equal", ("a", "b"), ("x", "y", "z"), drawn=(SamplingFreedom(1.0, False),) * 2, created=1.0e9)
+    subject = RunSubject("equal", ("a", "b"), ("x", "y", "z"), drawn=(SamplingFreedom(1.0),) * 2, created=1.0e9)
     results = results_of(subject, controller, [TrialUsage(), TrialUsage()])
     assert results is not None
     (pair,) = results.pairs

@@ -2,10 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -214,7 +216,7 @@ def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: Saying, stuc
     if not stuck:
         assert not [one for one in alarms if one[1] == AnswerFault.REPEATED] and "repeats" not in dict(place.warnings())
         return
-    assert ended.exit_code == ExitCode.SPENT and "were it so sure that 90% of its pairs agree" in ended.stderr
+    assert ended.exit_code == ExitCode.SPENT and "pairs of trials agree word for word" in ended.stderr
     assert alarms == {(name, AnswerFault.REPEATED) for name in MODELS}
     asked = len(server.asked)
     assert place.run(sampling=free, grader=grader).exit_code == ExitCode.SPENT and len(server.asked) == asked
@@ -236,6 +238,54 @@ def test_letters_of_a_choice_raise_no_alarm(place: Place, server: Saying) -> Non
     assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     assert "repeats" not in dict(place.warnings()) and AnswerFault.REPEATED not in {one.fault for one in place.alarms()}
     assert {("repeats_unclear", name) for name in MODELS} <= set(place.warnings())
+
+
+def short(model: str, question: str, seed: int) -> str:
+    """A few words, right in half of the cases for every model."""
+    return f"It is {int(question.split()[1]) + int(share(model, question, seed) * 2)}."
+
+
+class Cache:
+    """Answers anew to the first requests of each model and question, and from then on always the same."""
+
+    def __init__(self, models: Collection[str], first: int) -> None:
+        self._models, self._first = models, first
+        self._asked: Counter[tuple[str, str]] = Counter()
+        self._lock = Lock()
+
+    def __call__(self, model: str, question: str, seed: int) -> str:
+        with self._lock:
+            self._asked[model, question] += 1
+            fresh = self._asked[model, question] <= self._first or model not in self._models
+        return short(model, question, seed if fresh else 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("models", [MODELS, ("bob",)])
+def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
+    place: Place, server: Saying, models: tuple[str, ...]
+) -> None:
+    server.says = Cache(models, 8)
+    sections = {"trials": {"min": 4, "max": 60, "favour": "answers"}, "stopping": {"delta": 0.01}}
+    ended = place.run(**sections)
+    alarms = {(one.model, one.fault) for one in place.alarms()}
+    assert alarms == {(name, AnswerFault.REPEATED) for name in models}
+    assert ("repeats", "bob") in place.warnings() and re.search("from about trial (8|9|10) on", ended.stdout)
+    asked = len(server.asked)
+    if models == MODELS:
+        assert ended.exit_code == ExitCode.SPENT and "cannot be what was asked for" in ended.stderr
+        assert asked < 2 * QUESTIONS * 40
+        assert place.run(**sections).exit_code == ExitCode.SPENT and len(server.asked) == asked
+    else:
+        assert "cannot be what was asked for" not in ended.stderr
+        again = place.run("--set", "stopping.on_alarm=any", **sections)
+        assert again.exit_code == ExitCode.SPENT and "the answers of a model cannot be" in again.stderr
+
+
+def test_short_answers_of_honest_models_raise_no_alarm_later(place: Place, server: Saying) -> None:
+    server.says = short
+    place.run(trials={"min": 4, "max": 24, "favour": "answers"}, stopping={"delta": 0.01})
+    assert place.alarms() == [] and "repeats" not in dict(place.warnings())
 
 
 def test_honest_answers_raise_nothing(place: Place) -> None:
@@ -280,7 +330,7 @@ def alarms_after(outcomes: list[StoredOutcome]) -> list[Event]:
         ["m"],
         [Question(f"q{number}", "?", "4") for number in range(3)],
         np.full((1, 3), OPENING, dtype=np.int32),
-        [SamplingFreedom(1.0, undistorted=True)],
+        [SamplingFreedom(1.0)],
     )
     usage = TrialUsage()
     alarms.follow([usage])

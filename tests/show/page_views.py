@@ -151,7 +151,7 @@ def _results(config: RunConfig, drawn_from: World, controller: Controller, elaps
         name=config.name,
         models=drawn_from.models,
         questions=drawn_from.questions,
-        drawn=(SamplingFreedom(1.0, False),) * len(drawn_from.models),
+        drawn=(SamplingFreedom(1.0),) * len(drawn_from.models),
         created=START,
         decisions=config.stated(),
     )

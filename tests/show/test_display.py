@@ -65,7 +65,7 @@ class Watched(Bed):
     def __init__(self, directory: Path, names: tuple[str, ...] = tuple(SKILLS)) -> None:
         super().__init__(directory, plan(budget=Budget(trials=400, tokens=100_000)))
         self.names = names
-        self.subject = RunSubject("run", names, KEYS, (SamplingFreedom(1.0, False),) * 3, 0.0)
+        self.subject = RunSubject("run", names, KEYS, (SamplingFreedom(1.0),) * 3, 0.0)
 
     async def show(self, display: Display) -> None:
         def attach(scheduler: Scheduler) -> None:
@@ -464,7 +464,7 @@ async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None
     bed = Watched(tmp_path, ("模型一", "bob", "long-" * 12))
     await bed.show(Display())
     results = results_of(
-        RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0, False),) * 3, created=0.0),
+        RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0),) * 3, created=0.0),
         bed.controller,
         [TrialUsage()] * 3,
     )
@@ -518,7 +518,7 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
     bed = Watched(tmp_path)
     await bed.show(Display())
     results = results_of(
-        RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0, False),) * 3, created=0.0),
+        RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0),) * 3, created=0.0),
         bed.controller,
         [TrialUsage()] * 3,
     )
