@@ -29,12 +29,14 @@ from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
 from adaptive_eval.endpoints.redaction import request_secrets
 from adaptive_eval.endpoints.replicas import ProbeTrouble
-from adaptive_eval.endpoints.server_access import ServerAccess
+from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
 from adaptive_eval.endpoints.transport import Incoming, httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
 
 PROBE_SECONDS = 10.0
+CONNECT_SECONDS = 3.0
+DEFAULT_PORTS = {"http": 80, "https": 443}
 BESIDE_SECONDS = 5.0
 BESIDE_BYTES = 4 * 1024 * 1024
 SHOWN_OF_A_BODY = 200
@@ -174,6 +176,21 @@ class Caller:
             self._health_urls[base_url] = base_url + "/models"
         status = response.status_code
         return None if status < 500 else ProbeTrouble(f"its health check says HTTP {status}")
+
+    async def connect_trouble(self, base_url: str) -> str | None:
+        """Why no connection to a server can be made; None if one can, or nobody can tell, as behind a proxy."""
+        url = httpx2.URL(base_url)
+        if not is_direct(self._http, url):
+            return None
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, writer = await asyncio.open_connection(url.host, url.port or DEFAULT_PORTS[url.scheme])
+        except TimeoutError:
+            return None  # it may only be slow
+        except OSError as error:
+            return None if is_out_of_files(error) else safe_excerpt(str(error), self.secrets)
+        writer.close()
+        return None
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """GET a path beside the API's root, bounded in time and size."""

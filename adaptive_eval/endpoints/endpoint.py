@@ -20,6 +20,7 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refu
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.lone_failures import LoneFailures, can_blame
 from adaptive_eval.endpoints.replica_care import OF_ONE
+from adaptive_eval.endpoints.replicas import MISSES, PROBE_AGAIN
 from adaptive_eval.endpoints.sender import ReplyReader, RequestSender
 from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.traffic import AttemptedRequest
@@ -95,6 +96,18 @@ class ModelEndpoint:
     async def check(self) -> Health:
         replicas = self._sender.replicas.replicas
         return Health(tuple(await asyncio.gather(*(self._check.health(replica.url) for replica in replicas))))
+
+    async def unreachable(self) -> str | None:
+        urls = [replica.url for replica in self._sender.replicas.replicas]
+        troubles: list[str | None] = []
+        for attempt in range(MISSES):
+            if attempt:
+                await self._sleep(PROBE_AGAIN)
+            troubles = list(await asyncio.gather(*map(self._caller.connect_trouble, urls)))
+            if None in troubles:
+                return None
+        each = "; ".join(f"{url}: {trouble}" for url, trouble in zip(urls, troubles, strict=True))
+        return f"no connection to {'its server' if len(urls) == 1 else 'any of its servers'} can be made: {each}"
 
     async def close(self) -> None:
         """Stop watching and close every connection."""

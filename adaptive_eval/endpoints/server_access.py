@@ -69,6 +69,11 @@ class ServerAccess:
         return ClientPoster(client, request, limit)
 
 
+def is_direct(client: httpx2.AsyncClient, url: httpx2.URL) -> bool:
+    """Whether this client connects to the server of a URL itself, without a proxy."""
+    return isinstance(client._transport_for_url(url), SlotTransport)
+
+
 def _certificates(ca_file: Path | None) -> ssl.SSLContext:
     """Certificates of the system, or of SSL_CERT_FILE and SSL_CERT_DIR, and those of the file."""
     try:

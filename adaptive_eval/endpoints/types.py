@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Protocol, Self
+from typing import Annotated, Literal, NamedTuple, Protocol, Self, runtime_checkable
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
@@ -359,6 +359,14 @@ def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:
 
 Again = Callable[[], Awaitable[bool]]
 """Returns whether a lost request, which may have cost something, may be repeated; may take a while."""
+
+
+@runtime_checkable
+class Reachable(Protocol):
+    """An `Endpoint` at servers of others, which are up or not when a run starts."""
+
+    async def unreachable(self) -> str | None:
+        """Why no connection can be made to any of its servers; None if one can, or nobody can tell."""
 
 
 class Endpoint(Protocol):

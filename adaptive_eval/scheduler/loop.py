@@ -143,7 +143,7 @@ class Loop:
             case ServerDown(model, error):
                 self._note_set_aside(models.drop_unserved(model, error))
             case PlacesLost(model, error):
-                self._set_aside(model, error)
+                self.set_aside(model, error)
             case RefusalsHeard():
                 raise models.refusals()
             case Ticked():
@@ -175,7 +175,7 @@ class Loop:
             if len(self.state.models.refused) == 1:
                 asyncio.get_running_loop().call_later(REFUSALS_SECONDS, self.say, RefusalsHeard())
         else:
-            self._set_aside(request.model, error)
+            self.set_aside(request.model, error)
 
     def _on_abandoned(self, request: Request, *, failed: bool) -> None:
         """Cross out a request that a server had; if the run is to go on under caps, the next start does so.
@@ -220,7 +220,8 @@ class Loop:
             if isinstance(event, ModelSetAside):
                 self.requests.waiting.forget(self.state.roster.models.position(event.model))
 
-    def _set_aside(self, model: int, error: EndpointError) -> None:
+    def set_aside(self, model: int, error: EndpointError) -> None:
+        """Go on without a model whose servers cannot be used."""
         self._note_set_aside(self.state.models.set_aside(model, Lost(Cause.SERVER, str(error))))
 
     def count_losses(self) -> None:
@@ -234,6 +235,10 @@ class Loop:
         self.decide()
         if self.state.controller.finished is not None:
             self.requests.waiting.clear()
+
+    def is_wanted(self, model: int) -> bool:
+        """Whether there is something to ask this model now."""
+        return self._demand.is_wanted(model)
 
     def stop(self) -> None:
         """Stop asking and let what is in flight come back; called again, stop at once."""

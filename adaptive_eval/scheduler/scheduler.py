@@ -7,8 +7,9 @@ only then is anything asked, by `loop`. At the end everything that was graded is
 import asyncio
 from collections.abc import Sequence
 
-from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.errors import StoreError, Unavailable
 from adaptive_eval.core.types import Look
+from adaptive_eval.endpoints.types import Reachable
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.scheduler.repair import StoreRepair
 from adaptive_eval.scheduler.requests import lose_entered
@@ -91,10 +92,12 @@ class Scheduler:
     async def _run_to_end(self) -> None:
         """Ask, commit and look until the end; events noted before are committed first."""
         loop, committer = self._loop, self._loop.journal.committer
-        helpers = [asyncio.create_task(one) for one in (committer.run(), loop.listen(), self._tick())]
-        for helper in helpers:
-            helper.add_done_callback(self._on_helper_end)
+        helpers: list[asyncio.Task[None]] = []
         try:
+            await self._reach_servers()
+            helpers += [asyncio.create_task(one) for one in (committer.run(), loop.listen(), self._tick())]
+            for helper in helpers:
+                helper.add_done_callback(self._on_helper_end)
             loop.tell_time()
             self.supply.start()
             loop.fill_all()
@@ -117,6 +120,38 @@ class Scheduler:
                     await self._commit_the_rest()
         if self.ending.error is not None:  # a commit failed when the end had come
             raise self.ending.error
+
+    async def _reach_servers(self) -> None:
+        """Find models whose servers cannot be reached, before any model is asked.
+
+        Raises `Rejected` if such a model has no answer of an earlier start: what others answer could be for nothing.
+        Any other is set aside.
+        """
+        state, loop = self.state, self._loop
+        wanted = [(model, lane.endpoint) for model, lane in enumerate(state.lanes) if loop.is_wanted(model)]
+        asked = [(model, endpoint) for model, endpoint in wanted if isinstance(endpoint, Reachable)]
+        if not asked:
+            return
+
+        async def reach() -> list[str | None]:
+            return await asyncio.gather(*(endpoint.unreachable() for _, endpoint in asked))
+
+        reaching, ended = asyncio.create_task(reach()), asyncio.create_task(self.ending.wait())
+        await asyncio.wait({reaching, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():  # stopped meanwhile
+            reaching.cancel()
+            await asyncio.gather(reaching, ended, return_exceptions=True)
+            return
+        ended.cancel()
+        troubles = {model: why for (model, _), why in zip(asked, reaching.result(), strict=True) if why is not None}
+        new = {model: why for model, why in troubles.items() if not state.spent.usages[model].trials}
+        if new:
+            state.models.refused.update(new)
+            raise state.models.refusals()
+        for model, why in troubles.items():
+            loop.set_aside(model, Unavailable(why))
+        if troubles:
+            await self._commit_the_rest()  # the core is told when it is on disk
 
     async def _release_requests(self) -> None:
         """Abandon requests and batches under way, or leave them to the next start."""
