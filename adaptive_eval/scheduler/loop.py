@@ -236,10 +236,6 @@ class Loop:
         if self.state.controller.finished is not None:
             self.requests.waiting.clear()
 
-    def is_wanted(self, model: int) -> bool:
-        """Whether there is something to ask this model now."""
-        return self._demand.is_wanted(model)
-
     def stop(self) -> None:
         """Stop asking and let what is in flight come back; called again, stop at once."""
         self.ending.stop()

@@ -127,10 +127,13 @@ class Scheduler:
         Raises `Rejected` if such a model has no answer of an earlier start: what others answer could be for nothing.
         Any other is set aside.
         """
-        state, loop = self.state, self._loop
-        wanted = [(model, lane.endpoint) for model, lane in enumerate(state.lanes) if loop.is_wanted(model)]
-        asked = [(model, endpoint) for model, endpoint in wanted if isinstance(endpoint, Reachable)]
-        if not asked:
+        state, loop, models = self.state, self._loop, self.state.models
+        asked = [
+            (model, lane.endpoint)
+            for model, lane in enumerate(state.lanes)
+            if isinstance(lane.endpoint, Reachable) and not (models.is_gone(model) or model in models.settled)
+        ]
+        if not asked or state.controller.finished is not None:
             return
 
         async def reach() -> list[str | None]:
@@ -146,8 +149,8 @@ class Scheduler:
         troubles = {model: why for (model, _), why in zip(asked, reaching.result(), strict=True) if why is not None}
         new = {model: why for model, why in troubles.items() if not state.spent.usages[model].trials}
         if new:
-            state.models.refused.update(new)
-            raise state.models.refusals()
+            models.refused.update(new)
+            raise models.refusals()
         for model, why in troubles.items():
             loop.set_aside(model, Unavailable(why))
         if troubles:

@@ -37,7 +37,7 @@ def test_one_of_several_replicas_is_enough(site: Site, dead_url: str) -> None:
         assert site.run(site.write(models=replicas, trials={"min": 4, "max": 4})).exit_code in ENDED
 
 
-def test_a_model_with_answers_is_set_aside_and_the_other_is_not_asked_for_nothing(site: Site, dead_url: str) -> None:
+def test_a_model_with_answers_is_set_aside_and_the_other_is_asked_no_further_round(site: Site, dead_url: str) -> None:
     server = SimulatedServer(small_world())
     with serving(server) as url:
         budget = {"trials": 72}
@@ -45,7 +45,8 @@ def test_a_model_with_answers_is_set_aside_and_the_other_is_not_asked_for_nothin
         assert first.exit_code == ExitCode.SPENT
         asked = server.counts["answered"]
         again = site.run(site.write(models=models(url, dead_url)))
-        assert again.exit_code == ExitCode.ENDPOINTS and server.counts["answered"] == asked
+        assert again.exit_code == ExitCode.ENDPOINTS
+        assert server.counts["answered"] <= asked + 8, "the batch of the round that was composed"
     assert "no connection to its server can be made" in again.stdout
 
 
