@@ -100,6 +100,11 @@ class Price(Section):
     output: float = Field(ge=0)
     """Price of completion tokens."""
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether tokens cost nothing, as on a server of one's own."""
+        return self.input == self.output == 0.0
+
     def usd(self, prompt_tokens: float, completion_tokens: float) -> float:
         """The cost of these tokens."""
         return (prompt_tokens * self.input + completion_tokens * self.output) / MILLION

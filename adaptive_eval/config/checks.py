@@ -13,10 +13,13 @@ from adaptive_eval.base.sections import Section
 from adaptive_eval.config import benchmark_checks, grading_checks, listed_models, trial_checks
 from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
+from adaptive_eval.config.pace import is_own_server
 from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, shown_value
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
+from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
 
@@ -142,18 +145,30 @@ def check_template_fields(questions: QuestionsConfig, prompt: PromptConfig, mode
             yield Problem(path, "has a name in braces that is not a field", problem)
 
 
-def check_budget_countable(budget: BudgetConfig, models: Models) -> Iterator[Problem]:
-    needs = (("usd", budget.usd, "price"), ("gpu_hours", budget.gpu_hours, "gpus"))
-    for cap, limit, key in needs:
-        without = [model for _, model in asked_models(models) if getattr(model, key) is None]
-        if limit is not None and without:
-            named = ", ".join(model.name for model in without)
-            have = "has" if len(without) == 1 else "have"
+def check_budget_countable(
+    budget: BudgetConfig, models: Models, grader: GraderOptions | None = None
+) -> Iterator[Problem]:
+    """Check that caps can count every model; under a cap on USD, servers of one's own cost nothing."""
+    asked = [model for _, model in asked_models(models)]
+    asking = () if grader is None else graders_that_ask(grader).values()
+    seats = [seat for one in asking for seat in one.seats]
+    without = {
+        "price": [model for model in asked if model.price is None and not is_own_server(model)],
+        "gpus": [model for model in asked if model.gpus is None],
+    }
+    for cap, limit, key in (("usd", budget.usd, "price"), ("gpu_hours", budget.gpu_hours, "gpus")):
+        if limit is not None and without[key]:
+            named = ", ".join(model.name for model in without[key])
+            have = "has" if len(without[key]) == 1 else "have"
             rule = f"needs {key} of every model, to reserve what a trial may cost, but {named} {have} none"
-            some = "add it, 0 where no GPU is yours" if key == "gpus" else "add it"
-            if key == "price" and any(model.inspect is not None for model in without):
+            some = "add it, 0 where no GPU is yours" if key == "gpus" else "add it, 0 on a server of your own"
+            if key == "price" and any(model.inspect is not None for model in without[key]):
                 some = "add it (where models are named by --model: --price NAME=IN/OUT)"
             yield Problem(("budget", cap), rule, f"{some}, or remove budget.{cap}")
+    prices = [*(model.price for model in asked), *(seat.price for seat in seats)]
+    if budget.usd is not None and not without["price"] and all(price is None for price in prices):
+        rule = "counts nothing, since every model is on a server of your own and none has a price"
+        yield Problem(("budget", "usd"), rule, "cap gpu_hours, wall_time, tokens or trials instead, or add a price")
 
 
 def check_simulation(questions: QuestionsConfig, models: Models = ()) -> Iterator[Problem]:

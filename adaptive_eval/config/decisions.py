@@ -249,9 +249,9 @@ class TrialsConfig(Section):
     question; scores are estimates for all questions. `questions.limit` is the most to ask."""
     favour: Literal["auto", "answers", "time"] = "auto"
     """What to save. answers: request only what the next look needs; time: keep servers busy, and release each as soon
-    as its model is done; auto: time if any model is on a server of your own (the run starts it, it has `gpus`, or it
-    has neither `price` nor key), else answers. A resume keeps the first choice. With `batch` rounds are always
-    large."""
+    as its model is done; auto: time if any model is on a server of your own (the run starts it, it has `gpus`, its
+    `price` is 0, or it has neither `price` nor key), else answers. A resume keeps the first choice. With `batch` rounds
+    are always large."""
     policy: PolicyName = "weighted"
     lookahead: int | None = Field(None, ge=0, le=64)
     """Rounds in flight while a look is pending; default: by `favour`."""
@@ -299,7 +299,8 @@ class BudgetConfig(Section):
     tokens: Count | None = Field(None, ge=1)
     """Prompt and completion tokens together."""
     usd: float | None = Field(None, gt=0)
-    """US dollars, by the models' `price`."""
+    """US dollars, by the models' `price`; servers of your own need none. Under this cap cheaper models get more
+    trials."""
     gpu_hours: float | None = Field(None, gt=0)
     """GPU hours: a model's `gpus` times how long the run holds its servers, or, for others, how long requests take."""
     wall_time: Seconds | None = Field(None, gt=0)

@@ -6,6 +6,7 @@ from operator import attrgetter
 from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.config.listed_models import Models, asked_models, recorded_models
 from adaptive_eval.config.normalise import INNER
+from adaptive_eval.config.pace import is_known_by
 from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import PriorConfig
@@ -74,7 +75,8 @@ def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iter
         of = f" of {benchmark}" if benchmark else ""
         for cap, key in ((cap, key) for cap, limit, key in needs if limit is not None):
             for number, seat in enumerate(one.seats):
-                if attrgetter(key)(seat) is None:
+                is_free = key == "price" and not is_known_by(seat.server, seat.sampling)
+                if attrgetter(key)(seat) is None and not is_free:
                     rule = f"needs {key} of the {one.kind}{of}, to reserve what a verdict may cost"
                     at = f"grader.panel.{number - 1}.{key}" if number else f"grader.{key}"
                     yield Problem(("budget", cap), rule, f"add {at}, or remove budget.{cap}")

@@ -20,6 +20,7 @@ from typing import Literal
 from adaptive_eval.config.decisions import TrialsConfig
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.settings import Pace
+from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
 Favour = Literal["answers", "time"]
 
@@ -47,24 +48,29 @@ def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> tuple[
         return "answers", f"every model {what}: its answers are what you pay for"
     some = f"{own[0]} is" if len(own) == 1 else f"{own[0]} and {len(own) - 1} more are"
     whose, beside = ("all models are", "") if len(own) == len(models) else (some, "; the others are asked ahead, too")
-    paid = "on servers of your own (no price, no key), where time is what you pay for"
+    paid = "on servers of your own (no price or 0, no key), where time is what you pay for"
     return "time", f"{whose} {paid}{beside}"
 
 
 def is_own_server(model: ModelConfig) -> bool:
-    """Whether a model is on the user's own server: the run launches it, its GPUs are given, or it has neither a price
-    nor anything that identifies a customer."""
+    """Whether a model is on the user's own server: the run launches it, its GPUs are given, its price is 0, or it has
+    neither a price nor anything that identifies a customer."""
     if model.batch is not None:
         return False
+    if model.launch is not None or model.gpus or (model.price is not None and model.price.is_zero):
+        return True
     if model.inspect is not None:  # Inspect has its own keys and addresses
-        served_here = model.inspect.partition("/")[0] in INSPECT_ON_OWN_SERVERS
-        return bool(model.gpus) or (model.price is None and served_here)
-    return model.launch is not None or bool(model.gpus) or not _is_known_customer(model)
+        return model.price is None and model.inspect.partition("/")[0] in INSPECT_ON_OWN_SERVERS
+    return not _is_known_customer(model)
 
 
 def _is_known_customer(model: ModelConfig) -> bool:
-    known_by = model.key_variable or model.auth or model.headers or model.sampling.extra_headers
-    return model.price is not None or bool(known_by)
+    return model.price is not None or is_known_by(model, model.sampling)
+
+
+def is_known_by(server: EndpointConfig, sampling: Sampling) -> bool:
+    """Whether requests carry anything that identifies a customer."""
+    return bool(server.key_variable or server.auth or server.headers or sampling.extra_headers)
 
 
 def opening_trials(trials: TrialsConfig, *, batched: bool = False) -> int:

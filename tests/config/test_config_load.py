@@ -364,7 +364,7 @@ class TestBetweenSections:
                 "must be a score, from 0 to 1, but got 60; for 60 in a hundred write",
             ),
             ("prompt: '{prompt} {hint}'", "{hint} is none of {id}, {prompt}, {choices}, {cluster}"),
-            ("budget: {usd: 5}", "budget.usd needs price of every model"),
+            ("budget: {usd: 5}", "budget.usd counts nothing, since every model is on a server of your own"),
             ("budget: {gpu_hours: 5}", "budget.gpu_hours needs gpus of every model"),
             ("trials: {seeds: coupled}", "seeds coupled is for the objectives baseline and pairs, but got ranking"),
             (

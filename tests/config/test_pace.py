@@ -12,6 +12,7 @@ from adaptive_eval.core import Pace
 
 HEAD = "questions: q.jsonl\ngrader: math\n"
 PRICE = "price: {input: 1, output: 10}"
+FREE = "price: {input: 0, output: 0}"
 
 
 def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n") -> tuple[str, str]:
@@ -31,7 +32,7 @@ def test_time_is_paid_for_on_servers_of_your_own() -> None:
     """Whatever is known of the length of answers."""
     launched = "".join(f"  - {{name: {name}, launch: {{}}}}\n" for name in "ab")
     turned = "".join(f"  - {{name: {name}, launch: {{exclusive: gpu0}}}}\n" for name in "ab")
-    for models in (TWO, launched, turned, two("gpus: 1"), two(f"gpus: 1, {PRICE}")):
+    for models in (TWO, launched, turned, two("gpus: 1"), two(f"gpus: 1, {PRICE}"), two(FREE)):
         for more in ("", "sampling: {max_tokens: 32000}\n"):
             found = chosen(models, more)
             assert found[0] == "time" and found[1].startswith("all models are on servers of your own")
@@ -50,12 +51,29 @@ def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_k
         assert chosen(models)[0] == "answers"
 
 
+@pytest.mark.parametrize(
+    ("models", "problem"),
+    [
+        (two(PRICE) + "  - {name: c, base_url: http://c/v1}\n", None),
+        (two(PRICE) + f"  - {{name: c, base_url: http://c/v1, api_key_env: KEY, {FREE}}}\n", None),
+        (two(FREE), None),
+        (two(PRICE) + "  - {name: c, base_url: http://c/v1, api_key_env: KEY}\n", "needs price of every model"),
+        (TWO, "counts nothing, since every model is on a server of your own"),
+    ],
+)
+def test_a_cap_on_usd_needs_no_price_of_a_server_of_your_own(models: str, problem: str | None) -> None:
+    text = f"{HEAD}sampling: {{max_tokens: 32000}}\nbudget: {{usd: 5}}\nmodels:\n{models}"
+    checked = check_text(text, Path("bench.yaml"), (), {"KEY": "k"})
+    problems = "\n".join(map(str, checked.problems))
+    assert (problems == "") if problem is None else (problem in problems)
+
+
 def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names_whose_servers_are_meant() -> None:
     keyed = "  - {name: c, base_url: http://c/v1, api_key_env: KEY}\n"
     assert chosen(TWO + keyed) == (
         "time",
-        "a and 1 more are on servers of your own (no price, no key), where time is what you pay for; the others are "
-        "asked ahead, too",
+        "a and 1 more are on servers of your own (no price or 0, no key), where time is what you pay for; the others "
+        "are asked ahead, too",
     )
     assert chosen(keyed + "  - {name: a, base_url: http://a/v1}\n")[1].startswith("a is on servers of your own")
 

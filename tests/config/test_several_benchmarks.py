@@ -160,7 +160,8 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
             "rubric needs the signal is_correct, which no answer to hard will have",
         ),
         (
-            TWO.replace("grader: numeric", f"grader: {JUDGE}") + "budget: {usd: 5}\n",
+            TWO.replace("grader: numeric", f"grader: {JUDGE.replace('base_url', 'api_key_env: KEY, base_url')}")
+            + "budget: {usd: 5}\n",
             "budget.usd needs price of the judge of hard, to reserve what a verdict may cost",
         ),
         (TWO.replace("grader: math\n", ""), "line 2: benchmarks[0].grader must be given"),
