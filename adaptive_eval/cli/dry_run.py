@@ -24,7 +24,7 @@ from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_w
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
-from adaptive_eval.running.rehearsal import TriedAnswer, try_answers
+from adaptive_eval.running.rehearsal import TriedAnswer, keep_answers, try_answers
 from adaptive_eval.show.forecast import dollars
 from adaptive_eval.show.text import NEXT, count
 
@@ -60,7 +60,9 @@ def rehearse(
         found = asyncio.run(check_without_starting(prepared.config, on_cluster=on_cluster))
     healthy = show_health(found | asyncio.run(check_graders(prepared.config)))
     up = {model.name for model in prepared.config.asked if model.launch is None and found[model.name].ok}
-    healthy &= show_answers(asyncio.run(try_answers(prepared, up)), prepared)
+    tried = asyncio.run(try_answers(prepared, up))
+    healthy &= show_answers(tried, prepared)
+    kept = keep_answers(prepared, directory, tried) if there is None else 0
     place = "a new run" if there is None else f"resumes with {count(there)} trials"
     repeated = repeated_questions(prepared.questions)
     for line in (
@@ -71,6 +73,7 @@ def rehearse(
         *([] if repeated is None else [f"warn      {safe_line(repeated, LONGEST_LINE)}"]),
         *([f"warn      {sampling_sentence(prior)}"] if prior is not None and prior.sampled_otherwise else []),
         f"directory {safe_line(str(directory), 200)} ({place})",
+        *([f"kept      {several(kept, 'answer')}, with which the run begins; plan uses them, too"] if kept else []),
         _next_step(command, healthy=healthy),
     ):
         typer.echo(line)
@@ -152,7 +155,7 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     yield f"policy    {config.trials.policy}"
     yield f"pace      {safe_line(pace_in_words(config), 400)}"
     yield f"at most   {', '.join(_maximum_costs(plan))}"
-    yield "          (the most trials of every model, every answer at its longest: what caps reserve)"
+    yield "          (the most trials that are allowed, every answer at its longest: what caps reserve)"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     first = question.prompt if asked_by_inspect(config, question) else first
@@ -167,7 +170,10 @@ def _maximum_costs(plan: Plan) -> Iterator[str]:
     trials = min(everyone, budget.trials or everyone)
     yield f"{count(trials)} trials"
     for name, cap in (("tokens", budget.tokens), ("usd", budget.usd)):
-        worst = sum(getattr(cost, name) for cost in bench.worst_cost) * each
+        worst, left = 0.0, trials
+        for most in sorted((getattr(cost, name) for cost in bench.worst_cost), reverse=True):
+            worst += min(each, left) * most  # the dearest models first
+            left -= min(each, left)
         least = min(worst or math.inf, cap or math.inf)
         if least < math.inf:
             yield dollars(least) if name == "usd" else f"{count(least)} {name}"

@@ -17,6 +17,7 @@ from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import CONFIGURATIONS, config_from_mapping, load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.record.dry_run import dry_run_note
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.words import cost_to_go_on
 from adaptive_eval.running.event_loop import run_to_end
@@ -196,6 +197,7 @@ def run(
             )
         print_damage_notes(directory)
         _announce_regraded(directory)
+        _announce_dry_run(prepared, directory)
         _warn_of_caps(prepared, directory)
         shown = open_display(display, prepared.rubric.weights)
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
@@ -212,6 +214,14 @@ def _warn_of_caps(prepared: PreparedRun, directory: Path) -> None:
         begun = reader is not None and reader.trial_count() > 0
     for problem in () if begun else first_round_problems(prepared):
         typer.echo(f"warning: {problem}", err=True)
+
+
+def _announce_dry_run(prepared: PreparedRun, directory: Path) -> None:
+    """Print whether a new run uses the answers of its dry run."""
+    with RunReader.if_begun(directory) as reader:
+        note = dry_run_note(directory, prepared.header) if reader is None else None
+    if note is not None:
+        typer.echo(f"note: {note}", err=True)
 
 
 def _announce_regraded(directory: Path) -> None:

@@ -5,6 +5,7 @@ last server has ended (`interrupts`).
 """
 
 import asyncio
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.types import NO_COST
+from adaptive_eval.record.dry_run import dry_run_folder, dry_run_trials
 from adaptive_eval.record.ending import Ended, note_fatal_error
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
@@ -108,6 +110,7 @@ class _Execution:
         if not stored_trial_count(beginning.prepared, directory):
             await check_keys(beginning.prepared)
         with _opened_store(beginning, directory) as opened, stops or Interrupts() as interrupts:
+            _begin_with_dry_run(opened, beginning, directory)
             return (await self._carry_on(beginning, opened, interrupts)).exit_code
 
     async def _carry_on(self, beginning: StartingPoint, opened: OpenedStore, interrupts: StopSource) -> Ended:
@@ -126,6 +129,15 @@ class _Execution:
             store.close()  # who reads how it ended may go on with the run
             self._tell(ended)
             return ended
+
+
+def _begin_with_dry_run(opened: OpenedStore, beginning: StartingPoint, directory: Path) -> None:
+    """Begin a new run with the answers of its dry run."""
+    if not opened.resumed:
+        records = dry_run_trials(directory, beginning.prepared.header)
+        if records:
+            opened.store.commit(CommitBatch(trials=records))
+            shutil.rmtree(dry_run_folder(directory), ignore_errors=True)
 
 
 @contextmanager

@@ -1,8 +1,13 @@
-"""Rehearsal of a dry run: two real answers of each model in each benchmark, graded as the run would grade them."""
+"""Rehearsal of a dry run: two real answers of each model in each benchmark, graded as the run would grade them.
+
+The answers are the first trials of these questions, and are kept for the run (`record.dry_run`).
+"""
 
 import asyncio
+import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,9 +18,12 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
+from adaptive_eval.record.dry_run import dry_run_folder
 from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.running.serving import opened_endpoints
-from adaptive_eval.scheduler.grading import Grading, grade_or_error, redact_answer
+from adaptive_eval.scheduler.grading import Grading, grade_or_error, make_record, redact_answer
+from adaptive_eval.store import CommitBatch, Store, TrialRecord
+from adaptive_eval.store.locate import make_directory
 from adaptive_eval.supply.types import Lane
 
 ANSWERS = 2
@@ -31,6 +39,24 @@ class TriedAnswer(NamedTuple):
     question: Question
     answer: Answer | EndpointError
     grade: Grade | GraderError | None
+    record: TrialRecord | None = None
+    """The answer as a trial of the run; None if there is no answer."""
+
+
+def keep_answers(prepared: PreparedRun, directory: Path, tried: Sequence[TriedAnswer]) -> int:
+    """Keep the answers for the run in `directory`, in place of those of an earlier dry run; returns how many.
+
+    Raises `StoreError` if the run could not begin there.
+    """
+    records = [one.record for one in tried if one.record is not None]
+    folder = dry_run_folder(directory)
+    if folder.exists():
+        shutil.rmtree(folder)
+    if records:
+        make_directory(directory)
+        with closing(Store.open(folder, prepared.header).store) as store:
+            store.commit(CommitBatch(trials=records))
+    return len(records)
 
 
 async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[TriedAnswer]:
@@ -76,4 +102,5 @@ async def _try(lane: Lane, at: int, question: Question, pool: Grading) -> TriedA
             grade = await grade_or_error(pool.grade, answer, question.for_trial(0))
     except TimeoutError:
         grade = GraderError(f"its grade has not come within {LONGEST_WAIT / 60:g} minutes; a run may wait longer")
-    return TriedAnswer(lane.name, question, *redact_answer(answer, grade, lane.secrets))
+    record = make_record(lane, question, trial=0, round_=0, answer=answer, grade=grade)
+    return TriedAnswer(lane.name, question, *redact_answer(answer, grade, lane.secrets), record)

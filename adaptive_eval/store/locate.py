@@ -76,11 +76,19 @@ def fresh_directory(folder: Path, name: str) -> Path:
     return folder / _numbered_name(name, max([0, *_used_numbers(folder, name)]) + 1)
 
 
+def _has_only_hidden(path: Path) -> bool:
+    """Whether nothing is in a directory but hidden files, as after a dry run."""
+    try:
+        return all(one.name[0] == "." for one in path.iterdir())
+    except OSError:
+        return False
+
+
 def _numbered_name(name: str, number: int) -> str:
     return name if number == 1 else f"{name}{MARK}{number}"
 
 
 def _used_numbers(folder: Path, name: str) -> list[int]:
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    names = [path.name for path in folder.iterdir() if not _has_only_hidden(path)] if folder.is_dir() else []
     pattern = re.compile(rf"{re.escape(name)}(?:{MARK}(\d+))?")
     return [int(match[1] or 1) for match in map(pattern.fullmatch, names) if match]

@@ -1,15 +1,18 @@
 """Makes a forecast: draws worlds, simulates the run in each, and summarises the simulated runs."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.base.errors import ConfigError, RunChanged
 from adaptive_eval.config.planning import EarlierHorizon, RunFacts
 from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.core import Budget
+from adaptive_eval.record.dry_run import matching_dry_run
 from adaptive_eval.record.finding import pairing_in_words
 from adaptive_eval.record.snapshot import prior_and_recorded_counts
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
@@ -57,9 +60,11 @@ def make_forecast(
     beginning = _starting_point(prepared, directory if goes_on else None)
     prepared = beginning.prepared
     pilot = None if directory is None else read_pilot(directory, prepared)
+    tried = pilot or _dry_run(own, prepared)
     begun = pilot if goes_on else None
-    usage, guesses = _usage(prepared, pilot)
-    grade = expected_grade(prepared, usage, None if pilot is None else pilot.grading)
+    usage, guesses = _usage(prepared, tried)
+    source = "the pilot" if pilot is not None else "the dry run"
+    grade = expected_grade(prepared, usage, None if tried is None else tried.grading, source)
     measured = None if pilot is None else pilot.start_seconds
     scenario = _make_scenario(prepared, usage, begun, seed, grade, measured or GUESSED_SWAP)
     watch(0.0, "drawing worlds")
@@ -68,6 +73,7 @@ def make_forecast(
     simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
         *_basis(pilot, goes_on, len(bench.recorded)),
+        *([DRY_RUN_BASIS.format(int(tried.counts.sum()))] if pilot is None and tried is not None else []),
         *guesses,
         *grade.told,
         *_server_starts(prepared, scenario, measured=measured is not None),
@@ -83,6 +89,17 @@ def make_forecast(
         why_favoured=prepared.why_favoured,
         as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence),
     )
+
+
+DRY_RUN_BASIS = "tokens and times are those of {} answers of the dry run"
+
+
+def _dry_run(directory: Path, prepared: PreparedRun) -> Pilot | None:
+    """The answers of a dry run under the same settings, for their tokens and times; None if none has a grade."""
+    with suppress(ConfigError, RunChanged):
+        folder = matching_dry_run(directory, prepared.header)
+        return None if folder is None else read_pilot(folder, prepared)
+    return None
 
 
 def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPoint:

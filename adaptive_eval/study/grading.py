@@ -32,8 +32,10 @@ def paid_servers(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
     return (*config.models, *seats)
 
 
-def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None) -> ExpectedGrade:
-    """Expected cost and time of a grade; empty if no model is asked for it. `seen`: usage of grades in the pilot.
+def expected_grade(
+    prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None, source: str = "the pilot"
+) -> ExpectedGrade:
+    """Expected cost and time of a grade; empty if no model is asked for it. `seen`: usage of grades in `source`.
 
     If only some benchmarks have a judge, its share of the answers is their share of the questions.
     """
@@ -43,7 +45,7 @@ def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | N
         times, timed = _times(grader, seen)
         if seen is not None:
             cost = _cost_in_pilot(grader, seen)
-            told = f"a grade takes {cost.tokens:,} tokens of the {grader.kind}, as in the pilot"
+            told = f"a grade takes {cost.tokens:,} tokens of the {grader.kind}, as in {source}"
         else:
             cost = _guessed_cost(own, grader, usage)
             told = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"

@@ -1,10 +1,11 @@
 """`--dry-run` and `check` say what would happen, and let nothing happen."""
 
 import asyncio
+import json
 import re
 
 import pytest
-from live_runs import MODELS, Site, small_world
+from live_runs import ENDED, MODELS, Found, Site, small_world, trials_in
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, GraderError
@@ -14,6 +15,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.record.dry_run import DRY_RUN
 from adaptive_eval.running import rehearsal
 from adaptive_eval.running.rehearsal import TriedAnswer
 from adaptive_eval.simulate.faults import Faults
@@ -33,8 +35,76 @@ def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
     assert "at most   720 trials, 100k tokens" in told.stdout
     assert "what caps reserve" in told.stdout and f"forecast  adaptive-eval plan {config}\n" in told.stdout
     assert f"directory {site.directory()} (a new run)" in told.stdout
+    assert "kept      6 answers, with which the run begins" in told.stdout
     assert told.stdout.splitlines()[-1] == f"Next: adaptive-eval run {config} --run-dir {site.directory()}"
-    assert not site.directory().exists()
+    assert [path.name for path in site.directory().iterdir()] == [DRY_RUN], "no run was begun"
+
+
+def test_a_run_begins_with_the_answers_of_its_dry_run(site: Site) -> None:
+    trials = {"min": 4, "max": 4}
+    with_dry_run, without = SimulatedServer(small_world()), SimulatedServer(small_world())
+    with serving(with_dry_run) as url:
+        config = site.write(models=[{"name": name, "base_url": url} for name in MODELS], trials=trials)
+        site.run(config, "--dry-run")
+        before = with_dry_run.counts["answered"]
+        told = site.run(config)
+        assert told.exit_code in ENDED and "begins with 6 answers of the dry run" in told.stderr
+        assert with_dry_run.counts["answered"] - before == 3 * 8 * 4 - 6
+    assert not (site.directory() / DRY_RUN).exists()
+    with serving(without) as url:
+        plain = site.write("plain", models=[{"name": name, "base_url": url} for name in MODELS], trials=trials)
+        site.run(plain, "--run-dir", str(site.directory("plain")))
+    assert Found.of(site.directory()) == Found.of(site.directory("plain"))
+
+
+def test_answers_of_a_dry_run_with_other_settings_are_not_used(site: Site) -> None:
+    config = site.write(trials={"min": 2, "max": 2})
+    site.run(config, "--dry-run")
+    told = site.run(config, "--set", "sampling.temperature=0.1")
+    assert told.exit_code in ENDED and "not used, since it had other settings" in told.stderr
+    assert "sampling.temperature: 0.6 → 0.1" in told.stderr
+    assert trials_in(site.directory()) == 3 * 8 * 2
+    again = site.run(config, "--dry-run", "--run-dir", str(site.folder / "b"))
+    assert again.exit_code == ExitCode.REACHED
+    raised = site.run(config, "--run-dir", str(site.folder / "b"), "--set", "trials.max=3")
+    assert "begins with 6 answers" in raised.stderr, "what a trial means is the same"
+
+
+def test_a_new_dry_run_replaces_the_answers_of_an_earlier_one(site: Site) -> None:
+    config = site.write(trials={"min": 2, "max": 2})
+    site.run(config, "--dry-run", "--set", "sampling.temperature=0.1")
+    site.run(config, "--dry-run")
+    assert "begins with 6 answers" in site.run(config).stderr
+
+
+def test_a_plan_takes_tokens_and_times_of_the_dry_run(site: Site) -> None:
+    """Answers have 200 words where max_tokens lets one guess 5,000."""
+    site.write(sampling={"temperature": 0.6, "max_tokens": 20_000}, store={"folder": str(site.directory().parent)})
+    config = site.folder / "run.yaml"
+    arguments = ["plan", str(config), "--worlds", "10", "--json", str(site.folder / "plan.json")]
+
+    def tokens() -> tuple[float, str]:
+        told = CliRunner().invoke(app, arguments)
+        assert told.exit_code == ExitCode.REACHED, told.output
+        found = json.loads((site.folder / "plan.json").read_bytes())
+        return found["need"]["costs"]["tokens"]["median"] / found["need"]["costs"]["trials"]["median"], told.stdout
+
+    guessed, before = tokens()
+    site.run(config, "--dry-run")
+    measured, after = tokens()
+    assert guessed > 3000 and 100 < measured < 1000
+    assert "the dry run" not in before and "tokens and times are those of 6 answers of the dry run" in after
+
+
+def test_the_most_tokens_are_those_of_the_trials_that_are_allowed(site: Site) -> None:
+    limits = zip(MODELS, (2000, 1000), strict=False)
+    models = [{"name": name, "base_url": site.base_url, "sampling": {"max_tokens": most}} for name, most in limits]
+    most = re.compile(r"^at most   (\d+) trials, (\d+)k tokens", re.MULTILINE)
+    for cap, tokens in ((300, 240 * 2 + 60), (None, 240 * 3)):
+        told = site.run(site.write(models=models, budget={} if cap is None else {"trials": cap}), "--dry-run").stdout
+        found = most.search(told)
+        assert found is not None and int(found[1]) == (cap or 480)
+        assert tokens <= int(found[2]) <= 1.5 * tokens
 
 
 def test_a_dry_run_shows_the_prompt_that_is_sent_though_it_is_the_id(site: Site) -> None:
