@@ -331,6 +331,7 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: t
             trial_cost(model), lost_cost(model, prepared.plan.bench.worst_cost[number]), model.gpus or 0.0
         ),
         secrets=secrets,
+        addresses=model.shared_addresses,
     )
 
 

@@ -98,6 +98,12 @@ class ModelConfig(EndpointConfig):
         return batch
 
     @property
+    def shared_addresses(self) -> tuple[str, ...]:
+        """Addresses of servers of others, which may serve further models; empty if it has none."""
+        is_at_address = self.launch is None and self.batch is None and self.inspect is None and not self.simulate
+        return self.replicas if is_at_address else ()
+
+    @property
     def in_pool(self) -> bool:
         """Whether the model's server runs at a place of the pool, if the run has one."""
         return self.launch is not None and self.launch.exclusive is None

@@ -71,11 +71,12 @@ class ModelEndpoint:
             self._servers.note(notice)
         replies = ReplyReader(config, sampling, caller, self._servers)
         self._check = ServerCheck(caller, self._servers, replies, prompt, tiny, sleep)
-        self._sender = RequestSender(config, sampling, limits, caller, self._servers, replies, sleep)
+        self._loads = loads or LoadWatch()
+        shared_time = self._loads.shared_time
+        self._sender = RequestSender(config, sampling, limits, caller, self._servers, replies, sleep, shared_time)
         self._sender.traffic.has_answered = has_answered
         for replica in self._sender.replicas.replicas if ready else ():
             replica.answered_at = self._sender.clock()
-        self._loads = loads or LoadWatch()
         self._together = limits.samples_per_request
         self._started = False
         self._probes: dict[str, asyncio.Task[bool]] = {}

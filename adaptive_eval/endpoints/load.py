@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
+from adaptive_eval.endpoints.sharing import SharedTime
 
 _GAUGE = re.compile(
     rb"^(?:vllm:num_requests_(running|waiting)|llamacpp:requests_(processing|deferred))(?:\{[^\n]*\})?[ \t]+(\S+)",
@@ -303,9 +304,10 @@ def grow_ceilings(ceilings: Sequence[int], by: float) -> list[int]:
 
 
 class LoadWatch:
-    """Watches the servers of a run; all models at one server are steered together."""
+    """Watches the servers of a run; all models at one server are steered together, and share its time."""
 
     def __init__(self) -> None:
+        self.shared_time = SharedTime()
         self._servers: dict[str, _Server] = {}
 
     def join(self, replicas: ReplicaSet, fetch: Fetch, answers: int) -> None:

@@ -13,6 +13,7 @@ from adaptive_eval.endpoints.replica_care import ReplicaCare
 from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
 from adaptive_eval.endpoints.response_ids import ResponseIds
 from adaptive_eval.endpoints.servers import IdentifiedServers
+from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
 from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
@@ -71,8 +72,10 @@ class RequestSender:
         servers: IdentifiedServers,
         replies: ReplyReader,
         sleep: Callable[[float], Awaitable[None]],
+        shared_time: SharedTime,
     ) -> None:
         self.clock = asyncio.get_running_loop().time
+        self._shared_time = shared_time
         self.traffic = Traffic()
         self.streaming: bool | None = config.stream
         """Whether the servers stream; None while unknown."""
@@ -113,6 +116,7 @@ class RequestSender:
         self.traffic.requests += 1
         request.attempts += 1
         expected = 0.0
+        mark = self._shared_time.enter(replica.url, id(self), self.clock())
         accepted = partial(self._care.on_accepted, replica)
         pulse = Heartbeat(self.clock(), bool(request.body.get("stream")), request.cuts, accepted)
         try:
@@ -130,7 +134,7 @@ class RequestSender:
                 self.overdue.enter(lease, replica, pulse)
                 self._time_limit.begin(lease)
                 reply = await self._caller.send(replica.url, body, pulse)
-            answers = self._read(request, replica, reply)
+            answers = self._read(request, replica, reply, mark.part(self.clock()))
         except Refusal as refusal:
             raise self._on_refused(request, replica, refusal, pulse.sent_at) from None
         except Failure as failure:
@@ -140,6 +144,7 @@ class RequestSender:
             self._count_lost(request)
             raise
         finally:
+            mark.leave(self.clock())
             self.traffic.in_flight -= 1
             replica.leases.pop(lease, None)
             self.overdue.leave(lease)
@@ -153,8 +158,9 @@ class RequestSender:
             self._pacer.correct(expected, used)
         return answers
 
-    def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply) -> list[Answer]:
-        abreast = replica.window.size * len(request.seeds)
+    def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply, part: float) -> list[Answer]:
+        """The answers in a reply to a request, whose model has had this part of the server's time."""
+        abreast = round(replica.window.size * len(request.seeds) / part)
         origin = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
         if reply.status == 200:
             self._ids.require_new(replica.url, reply.payload, request.prompt, request.seeds)

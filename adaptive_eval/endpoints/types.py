@@ -197,7 +197,7 @@ class EndpointConfig(_Section):
 
 
 def gpu_share(gpus: float | None, config: "EndpointConfig", abreast: int) -> float:
-    """The GPUs of a model's servers per answer, with `abreast` in flight at each replica."""
+    """The GPUs of a model's servers per answer, with `abreast` in flight at each replica, of all models there."""
     return (gpus or 0.0) / len(config.replicas) / abreast
 
 

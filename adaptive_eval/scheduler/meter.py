@@ -4,12 +4,13 @@ The latter is what a run on one's own GPUs pays. A server that the run starts is
 stopped, whether or not it ever comes up: nobody else can use a GPU that loads a model. After a kill the time goes on
 while a site on a cluster keeps the server for the next start. If a model is served at several places at the same time,
 each of its servers counts. Servers of others are held, in each start of the run, from the first request to the last:
-before and after that somebody else could have had them. For a model that is asked through a batch service nothing is
-held.
+before and after that somebody else could have had them. While several models hold servers at one address, each counts
+its equal share: the address counts once. For a model that is asked through a batch service nothing is held.
 """
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
 
 from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.store import (
@@ -65,6 +66,8 @@ class ServerTimes:
         """By model: the places where it is up, and since when."""
         self._until: dict[int, float] = {}
         """When the last answer came from servers of others that have no request now."""
+        self._over: dict[int, tuple[float, float]] = {}
+        """When servers of others were held in this start, of models that have released them."""
 
     def hear(self, event: Event) -> None:
         """Note that a server of the run is started, came up, or ended."""
@@ -104,10 +107,13 @@ class ServerTimes:
     def _held_time(self, model: int, lane: Lane, now: float) -> HeldTime | None:
         """The held time of a model; None if it held nothing."""
         before, up = self._before.get(lane.name), self._since.get(model, {})
-        if before is None and not up and not self._past_seconds[model]:
+        if before is None and not up and not self._past_seconds[model] and model not in self._over:
             return None
         before = before or HeldTime()
-        seconds = self._past_seconds[model] + sum(self._until.get(model, now) - since for since in up.values())
+        if model in self._launched:
+            seconds = self._past_seconds[model] + sum(now - since for since in up.values())
+        else:
+            seconds = self._shared_seconds(model, now)
         if before.up:  # an earlier start was killed while it held them
             seconds += UNSAID_SECONDS
         return HeldTime(
@@ -116,12 +122,42 @@ class ServerTimes:
             bool(up) and model not in self._until,
         )
 
+    def _shared_seconds(self, model: int, now: float) -> float:
+        """The model's share of the time for which it held servers of others in this start, as a mean over them."""
+        spans = self._over | {
+            other: (places[None], self._until.get(other, now))
+            for other, places in self._since.items()
+            if places and other not in self._launched
+        }
+        if model not in spans:
+            return 0.0
+        addresses = self._lanes[model].addresses
+        at_each = [
+            [span for other, span in spans.items() if address in self._lanes[other].addresses] for address in addresses
+        ]
+        parts = [_share_of_span(spans[model], at_one) for at_one in at_each or [[spans[model]]]]
+        return sum(parts) / len(parts)
+
     def _begin(self, model: int, place: str | None, ago: float = 0.0) -> None:
         self._since.setdefault(model, {}).setdefault(place, self._clock() - ago)
 
     def _end(self, model: int, place: str | None) -> None:
-        if (since := self._since.get(model, {}).pop(place, None)) is not None:
-            self._past_seconds[model] += self._until.pop(model, self._clock()) - since
+        if (since := self._since.get(model, {}).pop(place, None)) is None:
+            return
+        if model in self._launched:
+            self._past_seconds[model] += self._clock() - since
+        else:
+            self._over[model] = (since, self._until.pop(model, self._clock()))
+
+
+def _share_of_span(own: tuple[float, float], spans: Sequence[tuple[float, float]]) -> float:
+    """The time of `own`, each moment divided by the number of `spans` that contain it, `own` among them."""
+    begin, end = own
+    marks = sorted({begin, end, *(mark for span in spans for mark in span if begin < mark < end)})
+    seconds = 0.0
+    for before, after in pairwise(marks):
+        seconds += (after - before) / sum(first <= before and after <= last for first, last in spans)
+    return seconds
 
 
 class RunMeter:

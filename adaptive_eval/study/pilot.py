@@ -7,6 +7,7 @@ answer.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -167,10 +168,24 @@ def _means(sums: FloatArray, trials: FloatArray) -> FloatArray:
 def cost_table(
     models: Sequence[ModelConfig], usage: AnswerUsage, grade: Cost = NO_COST
 ) -> tuple[tuple[Cost, ...], ...]:
-    """Cost of a trial of each model and category including its `grade`; unknown amounts count as 0."""
+    """Cost of a trial of each model and category including its `grade`; unknown amounts count as 0.
+
+    Models that share their servers share the time of these.
+    """
     columns = (np.nan_to_num(each).tolist() for each in (usage.prompt_tokens, usage.completion_tokens, usage.seconds))
     rows = zip(models, *columns, strict=True)
-    return tuple(tuple(usage_cost(model, *used).plus(grade) for used in zip(*own, strict=True)) for model, *own in rows)
+    costs = []
+    for model, *own in rows:
+        cost = partial(usage_cost, model, abreast=_answers_abreast(model, models))
+        costs.append(tuple(cost(*used).plus(grade) for used in zip(*own, strict=True)))
+    return tuple(costs)
+
+
+def _answers_abreast(model: ModelConfig, models: Sequence[ModelConfig]) -> int:
+    """Answers in flight at each server of a model, of all models that share them."""
+    shared = model.shared_addresses
+    others = [other for other in models if shared and other.shared_addresses == shared] or [model]
+    return sum(other.concurrency.in_flight for other in others)
 
 
 OTHERS = "others"

@@ -45,6 +45,8 @@ class Lane:
     price: TrialPrice
     secrets: tuple[str, ...] = ()
     """Strings that no answer is stored with, in every form (`endpoints.redaction`)."""
+    addresses: tuple[str, ...] = ()
+    """Addresses of servers of others, whose time counts once if models share them; empty: nobody else is served."""
 
     def seed(self, question: int, trial: int) -> int:
         """The seed of a trial."""

@@ -161,3 +161,45 @@ def test_every_server_of_a_model_counts_that_is_up_at_the_same_time(bed: Bed) ->
     assert times.held_times() == {"ada": HeldTime(17.0, 34.0, up=True)}, "16 seconds on one place, one on the other"
     times.hear(ServerReleased("ada", on="0"))
     assert times.held_times() == {"ada": HeldTime(17.0, 34.0)}
+
+
+def at_one_address(bed: Bed) -> list[Lane]:
+    return [replace(lane, addresses=("http://one/v1",)) for lane in lanes(bed)]
+
+
+def test_an_address_that_several_models_hold_counts_once(bed: Bed) -> None:
+    clock = Clock()
+    times = ServerTimes(at_one_address(bed), (), {}, clock=clock)
+    for model in range(3):
+        times.sent(model)
+    clock.now += 12.0
+    times.quiet(0)
+    assert [held.seconds for held in times.held_times().values()] == [4.0, 4.0, 4.0]
+    clock.now += 8.0
+    seconds = {name: held.seconds for name, held in times.held_times().items()}
+    assert seconds == {"ada": 4.0, "bob": 8.0, "cyd": 8.0}
+    times.close()
+    clock.now += 100.0
+    assert sum(held.seconds for held in times.held_times().values()) == 20.0
+    assert {held.gpu_seconds / held.seconds for held in times.held_times().values()} == {2.0}
+
+
+def test_models_at_one_address_one_after_the_other_count_for_themselves(bed: Bed) -> None:
+    clock = Clock()
+    times = ServerTimes(at_one_address(bed), (), {}, clock=clock)
+    for model in range(3):
+        times.sent(model)
+        clock.now += 5.0
+        times.quiet(model)
+    assert [held.seconds for held in times.held_times().values()] == [5.0, 5.0, 5.0]
+
+
+def test_a_model_at_two_addresses_shares_one_of_them(bed: Bed) -> None:
+    clock = Clock()
+    ada, bob, cyd = at_one_address(bed)
+    ada = replace(ada, addresses=("http://one/v1", "http://two/v1"))
+    times = ServerTimes([ada, bob, replace(cyd, addresses=())], (), {}, clock=clock)
+    for model in range(3):
+        times.sent(model)
+    clock.now += 8.0
+    assert {name: held.seconds for name, held in times.held_times().items()} == {"ada": 6.0, "bob": 4.0, "cyd": 8.0}
