@@ -43,9 +43,10 @@ Labels = Mapping[Labelled, str]
 
 
 def labels_digest(directory: Path) -> str | None:
-    """Digest of a run's file of labels; None without a file."""
+    """Digest of a run's file of labels; None without labels."""
     path = directory / LABELS_FILE
-    return blake2b(read_text(path).encode(), digest_size=16).hexdigest() if path.exists() else None
+    text = read_text(path).strip() if path.exists() else ""
+    return blake2b(text.encode(), digest_size=16).hexdigest() if text else None
 
 
 def read_labels(directory: Path) -> Labels:

@@ -40,7 +40,7 @@ class TriedAnswer(NamedTuple):
     answer: Answer | EndpointError
     grade: Grade | GraderError | None
     record: TrialRecord | None = None
-    """The answer as a trial of the run; None if there is no answer."""
+    """The answer as a trial of the run; None if there is no answer, or Inspect has logged it elsewhere."""
 
 
 def keep_answers(prepared: PreparedRun, directory: Path, tried: Sequence[TriedAnswer]) -> int:
@@ -75,7 +75,9 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
                 for number, endpoint in zip(chosen, serving.endpoints, strict=True)
             ]
             each = [(lane, at) for lane in lanes for at in first]
-            return await asyncio.gather(*(_try(lane, at, prepared.questions[at], pool) for lane, at in each))
+            tried = await asyncio.gather(*(_try(lane, at, prepared.questions[at], pool) for lane, at in each))
+    logged = {model.name for model in direct if model.inspect is not None}
+    return [one._replace(record=None) if one.model in logged else one for one in tried]
 
 
 def _first_questions(prepared: PreparedRun) -> list[int]:

@@ -178,6 +178,9 @@ class SpendingWire:
     async def probe(self, base_url: str) -> ProbeTrouble | None:
         return ProbeTrouble("nobody listens") if self._gone else None
 
+    async def connect_trouble(self, base_url: str) -> str | None:
+        return None  # nobody can tell, as behind a proxy
+
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         return 404, b""
 
