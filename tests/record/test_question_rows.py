@@ -113,14 +113,6 @@ def seal(path: Path, text: bytes) -> None:
     path.write_bytes(text[:-1] + b',"checksum":%d}\n' % zlib.crc32(text))
 
 
-def spaced(told: dict[str, Any]) -> bytes:
-    return json.dumps(told).encode()
-
-
-def upside_down(told: dict[str, Any]) -> bytes:
-    return orjson.dumps(dict(reversed(told.items())))
-
-
 def with_more(told: dict[str, Any]) -> bytes:
     rows = [{"id": row["id"], "of_later": [{"id": "x"}, {"id": "y"}], **row} for row in told["questions"]]
     return orjson.dumps(told | {"questions": rows})
@@ -131,8 +123,8 @@ def of_before(told: dict[str, Any]) -> bytes:
     return orjson.dumps(told | {"questions": [{key: row[key] for key in keep} for row in told["questions"]]})
 
 
-@pytest.mark.parametrize("form", [spaced, upside_down, with_more, of_before])
-def test_other_forms_of_the_same_file_are_read(
+@pytest.mark.parametrize("form", [with_more, of_before])
+def test_rows_with_more_or_fewer_fields_are_read(
     form: Callable[[dict[str, Any]], bytes], results: Results, tmp_path: Path
 ) -> None:
     path = write_results(tmp_path, results)
@@ -151,9 +143,8 @@ def test_rows_that_are_none_are_noticed_when_the_file_is_read(
     path = write_results(tmp_path, results)
     told = unsealed(path)
     told["questions"][PART_SIZE + 1].update(wrong)
-    for text in (orjson.dumps(told), spaced(told)):
-        seal(path, text)
-        assert read_results(tmp_path) is None
+    seal(path, orjson.dumps(told))
+    assert read_results(tmp_path) is None
 
 
 def test_a_cut_or_doubled_list_of_rows_is_no_results(results: Results, tmp_path: Path) -> None:

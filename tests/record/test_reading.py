@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from zlib import crc32
 
 import orjson
 import pytest
@@ -100,9 +101,10 @@ def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site) -> None
 
 
 def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> None:
-    models = [{"name": name, "base_url": site.base_url} for name in MODELS[:2]]
-    gone = {"name": "cyd", "base_url": "http://127.0.0.1:9/v1", "concurrency": {"attempts": 1, "patience": 0}}
-    site.run(site.write(models=[*models, gone]))
+    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
+    site.run(site.write(models=models, budget={"trials": 96}))
+    gone = {"name": MODELS[-1], "base_url": "http://127.0.0.1:9/v1", "concurrency": {"attempts": 1, "patience": 0}}
+    site.run(site.write(models=[*models[:-1], gone]))
     as_published = published(site.directory())
     (site.directory() / RESULTS_FILE).unlink()
     view = read_view(site.directory())
@@ -114,8 +116,8 @@ def test_results_that_are_out_of_date_are_worked_out_anew(site: Site, ended_runs
     ended_runs.copy(site)
     path = site.directory() / RESULTS_FILE
     as_published = path.read_text()
-    body = as_published[: as_published.index(',"checksum"')]  # of a file without one, nothing says that it was changed
-    path.write_text(body.replace('"tier":2', '"tier":1') + "}\n")
+    body = as_published[: as_published.index(',"checksum"')].replace('"tier":2', '"tier":1')
+    path.write_text(f'{body},"checksum":{crc32(f"{body}}}".encode())}}}\n')
     assert '"tier":1' in as_published and "tier: 2" not in path.read_text()
     assert worked_out(read_view(site.directory())) == published(site.directory()), "what was published last is read"
     store = Store.attach(site.directory())
