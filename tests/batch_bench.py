@@ -13,6 +13,7 @@ from adaptive_eval.batches.service import BatchService
 from adaptive_eval.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.batching import BatchConfig
 from adaptive_eval.endpoints.failures import Refusal, error_signal
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET
 from adaptive_eval.endpoints.types import (
     Again,
     Answer,
@@ -65,7 +66,7 @@ class DirectWire:
 
     def __init__(self, service: ServiceInMemory) -> None:
         self._service = service
-        self.secrets: tuple[str, ...] = ()
+        self.redactor = NOTHING_SECRET
         self.notices: dict[Notice, None] = {}
         self.errors: dict[str, int] = {}
         self.last_error = ""

@@ -69,7 +69,7 @@ class BatchBook:
     async def collect(self, batch: CarriedBatch, state: BatchState) -> None:
         """Give every request of an ended batch its answer, or the reason why there is none."""
         if state.stage is BatchStage.FAILED:
-            shown = safe_excerpt(state.reason, self._calls.service.wire.secrets) or "it does not say why"
+            shown = safe_excerpt(state.reason, self._calls.service.wire.redactor) or "it does not say why"
             if state.busy:
                 return self.give_up(batch, state.said, NoBatchAnswer(shown, pause=True, excused=True))
             self._calls.note(BatchEnded(self._calls.name, batch.record.key, state.said, missing=len(batch.ids)))

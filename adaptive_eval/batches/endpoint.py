@@ -252,7 +252,7 @@ class BatchedEndpoint:
         except EndpointError as error:
             if batch.record.batch is None:
                 self.book.forget(batch)
-            shown = safe_excerpt(str(error), self._calls.service.wire.secrets)
+            shown = safe_excerpt(str(error), self._calls.service.wire.redactor)
             batch.fail(Rejected(shown) if isinstance(error, Rejected) else Unavailable(shown))
         except Exception as error:
             batch.fail(error)

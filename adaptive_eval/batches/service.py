@@ -30,7 +30,7 @@ class BatchService:
         self._sampling = sampling
         read = config if settings.kind != "anthropic" else config.model_copy(update={"api": "chat"})
         keeps = sampling.logprobs == KEEP_TOKENS
-        self._reader = AnswerReader(read, wire.secrets, sampling.longest_answer, wire.note, keeps_tokens=keeps)
+        self._reader = AnswerReader(read, wire.redactor, sampling.longest_answer, wire.note, keeps_tokens=keeps)
         self._replica = config.replicas[0] + BATCHED
 
     def encode(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
@@ -47,7 +47,7 @@ class BatchService:
             (answer,) = self._reader.answers(result.payload, prompt, seeds, arrival)
             return answer
         signal = error_signal(
-            code, orjson.dumps(error), {}, max_tokens=self._sampling.max_tokens, secrets=self.wire.secrets
+            code, orjson.dumps(error), {}, max_tokens=self._sampling.max_tokens, redactor=self.wire.redactor
         )
         (answer,) = answers_without_text(signal, seeds, arrival)
         return answer

@@ -27,7 +27,7 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
 )
 from adaptive_eval.endpoints.parsing import parse_server_json
-from adaptive_eval.endpoints.redaction import request_secrets
+from adaptive_eval.endpoints.redaction import request_redactor
 from adaptive_eval.endpoints.retry_after import RetryAfterPolicy
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import MOST_BYTES, httpx_timeouts
@@ -64,7 +64,7 @@ class BatchWire:
     ) -> None:
         """`headers` are those of the format; the key is sent in `key_header`, or else as a bearer token."""
         own = request_headers(config, sampling)
-        self.secrets = request_secrets(own, None if key is None else key.get_secret_value())
+        self.redactor = request_redactor(own, None if key is None else key.get_secret_value())
         self._unauthorized = unauthorized_hint(config, own, key)
         named = {name.lower() for name in own}
         if key is not None and config.auth is None and not named & {"authorization", key_header}:
@@ -82,7 +82,7 @@ class BatchWire:
         self.last_error = ""
         self._clock = asyncio.get_running_loop().time
         self._waits = RetryAfterPolicy(
-            LONGEST_WAIT, self._clock, self.note, lambda text: safe_excerpt(text, self.secrets, SHOWN_OF_A_WAIT)
+            LONGEST_WAIT, self._clock, self.note, lambda text: safe_excerpt(text, self.redactor, SHOWN_OF_A_WAIT)
         )
 
     def note(self, notice: Notice) -> None:
@@ -191,7 +191,7 @@ class BatchWire:
             headers=None if content is None else {"Content-Type": "application/json"},
             extensions={"timeout": httpx_timeouts(limit), MOST_BYTES: most},
         )
-        with convert_failures(self.secrets, limit):
+        with convert_failures(self.redactor, limit):
             async with asyncio.timeout(limit):
                 response = await http.send(request)
         self._require_success(response.status_code, response.content, response.headers)
@@ -212,10 +212,10 @@ class BatchWire:
             return
         if status == CONFLICT:
             raise Refusal(
-                status, f"HTTP {status}: {safe_excerpt(body[:READ].decode('utf-8', 'replace'), self.secrets)}"
+                status, f"HTTP {status}: {safe_excerpt(body[:READ].decode('utf-8', 'replace'), self.redactor)}"
             )
         signal = error_signal(
-            status, body, headers, secrets=self.secrets, unauthorized=self._unauthorized
+            status, body, headers, redactor=self.redactor, unauthorized=self._unauthorized
         )  # raises unless the error could be about a single prompt
         raise Refusal(status, f"HTTP {status}: the batch service refuses a batch as a whole: {signal}")
 

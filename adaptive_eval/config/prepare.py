@@ -317,8 +317,8 @@ def make_roster(config: RunConfig, questions: Sequence[Question]) -> Roster:
     return Roster.of((model.name for model in config.models), (question.id for question in questions))
 
 
-def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: tuple[str, ...] = ()) -> Lane:
-    """A model for the scheduler; `secrets` are removed from its stored answers."""
+def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint) -> Lane:
+    """A model for the scheduler."""
     model, prompts = prepared.config.models[number], prepared.prompts[number]
     return Lane(
         name=model.name,
@@ -330,7 +330,6 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: t
         price=TrialPrice(
             trial_cost(model), lost_cost(model, prepared.plan.bench.worst_cost[number]), model.gpus or 0.0
         ),
-        secrets=secrets,
         addresses=model.shared_addresses,
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from adaptive_eval.endpoints.secrets import redacted
+from adaptive_eval.endpoints.secrets import remove_patterns
 
 KeyPath = tuple[str | int, ...]
 SHOWN_CHARACTERS = 60
@@ -26,7 +26,7 @@ class Problem(NamedTuple):
         got = f", but got {self.got}" if self.got is not None else ""
         mend = f"; {self.mend}" if self.mend else ""
         place = f"{self.place}: " if self.place else ""
-        return redacted(f"{place}{name + ' ' if name else ''}{self.rule}{got}{mend}")
+        return remove_patterns(f"{place}{name + ' ' if name else ''}{self.rule}{got}{mend}")
 
 
 def written_path(path: KeyPath) -> str:

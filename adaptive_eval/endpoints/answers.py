@@ -29,6 +29,7 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     signals_of_finish,
 )
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
 from adaptive_eval.endpoints.types import (
     MOST_BYTES_A_TOKEN,
     TEMPLATE_TOKENS,
@@ -237,18 +238,18 @@ class AnswerReader:
     def __init__(
         self,
         config: EndpointConfig,
-        secrets: tuple[str, ...] = (),
+        redactor: Redactor = NOTHING_SECRET,
         longest: int | None = None,
         note: Callable[[Notice], None] = lambda notice: None,
         *,
         keeps_tokens: bool = False,
     ) -> None:
-        """No message shows `secrets`; `longest` is the most tokens an answer may have; `note` receives notices of
+        """`redactor` is for messages; `longest` is the most tokens an answer may have; `note` receives notices of
         implausible counts."""
         self._keeps_tokens = keeps_tokens
         self._longest = longest
         self._note = note
-        self._secrets = secrets
+        self._redactor = redactor
         self._chat = config.api == "chat"
         self._prompt_logprobs = config.prompt_logprobs
         self._counts_nothing = False
@@ -377,7 +378,7 @@ class AnswerReader:
             raise Failure(
                 FailureKind.SERVER_ERROR, f"the server did not finish the answer (finish_reason null; {mend})"
             )
-        shown = finish_word(safe_excerpt(told, self._secrets, _LONGEST_REASON)) if reason else ""
+        shown = finish_word(safe_excerpt(told, self._redactor, _LONGEST_REASON)) if reason else ""
         said = f"with the finish reason {shown!r}" if shown else "without a finish reason"
         raise UnknownFinish(
             f"its server ends answers {said}, and it is unknown whether such an answer is complete: if it is, "

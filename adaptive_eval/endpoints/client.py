@@ -27,7 +27,7 @@ from adaptive_eval.endpoints.failures import (
 from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
-from adaptive_eval.endpoints.redaction import request_secrets
+from adaptive_eval.endpoints.redaction import Redactor, request_redactor
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
 from adaptive_eval.endpoints.transport import Incoming, httpx_timeouts, incoming_response
@@ -60,7 +60,7 @@ def is_success(status: int) -> bool:
     return 200 <= status < 300
 
 
-def decode_payload(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int, object]:
+def decode_payload(status: int, body: bytes, redactor: Redactor) -> tuple[int, object]:
     """Status and decoded body of a success; for other responses, and errors within a success, their status alone.
 
     Raises `Failure` for a success that is not JSON, and `WebPage` for a web page.
@@ -70,9 +70,9 @@ def decode_payload(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[
     try:
         payload = parse_server_json(body)
     except ValueError as error:
-        if (page := web_page(status, body, secrets)) is not None:
+        if (page := web_page(status, body, redactor)) is not None:
             raise page from error
-        start = safe_excerpt(body[: 4 * READ].decode("utf-8", "replace"), secrets, SHOWN_OF_A_BODY)
+        start = safe_excerpt(body[: 4 * READ].decode("utf-8", "replace"), redactor, SHOWN_OF_A_BODY)
         raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {start!r}") from error
     if may_contain_error(body) and (carried := find_error(payload)) is not None:
         return error_status(carried), None
@@ -118,8 +118,8 @@ class Caller:
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
     ) -> None:
         headers = request_headers(config, sampling)
-        self.secrets = request_secrets(headers, None if key is None else key.get_secret_value())
-        """Secrets, in every form, that no readable text may contain (`redaction`)."""
+        self.redactor = request_redactor(headers, None if key is None else key.get_secret_value())
+        """Removes what its servers are sent from their messages."""
         self.unauthorized = unauthorized_hint(config, headers, key)
         """What to do after a 401."""
         if key is not None and config.auth is None and "authorization" not in {name.lower() for name in headers}:
@@ -139,7 +139,7 @@ class Caller:
 
     async def ask(self, base_url: str, body: Mapping[str, object]) -> Reply:
         """Send one request, within the time limit; raises `Failure` without a reply."""
-        with convert_failures(self.secrets, self._limit):
+        with convert_failures(self.redactor, self._limit):
             async with asyncio.timeout(self._limit):
                 return await self.send(base_url, body)
 
@@ -152,14 +152,14 @@ class Caller:
             came = await self._posters[base_url].post(content, longest_response(body, len(content)))
             whole = await read_to_end(came, reader, pulse)
         except httpx2.HTTPError as error:
-            raise make_failure(error, self.secrets, self._limit) from None
-        return make_reply(came, whole, reader, begun, perf_counter(), self.secrets)
+            raise make_failure(error, self.redactor, self._limit) from None
+        return make_reply(came, whole, reader, begun, perf_counter(), self.redactor)
 
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
         begun = perf_counter()
         came = incoming_response(await self._get(base_url + "/models", PROBE_SECONDS))
-        return make_reply(came, came.body, None, begun, perf_counter(), self.secrets)
+        return make_reply(came, came.body, None, begun, perf_counter(), self.redactor)
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
         """Probe a server: None for a sign of life, else the trouble; raises `Failure` if its state is unknown.
@@ -188,7 +188,7 @@ class Caller:
         except TimeoutError:
             return None  # it may only be slow
         except OSError as error:
-            return None if is_out_of_files(error) else safe_excerpt(str(error), self.secrets)
+            return None if is_out_of_files(error) else safe_excerpt(str(error), self.redactor)
         writer.close()
         return None
 
@@ -204,7 +204,7 @@ class Caller:
 
     async def _get(self, url: str, limit: float) -> httpx2.Response:
         """The whole response to a short request."""
-        with convert_failures(self.secrets, limit):
+        with convert_failures(self.redactor, limit):
             async with asyncio.timeout(limit):
                 return await self._beside.get(url, extensions={"timeout": httpx_timeouts(limit)})
 
@@ -242,7 +242,7 @@ def _feed(reader: StreamReader, part: bytes, pulse: Heartbeat | None) -> None:
 
 
 def make_reply(
-    came: Incoming, body: bytes, reader: StreamReader | None, begun: float, ended: float, secrets: tuple[str, ...]
+    came: Incoming, body: bytes, reader: StreamReader | None, begun: float, ended: float, redactor: Redactor
 ) -> Reply:
     """The reply after it is read; `body` is the part that was not fed to the reader."""
     latency = ended - begun
@@ -252,22 +252,22 @@ def make_reply(
             ttft = None if reader.first_token_at is None else reader.first_token_at - begun
             return Reply(200, {}, b"", reader.payload(), latency, ttft)
         body = other
-    status, payload = decode_payload(came.status, body, secrets)
+    status, payload = decode_payload(came.status, body, redactor)
     if status == 200:
         return Reply(200, {}, b"", payload, latency, None)
     return Reply(status, httpx2.Headers(list(came.headers)), body, None, latency, None)
 
 
 @contextmanager
-def convert_failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
+def convert_failures(redactor: Redactor, limit: float) -> Iterator[None]:
     """Raise connection errors and timeouts as `Failure`."""
     try:
         yield
     except (TimeoutError, httpx2.HTTPError) as error:
-        raise make_failure(error, secrets, limit) from None
+        raise make_failure(error, redactor, limit) from None
 
 
-def make_failure(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...], limit: float) -> Failure:
+def make_failure(error: TimeoutError | httpx2.HTTPError, redactor: Redactor, limit: float) -> Failure:
     """Convert a connection error or timeout into a `Failure`; `limit` is the timeout in seconds."""
     if isinstance(error, TimeoutError):
         return Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s")
@@ -278,7 +278,7 @@ def make_failure(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...
         kind = FailureKind.UNREACHABLE
     elif isinstance(error, (httpx2.RemoteProtocolError, httpx2.DecodingError)):
         kind = FailureKind.BAD_RESPONSE
-    shown = safe_excerpt(str(error) or type(error).__name__, secrets)
+    shown = safe_excerpt(str(error) or type(error).__name__, redactor)
     hint = _certificate_hint(error)
     return Failure(kind, shown if hint is None else f"{hint} ({shown})")
 

@@ -40,7 +40,7 @@ import orjson
 import tenacity
 
 from adaptive_eval.base.errors import Rejected, Retryable
-from adaptive_eval.endpoints.redaction import redact_forms
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
 from adaptive_eval.endpoints.retry_after import RetryAfter, read_retry_after
 from adaptive_eval.endpoints.types import Limits, Signal
 
@@ -205,12 +205,12 @@ def error_status(error: object) -> int:
     return number if isinstance(number, int) and 400 <= number < 600 else 500
 
 
-def redirect_message(headers: Mapping[str, str], secrets: tuple[str, ...]) -> str:
+def redirect_message(headers: Mapping[str, str], redactor: Redactor) -> str:
     """What to do about a redirect. Redirects are not followed, so that no key is sent to another server."""
     location = headers.get("location", "")
     try:
         parts = urlsplit(location)
-        host = safe_excerpt(parts.netloc.rpartition("@")[2], secrets)
+        host = safe_excerpt(parts.netloc.rpartition("@")[2], redactor)
     except ValueError:
         host = ""
     place = f"to {host}" if host else "to another path of its own" if location else "without saying where to"
@@ -221,12 +221,12 @@ def redirect_message(headers: Mapping[str, str], secrets: tuple[str, ...]) -> st
 _TITLE = re.compile(rb"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 
 
-def web_page(status: int, body: bytes, secrets: tuple[str, ...]) -> WebPage | None:
+def web_page(status: int, body: bytes, redactor: Redactor) -> WebPage | None:
     """The refusal that a web page in place of an answer means; None for any other body."""
     if without_mark(body[:READ]).lstrip()[:1] != b"<":
         return None
     found = _TITLE.search(body[:READ])
-    title = safe_excerpt(found[1].decode("utf-8", "replace"), secrets) if found else ""
+    title = safe_excerpt(found[1].decode("utf-8", "replace"), redactor) if found else ""
     named = f" ({title!r})" if title else ""
     return WebPage(
         status,
@@ -263,12 +263,12 @@ def _is_context_error(message: str, codes: frozenset[str], max_tokens: int | Non
     return not (limit and max_tokens is not None and max_tokens >= int(limit.group(1)))
 
 
-def safe_excerpt(text: str, secrets: tuple[str, ...], shown: int = _SHOWN) -> str:
-    """One short line of a server's text without `secrets`, given in all their forms (`redaction`)."""
+def safe_excerpt(text: str, redactor: Redactor, shown: int = _SHOWN) -> str:
+    """One short line of a server's text, without secrets."""
     read = text[:READ]
-    line = " ".join(redact_forms(read, secrets).split())
+    line = " ".join(redactor.text(read).split())
     if len(text) > len(read):  # the end may be the beginning of a secret
-        line = line[: -max(map(len, secrets), default=1)]
+        line = line[: -max(redactor.longest, 1)]
     return line if len(line) <= shown else line[:shown] + " ..."
 
 
@@ -278,7 +278,7 @@ def error_signal(
     headers: Mapping[str, str],
     *,
     max_tokens: int | None = None,
-    secrets: tuple[str, ...] = (),
+    redactor: Redactor = NOTHING_SECRET,
     unauthorized: str = "",
 ) -> Signal:
     """The signal of an error that counts as an answer; raises `Failure` or `Refusal` for any other.
@@ -286,7 +286,7 @@ def error_signal(
     `unauthorized` says what to do if the server asks for another key.
     """
     message, codes = _error_fields(body)
-    shown = f"HTTP {status}: {safe_excerpt(message, secrets) or 'no message'}"
+    shown = f"HTTP {status}: {safe_excerpt(message, redactor) or 'no message'}"
     if status == 429 and codes & _QUOTA_CODES:
         raise Refusal(status, f"{shown} (the account's quota is used up)")
     if status == 429:
@@ -297,7 +297,7 @@ def error_signal(
         return "content_filter"
     if status >= 500 or status in _REPEATABLE:
         raise Failure(FailureKind.SERVER_ERROR, shown, read_retry_after(headers))
-    hint = redirect_message(headers, secrets) if status < 400 else {**_HINTS, 401: unauthorized}.get(status, "")
+    hint = redirect_message(headers, redactor) if status < 400 else {**_HINTS, 401: unauthorized}.get(status, "")
     raise Refusal(status, f"{shown} ({hint})" if hint else shown)
 
 

@@ -1,11 +1,15 @@
 """Removes secrets from texts of servers and models.
 
+A run has one `Redactor`, which knows every secret of the run (`config.run_secrets`). Whatever enters the store passes
+through it (`store.redaction`), whatever supply brought it, and so do errors, events and the logs of Inspect. A client
+has a redactor of its own besides, since it cuts the messages of its server, and a cut key is hard to find.
+
 A secret is searched for as it is and as programs encode it: percent-encoded, escaped as in JSON or HTML, and in base64,
 alone or within a longer text. Pieces with its first or last characters are removed, too, since a text may have been cut
-within it. Code that cuts a text here must remove secrets first.
+within it. Code that cuts a text must remove secrets first.
 
-Messages lose everything that could be a secret. Answers lose only secrets that cannot be words: a key such as EMPTY,
-which is given to servers without keys, stays.
+A run's redactor leaves secrets that may be words: a key such as EMPTY, which is given to servers without keys, stays in
+answers. The redactor of a client removes them from the messages of its server.
 """
 
 import html
@@ -13,25 +17,118 @@ import json
 import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from urllib.parse import quote, quote_plus
 
-from adaptive_eval.endpoints.secrets import LONG_WORD, SECRET_LENGTH, SECRET_VARIABLE, holds_secret, looks_secret
+from adaptive_eval.endpoints.secrets import (
+    LONG_WORD,
+    REDACTED,
+    SECRET,
+    SECRET_LENGTH,
+    SECRET_VARIABLE,
+    holds_secret,
+    looks_secret,
+    remove_patterns,
+    secret_values,
+)
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
-REDACTED = "***"
 LEAST_PIECE = 4
 """Shortest piece of a secret that is removed."""
 LATE_DIGIT = 16
 """A piece with no digit before this position may be removed without one."""
 SURELY = 20
 """A text of this length without spaces is not a word."""
+LEADS = re.compile(r"^(?:\s*(?:Bearer|Basic)\s+|[\w-]+=)")
+"""What comes before the secret itself in a text of a known form."""
+LEAST_IN_DATA = 8
+"""Shortest piece that is removed from JSON, which may have images in base64 in it."""
 
 
-def secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
-    """These secrets in all encodings, longest first, since one may be part of another."""
-    forms = {form for secret in secrets if secret for form in _forms(secret)}
-    return tuple(sorted(forms, key=lambda form: (-len(form), form)))
+class Redactor:
+    """Removes secrets from texts."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets: frozenset[str] = frozenset()
+        self._forms: tuple[str, ...] = ()
+        """The secrets in all encodings, longest first, since one may be part of another."""
+        self.add(secrets)
+
+    def __bool__(self) -> bool:
+        """Whether any secret is known."""
+        return bool(self._forms)
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The secrets as they are."""
+        return self._secrets
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest form of a secret; 0 if none is known."""
+        return len(self._forms[0]) if self._forms else 0
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Remove these secrets, too, from now on."""
+        self._secrets |= {secret for secret in secrets if secret}
+        forms = {form for secret in self._secrets for form in _forms(secret)}
+        self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
+
+    def text(self, text: str) -> str:
+        """A text without these secrets, such as an answer."""
+        return self._redact(text, LEAST_PIECE)
+
+    def message(self, text: str) -> str:
+        """A message, such as an error, without these secrets and without what has the form of a provider's key."""
+        return remove_patterns(self.text(text))
+
+    def data(self, text: str) -> str:
+        """A text without these secrets, which stays JSON if it is."""
+        found = self._redact(text, LEAST_IN_DATA)
+        if found == text:
+            return text
+        try:
+            json.loads(found)
+        except ValueError:  # a secret of digits alone was part of a number, or it was no JSON before
+            with suppress(ValueError):
+                return json.dumps(self._values(json.loads(text)))
+        return found
+
+    def error(self, error: BaseException | None) -> None:
+        """Remove secrets from the messages of an error, if there is one, and of its causes."""
+        seen: set[int] = set()
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
+            error.args = tuple(self.message(one) if isinstance(one, str) else one for one in error.args)
+            error = error.__cause__ or error.__context__
+
+    def _values(self, value: object) -> object:
+        if isinstance(value, str):
+            return self._redact(value, LEAST_IN_DATA)
+        if isinstance(value, list):
+            return [self._values(one) for one in value]
+        if isinstance(value, dict):
+            return {self._redact(key, LEAST_IN_DATA): self._values(one) for key, one in value.items()}
+        return value
+
+    def _redact(self, text: str, shortest: int) -> str:
+        forms = [form for form in self._forms if _is_in(text, form)]
+        for form in forms:
+            text = text.replace(form, REDACTED)
+        for form in forms:
+            text = _redact_pieces(text, form, shortest)
+        return text
+
+
+NOTHING_SECRET = Redactor()
+"""For who has no secrets; none is ever added."""
+
+
+def _is_in(text: str, form: str) -> bool:
+    """Whether a form, or a piece of it, may be in a text."""
+    return form[: _least(form)] in text or form[-_least(form[::-1]) :] in text
 
 
 def _forms(secret: str) -> Iterator[str]:
@@ -47,15 +144,6 @@ def _forms(secret: str) -> Iterator[str]:
             yield alphabet(bytes(before) + data).decode()[inner]
 
 
-def redact_forms(text: str, forms: Iterable[str]) -> str:
-    """Remove these forms of secrets from a text, and pieces that begin or end one of them."""
-    for form in forms:
-        text = text.replace(form, REDACTED)
-    for form in forms:
-        text = _redact_pieces(text, form)
-    return text
-
-
 @cache
 def _least(form: str) -> int:
     """Least length of a removed piece, which includes a digit: else it may be a word, or a prefix of many keys."""
@@ -66,15 +154,16 @@ def _least(form: str) -> int:
     return max(LEAST_PIECE, min(SECRET_LENGTH, half), min(digit.end(), LATE_DIGIT))
 
 
-def _redact_pieces(text: str, form: str) -> str:
-    least, kept, at, end = _least(form), [], 0, 0
+def _redact_pieces(text: str, form: str, shortest: int) -> str:
+    """Remove pieces of at least so many characters that begin or end a form."""
+    least, kept, at, end = max(_least(form), shortest), [], 0, 0
     while (at := text.find(form[:least], end)) >= 0:
         kept.append(text[end:at])
         end = at + least
         while end < len(text) and end - at < len(form) and text[end] == form[end - at]:
             end += 1
     text = REDACTED.join([*kept, text[end:]])
-    least, kept, start = _least(form[::-1]), [], len(text)
+    least, kept, start = max(_least(form[::-1]), shortest), [], len(text)
     while (at := text.rfind(form[-least:], 0, start)) >= 0:
         kept.append(text[at + least : start])
         start, end = at, at + least
@@ -83,22 +172,49 @@ def _redact_pieces(text: str, form: str) -> str:
     return REDACTED.join([text[:start], *reversed(kept)])
 
 
-def request_secrets(headers: Mapping[str, str], key: str | None) -> tuple[str, ...]:
-    """The forms of everything in a request that may be secret: the key, and header values long enough to be one."""
+def request_redactor(headers: Mapping[str, str], key: str | None) -> Redactor:
+    """The redactor of a client: the key, and header values long enough to be one."""
     values = [*headers.values(), *(part for value in headers.values() for part in _parts(value))]
-    return secret_forms([*(value for value in values if len(value) >= SECRET_LENGTH), *([key] if key else ())])
+    return Redactor([*(value for value in values if len(value) >= SECRET_LENGTH), *([key] if key else ())])
 
 
-def answer_secrets(models: Iterable[tuple[EndpointConfig, Sampling]], keys: Mapping[str, str]) -> tuple[str, ...]:
-    """The forms of secrets sent to a run's servers, which must not be stored in answers."""
+def sent_secrets(servers: Iterable[tuple[EndpointConfig, Sampling]], keys: Mapping[str, str]) -> frozenset[str]:
+    """The secrets that servers are sent, and that a run's redactor removes."""
     found: set[str] = set()
-    for config, sampling in models:
+    for config, sampling in servers:
         found.add(keys.get(config.key_variable or "", "").strip())
         for name, value in {**config.headers, **sampling.extra_headers}.items():
             plain = value.get_secret_value().strip()
             if _is_secret_header(name, plain):
                 found |= {plain, *_parts(plain)}
-    return secret_forms(value for value in found if _cannot_be_word(value))
+    return frozenset(filter(cannot_be_word, found))
+
+
+def environment_secrets(environment: Mapping[str, str]) -> frozenset[str]:
+    """The secrets of an environment: values of variables that are named like secrets, and what has the form of one.
+
+    A value that is the path of a file names a secret, and is none.
+    """
+    named = (value.strip() for value in secret_values(environment) if not _is_path(value))
+    return frozenset(filter(cannot_be_word, (*named, *secrets_of_known_form(environment))))
+
+
+def secrets_of_known_form(environment: Mapping[str, str]) -> Iterator[str]:
+    """What has the form of a secret in any variable: keys of providers, and passwords in addresses."""
+    for value in environment.values():
+        for match in SECRET.finditer(value):
+            secret = LEADS.sub("", match[0]).strip()
+            if match.start() > 0 and value[: match.start()].endswith("://"):  # user:password
+                secret = secret.partition(":")[2]
+            if cannot_be_word(secret):
+                yield secret
+
+
+def _is_path(value: str) -> bool:
+    try:
+        return Path(value).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _parts(value: str) -> Iterator[str]:
@@ -119,7 +235,7 @@ def _is_secret_header(name: str, value: str) -> bool:
     return named or looks_secret(value) or LONG_WORD.search(value) is not None
 
 
-def _cannot_be_word(value: str) -> bool:
+def cannot_be_word(value: str) -> bool:
     """Whether a text cannot be a word of an answer: letters with digits, or very long."""
     mixed = re.search("[0-9]", value) is not None and re.search("[A-Za-z]", value) is not None
     return len(value) >= SECRET_LENGTH and (mixed or (len(value) >= SURELY and not re.search(r"\s", value)))

@@ -77,7 +77,7 @@ class ReplicaCare:
         self._streaks: dict[str, _RefusalStreak] = {}
         """Of replicas that may be refusing everything, by address."""
         self._waits = RetryAfterPolicy(
-            longest_refusal, clock, servers.note, lambda text: safe_excerpt(text, caller.secrets, SHOWN_OF_A_WAIT)
+            longest_refusal, clock, servers.note, lambda text: safe_excerpt(text, caller.redactor, SHOWN_OF_A_WAIT)
         )
 
     def on_accepted(self, replica: Replica, sent_at: float) -> None:

@@ -66,7 +66,7 @@ class SdkCaller(Caller):
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         limit, begun = self._limit, perf_counter()
         asking = resource.with_streaming_response.create(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit)))
-        with convert_failures(self.secrets, limit):
+        with convert_failures(self.redactor, limit):
             try:
                 async with asking as opened:
                     came = incoming_response(opened.http_response)
@@ -78,7 +78,7 @@ class SdkCaller(Caller):
                 if isinstance(error.__cause__, httpx2.HTTPError):
                     raise error.__cause__ from error.__cause__.__cause__  # it may be a certificate error
                 raise
-        return make_reply(came, whole, reader, begun, perf_counter(), self.secrets)
+        return make_reply(came, whole, reader, begun, perf_counter(), self.redactor)
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """Report 404: the SDK is for gateways and proxies, behind which no server can be looked at."""

@@ -39,7 +39,7 @@ class ReplyReader:
     def __init__(self, config: EndpointConfig, sampling: Sampling, caller: Caller, servers: IdentifiedServers) -> None:
         keeps = sampling.logprobs == KEEP_TOKENS
         longest = sampling.longest_answer
-        self._answers = AnswerReader(config, caller.secrets, longest, servers.note, keeps_tokens=keeps)
+        self._answers = AnswerReader(config, caller.redactor, longest, servers.note, keeps_tokens=keeps)
         self._max_tokens = sampling.max_tokens
         self._caller = caller
         self._servers = servers
@@ -54,7 +54,7 @@ class ReplyReader:
             reply.body,
             reply.headers,
             max_tokens=self._max_tokens,
-            secrets=self._caller.secrets,
+            redactor=self._caller.redactor,
             unauthorized=self._caller.unauthorized,
         )
         return answers_without_text(signal, seeds, origin)

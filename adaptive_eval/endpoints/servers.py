@@ -166,7 +166,7 @@ class IdentifiedServers:
             named = self._model
         if named is None or named in self._named or len(self._named) >= NAMED:
             return
-        named = safe_excerpt(named, self._caller.secrets, LONGEST_NAME)
+        named = safe_excerpt(named, self._caller.redactor, LONGEST_NAME)
         if named in self._named:
             return
         if self._named:
@@ -179,7 +179,7 @@ class IdentifiedServers:
     def _note_fingerprint(self, url: str, fingerprint: str) -> None:
         if (before := self._fingerprints.setdefault(url, fingerprint)) == fingerprint:
             return
-        was, now = (safe_excerpt(one, self._caller.secrets, LONGEST_NAME) for one in (before, fingerprint))
+        was, now = (safe_excerpt(one, self._caller.redactor, LONGEST_NAME) for one in (before, fingerprint))
         text = f"the system_fingerprint of its server at {url} was {was!r} and is {now!r}: the server was changed"
         self.note_first(Notice("fingerprint", text))
 
@@ -235,7 +235,7 @@ class IdentifiedServers:
         except WebPage:  # a page for people, in place of a list
             return ServerIdentity()
         mine = [entry for entry in entries if self._model in _names(entry)]
-        served = tuple(safe_excerpt(str(entry["id"]), self._caller.secrets, LONGEST_NAME) for entry in entries)
+        served = tuple(safe_excerpt(str(entry["id"]), self._caller.redactor, LONGEST_NAME) for entry in entries)
         if entries and not mine:
             await self._require_answer(url, served)
         self._names.update(*map(_names, mine))
@@ -254,7 +254,7 @@ class IdentifiedServers:
             if reply.status == 200:
                 break
             try:
-                error_signal(reply.status, reply.body, reply.headers, secrets=self._caller.secrets)
+                error_signal(reply.status, reply.body, reply.headers, redactor=self._caller.redactor)
                 break
             except Refusal:
                 if pause is None:
@@ -262,5 +262,5 @@ class IdentifiedServers:
                 await asyncio.sleep(pause)
         named = _read_model_name(reply.payload)
         if named is None or not is_same_model(named, self._model):
-            shown = None if named is None else safe_excerpt(named, self._caller.secrets, LONGEST_NAME)
+            shown = None if named is None else safe_excerpt(named, self._caller.redactor, LONGEST_NAME)
             raise ModelNotServed(404, f"{rule} (it answers any name, and calls this answer {shown!r})")

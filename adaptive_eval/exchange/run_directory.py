@@ -16,7 +16,9 @@ from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, stored_setup
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.core import Controller
+from adaptive_eval.endpoints.redaction import Redactor, environment_secrets
 from adaptive_eval.exchange.configure import (
     CONFIG_FILE,
     QUESTIONS_FILE,
@@ -126,7 +128,9 @@ class RunDraft:
     def __init__(self, directory: Path, place: Path, terms: ImportTerms) -> None:
         self._directory, self._place, self._terms = directory, place, terms
         config = terms.request.config
-        self._draft = Draft.begin(directory)
+        redactor = Redactor() if config is None else run_redactor(config)
+        redactor.add(environment_secrets(os.environ))  # what a server was sent when the logs were written
+        self._draft = Draft.begin(directory, redactor)
         self._bases = {} if config is None else {model.name: seed_base(config, model) for model in config.models}
         self._seeds_match = config is not None
         if config is not None and terms.questions is not None:  # decisions may depend on their order

@@ -6,7 +6,6 @@ without a grade, and the next start of the run, or `adaptive-eval regrade`, asks
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +15,6 @@ from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Refusal
-from adaptive_eval.endpoints.redaction import answer_secrets, redact_forms
 from adaptive_eval.endpoints.replica_care import OF_AN_OPTION
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice, Prompt, Sampling
 from adaptive_eval.graders.asked import NO_REPLY, AskedGrader, ReplyUse
@@ -48,8 +46,6 @@ class AskingPool(Grading):
         """`lost` is the most that the grade of an answer may cost."""
         self.lost, self._asked_again = lost, 0
         self._asked, self._folder, self._keys = asked, folder, keys
-        self._secrets = answer_secrets([(asked.server, asked.sampling)], keys)
-        """Secrets that are removed from replies, since error messages quote unreadable ones."""
         self.rubric = rubric
         self._slots = asyncio.Semaphore(asked.concurrency.in_flight * len(asked.server.replicas))
         self._endpoints: dict[bool, Endpoint] = {}
@@ -102,7 +98,6 @@ class AskingPool(Grading):
         if "unanswered" in reply.signals:
             said = GraderError(f"the {self._asked.kind} fails on this request every time: {reply.finish_reason}")
             return GraderReply(None, said, self._has_lost_reply())
-        reply = replace(reply, text=redact_forms(reply.text, self._secrets))
         return GraderReply(reply, None, "timed_out" in reply.signals and self._has_lost_reply())
 
     async def _may_repeat(self, again: Again) -> bool:

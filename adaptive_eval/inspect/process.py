@@ -18,6 +18,7 @@ from typing import Any
 
 from adaptive_eval.base.errors import ConfigError, Unavailable
 from adaptive_eval.base.imports import python_command
+from adaptive_eval.endpoints.redaction import Redactor, cannot_be_word, environment_secrets
 from adaptive_eval.inspect.installed import installed_tasks, tasks_in
 from adaptive_eval.inspect.leftovers import VARIABLE, TemporaryFolder, clear_leftovers
 from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup
@@ -34,6 +35,8 @@ LIST_SECONDS = 1800.0
 END_SECONDS = 120.0
 """Time for Inspect to close its logs and sandboxes."""
 MAX_TAIL = 600
+TROUBLES = frozenset({"error", "ended", "repeats"})
+"""Keys of messages about what went wrong."""
 
 
 def require_inspect(task: str) -> None:
@@ -53,9 +56,16 @@ def list_task(
     name: str, benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str, str]
 ) -> Sequence[Mapping[str, Any]]:
     """List a question for each sample of a benchmark's task; raises `ConfigError` if it cannot be loaded."""
+    redactor = Redactor(environment_secrets(environment))
     section = f"benchmarks.{name}" if name else "benchmark"
     require_inspect(benchmark.inspect)
-    setup = Setup(tasks={"": benchmark.model_dump(mode="json")}, models=[], log_dir="", max_retries=None)
+    setup = Setup(
+        tasks={"": benchmark.model_dump(mode="json")},
+        models=[],
+        log_dir="",
+        secrets=sorted(redactor.secrets),
+        max_retries=None,
+    )
     try:
         done = subprocess.run(
             python_command(BOOT),
@@ -69,9 +79,10 @@ def list_task(
     except subprocess.TimeoutExpired as error:
         late = f"{benchmark.inspect} did not load within {LIST_SECONDS:.0f} s"
         raise ConfigError(f"{section}.inspect: {late}") from error
-    told = _parse_line(done.stdout)
+    told = _parse_line(redactor.data(done.stdout.decode(errors="replace")))
     if "" not in told:
         why = told.get("problem") or _tail(done.stderr) or f"its process ended with {done.returncode}"
+        why = redactor.message(why)
         known = [one.name for one in _known_tasks(benchmark.inspect, folder)]
         near = "" if benchmark.inspect in known else near_names(benchmark.inspect, known)
         hub = f"; {NO_HUB}" if _is_hub_unreachable(benchmark.inspect, folder) else ""
@@ -120,12 +131,16 @@ class InspectProcess:
         log_dir: Path,
         errors: Path,
         max_retries: int | None,
+        redactor: Redactor,
     ) -> None:
-        """`tasks` are those of all benchmarks, by name; `errors` is the file for their output."""
+        """`tasks` are those of all benchmarks, by name; `errors` is the file for their output; `redactor` is that of
+        the run."""
+        self._redactor = redactor
         told = {name: None if one is None else one.model_dump(mode="json") for name, one in tasks.items()}
         self._names = [one.inspect for one in tasks.values() if one is not None]
         logs = str(log_dir.absolute())
-        self._setup = Setup(tasks=told, models=list(models), log_dir=logs, max_retries=max_retries)
+        secrets = sorted(redactor.secrets)
+        self._setup = Setup(tasks=told, models=list(models), log_dir=logs, secrets=secrets, max_retries=max_retries)
         self._folder, self._environment, self._errors = folder, environment, errors.absolute()
         self._process: Process | None = None
         self._temporary: TemporaryFolder | None = None
@@ -195,8 +210,10 @@ class InspectProcess:
         told = _parse_line(await process.stdout.readline())
         if "ready" not in told:
             await process.wait()
-            why = told.get("problem") or self._exit_text(process)
+            why = self._redactor.message(told.get("problem") or self._exit_text(process))
             raise ConfigError(f"benchmark.inspect: the task cannot be run: {why}")
+        keys = (environment[name].strip() for name in told["keys"] if name in environment)
+        self._redactor.add(filter(cannot_be_word, keys))
         self._reading = asyncio.create_task(self._read(process))
 
     async def _read(self, process: Process) -> None:
@@ -209,7 +226,7 @@ class InspectProcess:
             with suppress(ProcessLookupError):
                 process.terminate()
         await process.wait()
-        why = self._exit_text(process)
+        why = self._redactor.message(self._exit_text(process))
         for number in range(len(self._setup["models"])):
             for name in self._setup["tasks"]:
                 self._fail_all((name, number), why)
@@ -223,6 +240,8 @@ class InspectProcess:
         return f"the process of Inspect ended with {process.returncode}; it said last: {last} ({self._errors.name})"
 
     def _handle_message(self, told: Mapping[str, Any]) -> None:
+        """Deliver a message: a result, or what went wrong, which is shown and so loses secrets."""
+        told = {name: self._redactor.message(one) if name in TROUBLES else one for name, one in told.items()}
         place = (str(told.get("benchmark")), int(told.get("model", -1)))
         if "ended" in told:
             self._fail_all(
@@ -264,7 +283,7 @@ def _encode_line(value: object) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
-def _parse_line(line: bytes) -> dict[str, Any]:
+def _parse_line(line: bytes | str) -> dict[str, Any]:
     """Parse a line of the process; empty if it ended without one."""
     try:
         told = json.loads(line)

@@ -24,6 +24,8 @@ class Setup(TypedDict):
     """Tasks by name of their benchmark; None if its requests have prompts and the run grades the answers."""
     models: list[InspectModel]
     log_dir: str
+    secrets: list[str]
+    """They are removed from whatever the process writes."""
     max_retries: int | None
     """Most retries of a request to a model; None for Inspect's default, which may wait for hours."""
 

@@ -25,7 +25,7 @@ from inspect_ai._util.log_layout import eval_log_name
 from inspect_ai._util.registry import registry_find, registry_info, registry_unqualified_name
 from inspect_ai.dataset import Sample
 from inspect_ai.event import Event, ModelEvent
-from inspect_ai.hooks import BeforeModelGenerate, Hooks, ModelRetry, TaskStart, hooks
+from inspect_ai.hooks import BeforeModelGenerate, Hooks, ModelRetry, RunStart, TaskStart, hooks
 from inspect_ai.log import EvalSample
 from inspect_ai.model import ChatMessage, GenerateConfig, Model, get_model
 from inspect_ai.scorer import Scorer
@@ -37,6 +37,8 @@ from pydantic import TypeAdapter
 from rich.markup import render
 
 from adaptive_eval.endpoints.answers import estimated_tokens
+from adaptive_eval.endpoints.redaction import Redactor, cannot_be_word
+from adaptive_eval.inspect.own_logs import redact_loggers, redact_own_logs
 from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, near_names
 
@@ -158,6 +160,7 @@ class RequestedSamples(SampleSource):
 
     def __init__(self, place: Place, model: Model, samples: Mapping[str, Sample]) -> None:
         self._place, self._model, self._samples = place, str(model), samples
+        self.key_variables: Sequence[str] = getattr(model.api, "api_key_vars", ())
         self._waiting: list[Sample] = []
         self._idle: asyncio.Future[None] | None = None
         self._context: Context | None = None
@@ -269,6 +272,8 @@ def _tokens(message: ChatMessage) -> int:
 
 
 SOURCES: dict[Place, RequestedSamples] = {}
+REDACTOR = Redactor()
+"""Removes the secrets of the run from what this process writes."""
 _messages = TypeAdapter(list[ChatMessage])
 
 
@@ -278,6 +283,9 @@ class TrialHooks(Hooks):
 
     def __init__(self) -> None:
         self._sources: dict[str, RequestedSamples] = {}
+
+    async def on_run_start(self, data: RunStart) -> None:
+        redact_loggers(REDACTOR)
 
     async def on_task_start(self, data: TaskStart) -> None:
         spec, told = data.spec, data.spec.metadata or {}
@@ -296,6 +304,13 @@ class TrialHooks(Hooks):
             source.tell(repeats=f"{data.model_name}: {data.exception_type or 'an error'}{status}")
 
 
+def _learn_keys() -> set[str]:
+    """The variables from which the providers of the models read keys, whose values are removed from now on."""
+    names = {name for source in SOURCES.values() for name in source.key_variables if name in os.environ}
+    REDACTOR.add(filter(cannot_be_word, (os.environ[name].strip() for name in names)))
+    return names
+
+
 async def run_samples(setup: Setup) -> None:
     """Run requested samples until the input ends."""
     tasks = [
@@ -303,7 +318,7 @@ async def run_samples(setup: Setup) -> None:
         for name, task in setup["tasks"].items()
         for number, model in enumerate(setup["models"])
     ]
-    send_line({"ready": True})
+    send_line({"ready": True, "keys": sorted(_learn_keys())})
     evaluation = asyncio.create_task(
         eval_async(
             tasks,
@@ -371,6 +386,8 @@ def main() -> None:
     _out = os.dup(1)
     os.dup2(2, 1)
     told: Any = json.loads(FileIO(0, closefd=False).readline())
+    REDACTOR.add(told["secrets"])
+    redact_own_logs(REDACTOR)
     try:
         if told["models"]:
             asyncio.run(run_samples(told))

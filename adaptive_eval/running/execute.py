@@ -13,8 +13,10 @@ from pathlib import Path
 from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged
 from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import PreparedRun, stored_config
+from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.types import NO_COST
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.record.dry_run import dry_run_folder, dry_run_trials
 from adaptive_eval.record.ending import Ended, note_fatal_error
 from adaptive_eval.record.history import stored_trial_count
@@ -85,9 +87,11 @@ async def execute(
         lines.append(end_line(prepared.config.name, ended))
         tell(ended)
 
+    redactor = run_redactor(prepared.config)
     try:
-        return await _Execution(prepared, watcher, tell_and_note, sites).run(directory, stops)
+        return await _Execution(prepared, watcher, tell_and_note, sites, redactor).run(directory, stops)
     except Exception as error:
+        redactor.error(error)
         lines.append(error_line(prepared.config.name, error))
         raise
     finally:
@@ -99,9 +103,15 @@ class _Execution:
     """One start of a run."""
 
     def __init__(
-        self, prepared: PreparedRun, watcher: Watcher, tell: Callable[[Ended], None], sites: RemoteServers | None
+        self,
+        prepared: PreparedRun,
+        watcher: Watcher,
+        tell: Callable[[Ended], None],
+        sites: RemoteServers | None,
+        redactor: Redactor,
     ) -> None:
         self._prepared, self._watcher, self._tell, self._sites = prepared, watcher, tell, sites
+        self._redactor = redactor
 
     async def run(self, directory: Path, stops: StopSource | None) -> ExitCode:
         """Begin or resume the run in `directory`."""
@@ -109,7 +119,7 @@ class _Execution:
         await adopt_grader(beginning.prepared, directory)
         if not stored_trial_count(beginning.prepared, directory):
             await check_keys(beginning.prepared)
-        with _opened_store(beginning, directory) as opened, stops or Interrupts() as interrupts:
+        with _opened_store(beginning, directory, self._redactor) as opened, stops or Interrupts() as interrupts:
             _begin_with_dry_run(opened, beginning, directory)
             return (await self._carry_on(beginning, opened, interrupts)).exit_code
 
@@ -118,7 +128,8 @@ class _Execution:
         prepared, store = beginning.prepared, opened.store
         elsewhere = None if self._sites is None else self._sites.open(prepared, store)
         answered = {sums.model for sums in store.reader.sums()}
-        opening = opened_endpoints(prepared.config, store.directory / LOGS, elsewhere=elsewhere, answered=answered)
+        logs = store.directory / LOGS
+        opening = opened_endpoints(prepared.config, logs, self._redactor, elsewhere=elsewhere, answered=answered)
         async with opening as serving:
             async with open_run_graders(prepared) as grading:
                 bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
@@ -141,10 +152,10 @@ def _begin_with_dry_run(opened: OpenedStore, beginning: StartingPoint, directory
 
 
 @contextmanager
-def _opened_store(beginning: StartingPoint, directory: Path) -> Iterator[OpenedStore]:
+def _opened_store(beginning: StartingPoint, directory: Path, redactor: Redactor) -> Iterator[OpenedStore]:
     """Open the store of a run; an error that ends the run is noted in it."""
     prepared = beginning.prepared
-    opened = Store.open(directory, prepared.header)
+    opened = Store.open(directory, prepared.header, redactor)
     try:
         if beginning.pending_events:
             opened.store.commit(CommitBatch(events=beginning.pending_events))

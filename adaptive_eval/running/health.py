@@ -10,6 +10,7 @@ from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import missing_programs
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.graders.asked import AskedGrader
@@ -28,7 +29,7 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     asked: set[int] = set()
     logs, well = Path(tempfile.mkdtemp(prefix="adaptive-eval-check-")), True
     try:
-        async with opened_endpoints(config, logs, patient=False) as serving:
+        async with opened_endpoints(config, logs, run_redactor(config), patient=False) as serving:
             groups = await asyncio.gather(
                 _check_running(serving),
                 *(_check_launched(host, asked) for host in serving.hosts if isinstance(host, Host)),

@@ -36,7 +36,8 @@ def _endpoints(context: SourceContext, models: Models) -> Iterator[tuple[int, En
     ]
     logs, retries = context.logs, None if context.patient else FEW_RETRIES
     errors = logs / "inspect.log"
-    process = InspectProcess(tasks, asked, config.folder, context.keys, logs / "inspect", errors, retries)
+    where = (config.folder, context.keys, logs / "inspect", errors)
+    process = InspectProcess(tasks, asked, *where, retries, context.redactor)
     context.stack.push_async_callback(process.close)
     for at, (number, model) in enumerate(models.items()):
         yield (

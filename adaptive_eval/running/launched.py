@@ -13,7 +13,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.prepare import PreparedRun, missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.endpoint import open_endpoint
-from adaptive_eval.endpoints.redaction import secret_forms
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import secret_values
 from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.running.sources import Models, OpenedHosts, OpenedSource, SourceContext
@@ -123,7 +123,7 @@ class ServerOpener:
             place=place,
             sleeps=launch.sleep,
             alternatives=pool is not None and in_pool and len(pool.places) > 1,
-            secrets=secret_forms(secret_values(sees, () if model.api_key_env is None else (model.api_key_env,))),
+            redactor=Redactor(secret_values(sees, () if model.api_key_env is None else (model.api_key_env,))),
         )
 
 

@@ -22,6 +22,7 @@ from adaptive_eval.config.prepare import (
     stored_questions,
 )
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer
@@ -88,7 +89,7 @@ async def regrade(
     `beyond_caps`: whatever a judge may cost, which is else a `ConfigError` where a cap does not bear it. `arguments`:
     those of the command that goes on with `config`.
     """
-    with closing(Store.attach(directory)) as store:
+    with closing(Store.attach(directory, None if config is None else run_redactor(config))) as store:
         stored = store.reader.header()
         as_stored = stored_config(stored)
         if config is None:

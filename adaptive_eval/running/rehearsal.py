@@ -8,12 +8,15 @@ import shutil
 import tempfile
 from collections.abc import Collection, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import EndpointError, GraderError
 from adaptive_eval.base.seeds import trial_seed
 from adaptive_eval.config.prepare import PreparedRun, make_lane
+from adaptive_eval.config.run_secrets import run_redactor
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.load import benchmark_named
@@ -21,9 +24,10 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.record.dry_run import dry_run_folder
 from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.running.serving import opened_endpoints
-from adaptive_eval.scheduler.grading import Grading, grade_or_error, make_record, redact_answer
+from adaptive_eval.scheduler.grading import Grading, grade_or_error, make_record
 from adaptive_eval.store import CommitBatch, Store, TrialRecord
 from adaptive_eval.store.locate import make_directory
+from adaptive_eval.store.redaction import redact_trial
 from adaptive_eval.supply.types import Lane
 
 ANSWERS = 2
@@ -54,7 +58,7 @@ def keep_answers(prepared: PreparedRun, directory: Path, tried: Sequence[TriedAn
         shutil.rmtree(folder)
     if records:
         make_directory(directory)
-        with closing(Store.open(folder, prepared.header).store) as store:
+        with closing(Store.open(folder, prepared.header, run_redactor(prepared.config)).store) as store:
             store.commit(CommitBatch(trials=records))
     return len(records)
 
@@ -68,14 +72,15 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
     direct = tuple(config.models[number].model_copy(update={"batch": None}) for number in chosen)
     asked = config.model_copy(update={"models": direct})
     with tempfile.TemporaryDirectory(prefix="adaptive-eval-rehearsal-") as logs:
-        opening = opened_endpoints(asked, Path(logs), patient=False)
+        redactor = run_redactor(config)
+        opening = opened_endpoints(asked, Path(logs), redactor, patient=False)
         async with open_run_graders(prepared) as pool, opening as serving:
             lanes = [
-                make_lane(prepared, number, endpoint, serving.secrets)
+                make_lane(prepared, number, endpoint)
                 for number, endpoint in zip(chosen, serving.endpoints, strict=True)
             ]
             each = [(lane, at) for lane in lanes for at in first]
-            tried = await asyncio.gather(*(_try(lane, at, prepared.questions[at], pool) for lane, at in each))
+            tried = await asyncio.gather(*(_try(lane, at, prepared.questions[at], pool, redactor) for lane, at in each))
     logged = {model.name for model in direct if model.inspect is not None}
     return [one._replace(record=None) if one.model in logged else one for one in tried]
 
@@ -88,12 +93,13 @@ def _first_questions(prepared: PreparedRun) -> list[int]:
     return [at for each in found.values() for at in each[:ANSWERS]]
 
 
-async def _try(lane: Lane, at: int, question: Question, pool: Grading) -> TriedAnswer:
+async def _try(lane: Lane, at: int, question: Question, pool: Grading, redactor: Redactor) -> TriedAnswer:
     seed = trial_seed(lane.seed_base(at), 0)
     try:
         async with asyncio.timeout(LONGEST_WAIT):
             (answer,) = await lane.endpoint.sample(lane.prompt(at), range(seed, seed + 1))
     except EndpointError as error:
+        redactor.error(error)
         return TriedAnswer(lane.name, question, error, None)
     except TimeoutError:
         servers = ", ".join(replica.url for replica in lane.endpoint.stats.replicas) or "its server"
@@ -104,5 +110,8 @@ async def _try(lane: Lane, at: int, question: Question, pool: Grading) -> TriedA
             grade = await grade_or_error(pool.grade, answer, question.for_trial(0))
     except TimeoutError:
         grade = GraderError(f"its grade has not come within {LONGEST_WAIT / 60:g} minutes; a run may wait longer")
-    record = make_record(lane, question, trial=0, round_=0, answer=answer, grade=grade)
-    return TriedAnswer(lane.name, question, *redact_answer(answer, grade, lane.secrets), record)
+    record = redact_trial(make_record(lane, question, trial=0, round_=0, answer=answer, grade=grade), redactor)
+    if isinstance(grade, GraderError):
+        return TriedAnswer(lane.name, question, record.answer, GraderError(record.grader_error or ""), record)
+    shown = replace(grade, signals=record.signals, extracted=record.extracted)
+    return TriedAnswer(lane.name, question, record.answer, shown, record)

@@ -12,7 +12,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.redaction import answer_secrets
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Notice, Prompt
 from adaptive_eval.running.sources import OpenedHosts, SourceContext, open_sources
 from adaptive_eval.supply.hosts import ServerHost
@@ -29,8 +29,6 @@ class Serving:
     """Hosts that start servers; each must be loaded before its endpoint answers."""
     supplies: Sequence[OpenSupply] = ()
     """For models that are not always there, or whose requests outlive a start."""
-    secrets: tuple[str, ...] = ()
-    """Secrets that servers are sent, in every form; no answer is stored with one."""
     ending: bool = False
     """Servers are being stopped."""
     at_once: bool = False
@@ -48,12 +46,15 @@ class Serving:
 async def opened_endpoints(
     config: RunConfig,
     logs: Path,
+    redactor: Redactor,
     *,
     patient: bool = True,
     elsewhere: OpenedHosts | None = None,
     answered: Collection[str] = (),
 ) -> AsyncIterator[Serving]:
     """Open everything that serves the models; in the end all is closed, and every server stopped.
+
+    `redactor` is that of the run.
 
     What servers print goes into the folder `logs`; who is `patient` waits for places that other runs have, and for all
     retries of Inspect. Servers are started on this machine, unless `elsewhere` says otherwise. `answered`: models that
@@ -64,7 +65,7 @@ async def opened_endpoints(
         config = await _with_simulator(config, stack)
         notices = allow_open_files(config)
         opener = partial(open_endpoint, keys=keys, loads=LoadWatch(), folder=config.folder, notices=notices)
-        context = SourceContext(config, keys, logs, notices, elsewhere, opener, stack, patient, answered)
+        context = SourceContext(config, keys, redactor, logs, notices, elsewhere, opener, stack, patient, answered)
         endpoints: dict[int, Endpoint] = {}
         hosts, supplies = list[ServerHost](), list[OpenSupply]()
         for source in open_sources(context):
@@ -77,8 +78,7 @@ async def opened_endpoints(
             if number not in endpoints:
                 endpoints[number] = NeverAsked() if model.recorded is not None else context.open(model)
                 stack.push_async_callback(endpoints[number].close)
-        secrets = answer_secrets(((one, one.sampling) for one in config.asked), keys)
-        serving = Serving([endpoints[number] for number in range(len(config.models))], hosts, supplies, secrets)
+        serving = Serving([endpoints[number] for number in range(len(config.models))], hosts, supplies)
         try:
             yield serving
         finally:

@@ -109,8 +109,7 @@ class Session:
         self._removed = removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
         controller = Controller(prepared.plan, outside_plan=spent_before(removed))
         self._publisher = Publisher(store.directory, self._take_state)
-        endpoints, secrets = serving.endpoints, serving.secrets
-        lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
+        lanes = [make_lane(prepared, number, endpoint) for number, endpoint in enumerate(serving.endpoints)]
         opening, stop_on = prepared.plan.opening, prepared.config.stopping.on_alarm
         drawn = [SamplingFreedom.from_sampling(model.sampling) for model in prepared.config.models]
         state = RunState(
@@ -149,11 +148,11 @@ class Session:
         try:
             async with self._watched():
                 interrupts.hear(self._on_interrupt)
-                self._store.commit(CommitBatch(events=[begun]))  # seen by watchers while stored answers are taken up
-                self.happened(begun)
-                for event in (opened.changed, *news):
-                    if event is not None:
-                        self._watcher.happened(event)
+                # seen by watchers while stored answers are taken up
+                for event in self._store.commit(CommitBatch(events=[begun])).events:
+                    self.happened(event)
+                for event in filter(None, (opened.changed, *news)):
+                    self._watcher.happened(self._store.redacted(event))
                 await self._scheduler.run()
             if (stopped := self._scheduler.state.alarms.stopped) is not None:
                 raise Alarmed(stopped)

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.supply.hosts import ServerHost
 from adaptive_eval.supply.launch.endpoint import ServedEndpoint
@@ -41,6 +42,8 @@ class SourceContext:
     config: RunConfig
     keys: Mapping[str, str]
     """The environment, completed by .env."""
+    redactor: Redactor
+    """Removes the secrets of the run."""
     logs: Path
     """The folder for the logs of servers."""
     notices: Sequence[Notice]

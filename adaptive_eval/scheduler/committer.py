@@ -43,7 +43,7 @@ class Committer:
         """Futures to resolve when the next batch is on disk."""
         self._taken_at = 0.0
         self._added = asyncio.Event()
-        self._writing: tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]] | None = None
+        self._writing: tuple[asyncio.Future[CommitBatch], list[asyncio.Future[None]]] | None = None
         """The batch that the thread is writing, or has written but not reported."""
 
     @property
@@ -82,13 +82,12 @@ class Committer:
             if not self._added.is_set():
                 return
             self._writing = self._take()
-        batch, written, waiting = self._writing
+        written, waiting = self._writing
         await asyncio.wait([written])  # cancelled here, the batch is still written, and the next flush reports it
         self._writing = None
-        written.result()
-        self._say(Committed(batch, waiting))
+        self._say(Committed(written.result(), waiting))
 
-    def _take(self) -> tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]]:
+    def _take(self) -> tuple[asyncio.Future[CommitBatch], list[asyncio.Future[None]]]:
         """Start to write the next batch in the thread."""
         self._taken_at = self._elapsed()
         batch, self._next = self._next, CommitBatch()
@@ -96,7 +95,7 @@ class Committer:
         waiting, self._waiting = self._waiting, []
         self._added.clear()
         written = asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, batch)
-        return batch, written, waiting
+        return written, waiting
 
     def close(self) -> None:
         """Wait for the writer's thread to end."""
@@ -144,6 +143,7 @@ class RunJournal:
 
     def note(self, event: Event) -> None:
         """Record an event, and tell the observer."""
+        event = self.store.redacted(event)
         self.meter.hear(event)
         self.committer.next_batch().events.append(event)
         self.observer.happened(event)

@@ -8,12 +8,10 @@ next start of the run, try to grade the stored answer.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from adaptive_eval.base.errors import GraderError, GraderExhausted, JudgeFailed
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.redaction import REDACTED, redact_forms
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.asked import cost_from_signals
 from adaptive_eval.graders.pool import Grading as Grading
@@ -69,45 +67,10 @@ def make_record(
 ) -> TrialRecord:
     """Record of an answer with its grade, or the reason why it has none."""
     cost = lane.price.cost(answer)
-    if lane.secrets:
-        answer, grade = redact_answer(answer, grade, lane.secrets)
     trial_at = (lane.name, question.id, trial, round_, answer)
     if isinstance(grade, GraderError):
         return TrialRecord(*trial_at, category=None, grader_error=str(grade), cost=cost)
     return TrialRecord(*trial_at, grade.category, grade.signals, grade.extracted, cost=cost)
-
-
-def redact_answer(
-    answer: Answer, grade: Grade | GraderError, secrets: tuple[str, ...]
-) -> tuple[Answer, Grade | GraderError]:
-    """Remove API keys that came back in an answer from it and from its grade; it was graded as it came.
-
-    A string that the grader extracted may be part of a key: it stays only if the cleaned answer contains it.
-    """
-    if not secrets:
-        return answer, grade
-    answer = _remove_secret_tokens(answer, secrets)
-    text, reasoning = redact_forms(answer.text, secrets), redact_forms(answer.reasoning or "", secrets)
-    if text == answer.text and reasoning == (answer.reasoning or ""):
-        return answer, grade
-
-    def unless_secret(said: str) -> str:
-        return said if said in text or said in reasoning else REDACTED
-
-    answer = replace(answer, text=text, reasoning=None if answer.reasoning is None else reasoning)
-    if isinstance(grade, GraderError):
-        return answer, type(grade)(redact_forms(str(grade), secrets))
-    signals = {name: unless_secret(said) if isinstance(said, str) else said for name, said in grade.signals.items()}
-    extracted = None if grade.extracted is None else unless_secret(grade.extracted)
-    return answer, replace(grade, signals=signals, extracted=extracted)
-
-
-def _remove_secret_tokens(answer: Answer, secrets: tuple[str, ...]) -> Answer:
-    """The answer without the texts of its tokens if a key can be put together from them."""
-    logprobs = answer.token_logprobs
-    if logprobs is None or redact_forms(text := "".join(logprobs.tokens), secrets) == text:
-        return answer
-    return replace(answer, token_logprobs=logprobs._replace(tokens=("",) * len(logprobs.tokens)))
 
 
 def wasted_verdict(verdict: Regrade, replaced: Cost | None = None) -> VerdictsWasted | None:

@@ -79,7 +79,8 @@ class Loop:
         self._watch = ServerWatch(state.lanes, state.models, grading)
 
     def say(self, happening: Happening) -> None:
-        """Put something that has happened on the queue."""
+        """Put something that has happened on the queue, and remove secrets from its error."""
+        self.journal.store.redactor.error(getattr(happening, "error", None))
         self._happenings.append(happening)
         self._happened.set()
 

@@ -159,8 +159,7 @@ class StoreRepair:
         return self._caps.can_afford(total_spent(reader).plus(entered).plus(more))
 
     def _write(self, batch: CommitBatch) -> None:
-        self._store.commit(batch)
-        for event in batch.events:
+        for event in self._store.commit(batch).events:
             self._observer.happened(event)
 
 

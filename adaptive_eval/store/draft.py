@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
 from adaptive_eval.store import database
 from adaptive_eval.store.events.event import Event
 from adaptive_eval.store.records import RunHeader, TrialRecord
+from adaptive_eval.store.redaction import redact_event, redact_trial
 from adaptive_eval.store.rows import INSERT_TRIAL, dump_json, trial_row, write_events, write_run
 
 _CELL = "SELECT id FROM trials WHERE model = ? AND question = ? ORDER BY trial"
@@ -21,22 +23,22 @@ _CELL = "SELECT id FROM trials WHERE model = ? AND question = ? ORDER BY trial"
 class Draft:
     """Collects trials and turns them into a run."""
 
-    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
-        self._directory, self._connection = directory, connection
+    def __init__(self, directory: Path, connection: sqlite3.Connection, redactor: Redactor = NOTHING_SECRET) -> None:
+        self._directory, self._connection, self._redactor = directory, connection, redactor
         self._models: dict[str, int] = {}
         """Their ids, in the order in which they occurred."""
         self._questions: dict[str, int] = {}
 
     @classmethod
-    def begin(cls, directory: Path) -> Self:
-        """Create an empty draft in an existing directory."""
+    def begin(cls, directory: Path, redactor: Redactor = NOTHING_SECRET) -> Self:
+        """Create an empty draft in an existing directory; `redactor` removes secrets from whatever is written."""
         connection = database.create(directory)
         with database.explained(directory):
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("BEGIN")
-        return cls(directory, connection)
+        return cls(directory, connection, redactor)
 
     def name(self, models: Iterable[str], questions: Iterable[str]) -> None:
         """Fix the order of models and questions before any trial is added."""
@@ -48,7 +50,8 @@ class Draft:
     def add(self, trials: Iterable[TrialRecord]) -> None:
         """Add trials; within a cell (model and question) their numbers must differ."""
         now = time.time()
-        rows = (trial_row(self._model(one.model), self._question(one.question), one, now) for one in trials)
+        stored = (redact_trial(one, self._redactor) for one in trials)
+        rows = (trial_row(self._model(one.model), self._question(one.question), one, now) for one in stored)
         with database.explained(self._directory):
             self._connection.executemany(INSERT_TRIAL, rows)
 
@@ -71,7 +74,8 @@ class Draft:
                 (self._question(keys.get(key, key)), key, dump_json(body)) for key, body in header.questions.items()
             ]
             self._connection.executemany("INSERT INTO questions (id, key, body) VALUES (?, ?, ?)", questions)
-            write_events(self._connection, events, now)
+            names = self._models.keys() | self._questions.keys() | keys.keys()
+            write_events(self._connection, (redact_event(one, self._redactor, names) for one in events), now)
             self._connection.execute("COMMIT")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA journal_mode = WAL")

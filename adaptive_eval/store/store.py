@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import closed_on_error
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.events.answers import AnswersLost
 from adaptive_eval.store.events.event import Change, Event
@@ -17,6 +18,7 @@ from adaptive_eval.store.events.lives import SettingsChanged
 from adaptive_eval.store.locate import make_directory
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import CellExtent, CommitBatch, Regrade, RunHeader, TrialKey, TrialRecord
+from adaptive_eval.store.redaction import Kept, redact_batch, redact_event, redact_grade
 from adaptive_eval.store.rows import (
     INSERT_LOGPROBS,
     INSERT_TRIAL,
@@ -68,10 +70,12 @@ class OpenedStore(NamedTuple):
 class Store:
     """Commits trials, looks and events; a trial counts once `commit` has returned."""
 
-    def __init__(self, directory: Path, database: RunDatabase) -> None:
+    def __init__(self, directory: Path, database: RunDatabase, redactor: Redactor | None = None) -> None:
         self.directory = directory
         self.reader = RunReader(directory, database)
         """Reads through the writer's connection, before and after writing."""
+        self.redactor = Redactor() if redactor is None else redactor
+        """Removes the secrets of the run from whatever is written."""
         self._database = database
         self._models = self.reader.ids("models", "name")
         self._questions = self.reader.ids("questions", "key")
@@ -84,8 +88,8 @@ class Store:
         self._latest = self.reader.newest_at
 
     @classmethod
-    def open(cls, directory: Path, header: RunHeader) -> "OpenedStore":
-        """Begin a run in `directory`, or resume the one there.
+    def open(cls, directory: Path, header: RunHeader, redactor: Redactor | None = None) -> "OpenedStore":
+        """Begin a run in `directory`, or resume the one there; `redactor` removes secrets from whatever is written.
 
         Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`, and `ConfigError` if an extra is missing.
         """
@@ -99,26 +103,31 @@ class Store:
                     write_run(writes, header, time.time())
                     insert_models(writes, header.models)
                     insert_questions(writes, header.questions)
-            store = cls(directory, database)
+            store = cls(directory, database, redactor)
             return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
-    def attach(cls, directory: Path) -> "Store":
+    def attach(cls, directory: Path, redactor: Redactor | None = None) -> "Store":
         """Open a stored run for writing without changing its configuration."""
         if not directory.is_dir() or not is_run(directory):
             raise StoreError(f"{directory} holds no run")
         database, _ = RunDatabase.open_to_write(directory)
         with closed_on_error(database):
             database.require_intact()
-            return cls(directory, database)
+            return cls(directory, database, redactor)
 
     def _now(self) -> float:
         """The time of the next record: readers go by it, so it is after all others, even if clocks are set back."""
         self._latest = max(time.time(), self._latest + NEXT_SECONDS)
         return self._latest
 
-    def commit(self, batch: CommitBatch) -> None:
-        """Write a batch atomically."""
+    def redacted(self, event: Kept) -> Kept:
+        """An event as it is stored, and as it may be shown."""
+        return redact_event(event, self.redactor, self._models.keys() | self._questions.keys())
+
+    def commit(self, batch: CommitBatch) -> CommitBatch:
+        """Write a batch atomically; returns it as it was written, without secrets."""
+        batch = redact_batch(batch, self.redactor, self._models.keys() | self._questions.keys())
         now = self._now()
         with self._database.transaction() as writes:
             writes.executemany(INSERT_TRIAL, (self._row(trial, now) for trial in batch.trials))
@@ -138,12 +147,13 @@ class Store:
         if self._unsummed >= SUMMED_EVERY:
             self._unsummed = 0
             self._database.keep_sums()
+        return batch
 
     def lose(self, event: AnswersLost) -> None:
         """Write off what earlier starts had requested of a model; `event` has the cost of lost answers, if any."""
         with self._database.transaction() as writes:
             writes.execute("DELETE FROM asked_for WHERE model = ?", (self._models[event.model],))
-            write_events(writes, [event] if event.answers else [], self._now())
+            write_events(writes, [self.redacted(event)] if event.answers else [], self._now())
 
     def forget_looks(self, number: int) -> None:
         """Delete the looks of this configuration from `number` on, which do not follow from today's outcomes.
@@ -165,20 +175,21 @@ class Store:
         The first trials of each cell of `opening` become part of round 0.
         """
         changes = [] if header is None else self._changes(header)
+        events = [event] if isinstance(event, Event) else event
         with self._database.transaction() as writes:
-            writes.executemany(_REGRADE, (self._regrade_row(regrade) for regrade in regrades))
+            writes.executemany(_REGRADE, (self._regrade_row(redact_grade(one, self.redactor)) for one in regrades))
             writes.executemany(
                 "UPDATE trials SET round = 0 WHERE model = ? AND question = ? AND trial < ? AND round > 0",
                 [(self._models[one.model], self._questions[one.question], one.extent) for one in opening],
             )
             if header is not None:
                 if changes:
-                    write_events(writes, [self._settings_event(changes)], self._now())
+                    write_events(writes, [self.redacted(self._settings_event(changes))], self._now())
                 writes.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
                 bodies = ((dump_json(body), key) for key, body in header.questions.items())
                 writes.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)
                 insert_configuration(writes, header.configuration, self._now())
-            write_events(writes, [event] if isinstance(event, Event) else event, self._now())
+            write_events(writes, map(self.redacted, events), self._now())
         self._configuration = self.reader.newest_configuration_id()
 
     def forget_trials(self, model: str, trials: Sequence[TrialKey], event: Event) -> None:
@@ -187,7 +198,7 @@ class Store:
         with self._database.transaction() as writes:
             writes.executemany(_FORGET_TOKENS, keys)  # the id of a deleted trial may be used again
             writes.executemany("DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?", keys)
-            write_events(writes, [event], self._now())
+            write_events(writes, [self.redacted(event)], self._now())
 
     def close(self) -> None:
         """Close the database and release the run directory."""
@@ -205,7 +216,7 @@ class Store:
         stored = self.reader.header()
         require_same_meaning(stored, header, self.directory)
         changes = self._changes(header)
-        event = self._settings_event(changes) if changes else None
+        event = self.redacted(self._settings_event(changes)) if changes else None
         with self._database.transaction() as writes:
             joining = header.models.keys() - stored.models.keys()
             insert_models(writes, {name: header.models[name] for name in header.models if name in joining})

@@ -43,8 +43,6 @@ class Lane:
     """Requests in flight: the sum of the replicas' concurrency."""
     samples_per_request: int
     price: TrialPrice
-    secrets: tuple[str, ...] = ()
-    """Strings that no answer is stored with, in every form (`endpoints.redaction`)."""
     addresses: tuple[str, ...] = ()
     """Addresses of servers of others, whose time counts once if models share them; empty: nobody else is served."""
 

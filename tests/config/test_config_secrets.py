@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from checked_text import check_text
 
-from adaptive_eval.endpoints.secrets import holds_secret, looks_secret, redacted
+from adaptive_eval.endpoints.secrets import holds_secret, looks_secret, remove_patterns
 
 KEY = "sk-proj-Aa1Bb2Cc3Dd4Ee5Ff6Gg7"
 BASE = """\
@@ -158,7 +158,7 @@ def test_an_override_with_a_key_is_refused() -> None:
 )
 def test_shapes_of_keys(value: str) -> None:
     assert looks_secret(value)
-    assert redacted(value) != value
+    assert remove_patterns(value) != value
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_shapes_of_keys(value: str) -> None:
 )
 def test_other_things(value: str) -> None:
     assert not looks_secret(value)
-    assert redacted(value) == value
+    assert remove_patterns(value) == value
 
 
 @pytest.mark.parametrize(

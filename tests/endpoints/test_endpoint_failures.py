@@ -13,6 +13,7 @@ from adaptive_eval.endpoints.failures import (
     find_error,
     safe_excerpt,
 )
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.retry_after import read_retry_after
 
 
@@ -136,7 +137,7 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
 )
 def test_a_redirect_is_named_and_no_key_with_it(location: str, told: str) -> None:
     with pytest.raises(Rejected, match=told) as caught:
-        error_signal(307, b"", {"location": location} if location else {}, secrets=("sk-1234567890",))
+        error_signal(307, b"", {"location": location} if location else {}, redactor=Redactor(["sk-1234567890"]))
     assert "base_url" in str(caught.value)
     assert "sk-1234567890" not in str(caught.value)
 
@@ -174,6 +175,6 @@ def test_where_no_error_is_none_is_found(payload: object) -> None:
 
 
 def test_a_shown_text_is_one_short_line_without_secrets() -> None:
-    shown = safe_excerpt("key sk-1234567890 is\nwrong " + "x" * 1000, ("sk-1234567890",))
+    shown = safe_excerpt("key sk-1234567890 is\nwrong " + "x" * 1000, Redactor(["sk-1234567890"]))
     assert shown.startswith("key *** is wrong")
     assert len(shown) < 310

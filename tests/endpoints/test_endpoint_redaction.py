@@ -13,7 +13,7 @@ from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.endpoints.failures import READ, error_signal, safe_excerpt
-from adaptive_eval.endpoints.redaction import answer_secrets, redact_forms, request_secrets, secret_forms
+from adaptive_eval.endpoints.redaction import Redactor, request_redactor, sent_secrets
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
 KEY = "sk-a1b2c3d4e5f6g7h8i9j0k1l2m3n4o5p6"
@@ -33,19 +33,19 @@ def shows(text: str, key: str = KEY) -> bool:
 @pytest.mark.parametrize("key", [KEY, ODD])
 @given(before=st.binary(max_size=40), after=st.binary(max_size=40))
 def test_a_key_is_found_in_every_form(key: str, before: bytes, after: bytes) -> None:
-    forms = secret_forms([key])
+    redact = Redactor([key]).text
     around = b64encode(before + key.encode() + after).decode()
     alone = b64encode(key.encode()).decode().rstrip("=")
     for form in (key, quote(key, safe=""), json.dumps(key)[1:-1]):
-        assert redact_forms(f"it is {form}, is it not", forms) == "it is ***, is it not"
+        assert redact(f"it is {form}, is it not") == "it is ***, is it not"
     inner = alone[2:-4]
-    assert inner not in redact_forms(around, forms) and inner not in redact_forms(f"key={alone}", forms)
+    assert inner not in redact(around) and inner not in redact(f"key={alone}")
     for start in range(3):
-        assert b64encode(bytes(start) + key.encode()).decode()[4:-4] not in redact_forms(around, forms)
+        assert b64encode(bytes(start) + key.encode()).decode()[4:-4] not in redact(around)
 
 
 def test_the_longer_of_two_secrets_goes_first() -> None:
-    assert redact_forms("abc12345-and-more", secret_forms(["abc12345", "abc12345-and-more"])) == "***"
+    assert Redactor(["abc12345", "abc12345-and-more"]).text("abc12345-and-more") == "***"
 
 
 @given(space=st.integers(0, 2 * READ), spaces=st.integers(0, 400), length=st.integers(1, 400))
@@ -54,14 +54,14 @@ def test_the_longer_of_two_secrets_goes_first() -> None:
 def test_no_cut_leaves_half_a_key(space: int, spaces: int, length: int) -> None:
     filler = " " * min(space, spaces) + "x" * max(0, space - spaces)
     for text in (filler + KEY + "y" * length, (filler + KEY) * 3, KEY * 1000, filler + KEY[:length]):
-        assert not shows(safe_excerpt(text, secret_forms([KEY])))
+        assert not shows(safe_excerpt(text, Redactor([KEY])))
 
 
 @pytest.mark.parametrize("padding", [*range(150, 230, 3), *range(4040, 4100, 3), 16_370, 65_500])
 def test_an_error_that_is_no_json_shows_no_part_of_a_key(padding: int) -> None:
     body = b" " * padding + b"bad key " + KEY.encode() + b" was sent" * 2
     with pytest.raises(EndpointError) as refused:
-        error_signal(400, body, {}, secrets=secret_forms([KEY]))
+        error_signal(400, body, {}, redactor=Redactor([KEY]))
     assert not shows(str(refused.value))
 
 
@@ -114,38 +114,38 @@ async def test_names_that_a_server_gives_are_told_without_keys_and_not_without_e
 
 def test_a_message_loses_pieces_and_keeps_words() -> None:
     basic = b64encode(b"me:" + KEY.encode()).decode()
-    forms = request_secrets({"HTTP-Referer": "https://example.org", "Authorization": f"Basic {basic}"}, KEY)
-    assert redact_forms("see https://docs.example for Basic use", forms) == "see https://docs.example for Basic use"
-    assert not shows(redact_forms(f"it begins with b'{KEY[:20]}' ... {KEY[-20:]}", forms))
+    redact = request_redactor({"HTTP-Referer": "https://example.org", "Authorization": f"Basic {basic}"}, KEY).text
+    assert redact("see https://docs.example for Basic use") == "see https://docs.example for Basic use"
+    assert not shows(redact(f"it begins with b'{KEY[:20]}' ... {KEY[-20:]}"))
 
 
 def test_a_piece_that_a_model_writes_goes_and_its_words_stay() -> None:
-    forms = secret_forms([KEY, "token-abc123", "correcthorsebatterystaple"])
+    redact = Redactor([KEY, "token-abc123", "correcthorsebatterystaple"]).text
     assert (
-        redact_forms(f"it starts with {KEY[:20]}..., and ends with {KEY[-9:]}!", forms)
+        redact(f"it starts with {KEY[:20]}..., and ends with {KEY[-9:]}!")
         == "it starts with ***..., and ends with ***!"
     )
     text = "a token-level answer, sk- and token-ab, correct: 42 horses, 123"
-    assert redact_forms(text, forms) == text
+    assert redact(text) == text
 
 
 @given(st.text(), st.text(), st.integers(0, 34), st.integers(0, 34))
 def test_no_text_keeps_a_long_piece_from_either_end(before: str, after: str, start: int, end: int) -> None:
     for piece in (KEY[:end], KEY[start:], KEY[start:] + KEY[:end]):
-        shown = redact_forms(before + piece + after, secret_forms([KEY]))
+        shown = Redactor([KEY]).text(before + piece + after)
         assert not any(part in shown for part in (KEY[:LEFT], KEY[-LEFT:]))
 
 
 def test_what_is_kept_from_answers_is_what_can_be_no_word() -> None:
-    def kept(key: str, **headers: str) -> tuple[str, ...]:
+    def kept(key: str, **headers: str) -> frozenset[str]:
         secret = {name: SecretStr(value) for name, value in headers.items()}
         config = EndpointConfig(base_url="http://a/v1", model="m", api_key_env="THE_KEY", headers=secret)
-        return answer_secrets([(config, Sampling())], {"THE_KEY": key})
+        return sent_secrets([(config, Sampling())], {"THE_KEY": key})
 
     for word in ("EMPTY", "x", "not-needed", "placeholder", "12345678", ""):
-        assert kept(word) == ()
+        assert not kept(word)
     assert KEY in kept(KEY) and "correcthorsebatterystaple" in kept("correcthorsebatterystaple")
-    assert kept("", Accept="application/json; version=2024", Referer="https://example.org/bench") == ()
+    assert kept("", Accept="application/json; version=2024", Referer="https://example.org/bench") == frozenset()
     assert "s3cret-value" in kept("", **{"X-Api-Key": "s3cret-value"})
     assert "s3cret-value" in kept("", Cookie="session=s3cret-value; lang=en")
     assert "s3cret-value" in kept("", Authorization="Bearer s3cret-value")

@@ -31,6 +31,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.seeds import hashed_base, trial_seed
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
@@ -268,7 +269,7 @@ def test_a_process_that_dies_loses_no_answer_and_sets_models_aside(site: Site) -
 async def test_a_process_that_has_ended_is_sent_no_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That would take its exit code from who waits for it."""
     (errors := tmp_path / "errors").touch()
-    process = InspectProcess({}, [], tmp_path, {}, tmp_path, errors, None)
+    process = InspectProcess({}, [], tmp_path, {}, tmp_path, errors, None, Redactor())
     monkeypatch.setattr(Process, "terminate", lambda _: pytest.fail("it was sent one"))
     await process._read(await create_subprocess_exec("true", stdout=PIPE))
 

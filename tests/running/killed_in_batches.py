@@ -91,10 +91,11 @@ def arm(point: str) -> None:
 
     commit = Store.commit
 
-    def killed_commit(self: Store, batch: CommitBatch) -> None:
-        commit(self, batch)
+    def killed_commit(self: Store, batch: CommitBatch) -> CommitBatch:
+        written = commit(self, batch)
         if batch.trials and on_their_way.none:
             die()
+        return written
 
     if point == "collecting":
         BatchBook._deliver = killed_deliver  # type: ignore[method-assign]

@@ -20,6 +20,7 @@ from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.overdue import Heartbeat
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.running.serving import Serving
 
@@ -85,7 +86,7 @@ class Spender(World):
 class SpendingWire:
     """The `Caller` of one model; a word of four letters is a token."""
 
-    secrets: tuple[str, ...] = ()
+    redactor = NOTHING_SECRET
     unauthorized = ""
     longest = MAX_TOKENS
     """Tokens that it may give."""

@@ -22,6 +22,7 @@ from adaptive_eval.base.errors import ExitCode, JudgeFailed
 from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS
 from adaptive_eval.endpoints import connection, failures, replicas
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judging import JudgePool
@@ -37,8 +38,9 @@ from adaptive_eval.show.text import count
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import AnswersLost, RunReader, VerdictsAsked, events_of_kind
+from adaptive_eval.store import AnswersLost, Regrade, RunReader, VerdictsAsked, events_of_kind
 from adaptive_eval.store.records import AWAITS_VERDICT
+from adaptive_eval.store.redaction import redact_grade
 
 
 @pytest.fixture(scope="module")
@@ -470,12 +472,13 @@ def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("structured", [True, False])
-def test_a_judge_that_repeats_its_key_has_it_in_no_error(tmp_path: Path, structured: bool) -> None:
+def test_a_judge_that_repeats_its_key_has_it_in_no_stored_error(tmp_path: Path, structured: bool) -> None:
     with saying(("judge",), lambda *_: f"I was sent {KEY}, no, {KEY[:12]}") as server:
         asked = EndpointConfig(base_url=server.base_url, model="judge", api_key_env="JUDGE_KEY")
-        with pytest.raises(JudgeFailed, match=r"'I was sent \*\*\*, no, \*\*\*'") as failed:
+        with pytest.raises(JudgeFailed, match="'I was sent ") as failed:
             graded(Judge(server=asked, structured=structured), "It is 1.", tmp_path, {"JUDGE_KEY": KEY})
-    assert "0123" not in str(failed.value)
+    stored = redact_grade(Regrade("ada", "q", 0, None, {}, None, str(failed.value)), Redactor([KEY]))
+    assert "'I was sent ***, no, ***'" in str(stored.grader_error) and "0123" not in str(stored.grader_error)
 
 
 def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_verdict(

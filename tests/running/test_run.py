@@ -351,9 +351,10 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     done: list[int] = []
     commit = Store.commit
 
-    def counted(store: Store, batch: CommitBatch) -> None:
-        commit(store, batch)
+    def counted(store: Store, batch: CommitBatch) -> CommitBatch:
+        written = commit(store, batch)
         done.append(len(batch.trials))
+        return written
 
     monkeypatch.setattr(Store, "commit", counted)
     return done

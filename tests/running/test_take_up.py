@@ -172,11 +172,12 @@ class SlowStore:
         self.began = asyncio.Event()
         self.error: StoreError | None = None
 
-    def commit(self, batch: CommitBatch) -> None:
+    def commit(self, batch: CommitBatch) -> CommitBatch:
         self.loop.call_soon_threadsafe(self.began.set)
         asyncio.run_coroutine_threadsafe(self.let.wait(), self.loop).result()
         if self.error is not None:
             raise self.error
+        return batch
 
 
 @pytest.mark.parametrize("error", [None, StoreError("no space left")])

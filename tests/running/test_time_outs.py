@@ -91,7 +91,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
         self: Caller, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None
     ) -> Reply:
         limit = SOON if listening.hangs(body) else HANGS
-        with convert_failures(self.secrets, limit):
+        with convert_failures(self.redactor, limit):
             async with asyncio.timeout(limit):
                 return await send(self, base_url, body, pulse)
 

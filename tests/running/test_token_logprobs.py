@@ -5,19 +5,17 @@ import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from live_runs import ENDED, MODELS, Found, Site, small_world, stored
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ExitCode, GraderError, StoreError
+from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.record.rescore import rescore
 from adaptive_eval.record.results_file import read_results
-from adaptive_eval.scheduler.grading import redact_answer
 from adaptive_eval.simulate.answering import split_tokens
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import TrialRecord
@@ -133,12 +131,3 @@ def test_what_was_never_written_is_refused(stored: object) -> None:
 def test_four_decimals_are_kept_and_what_is_not_known() -> None:
     given = AnswerLogprobs(("\ud800", "b", "c"), (-0.123456, None, -9999.0))
     assert unpack_logprobs(pack_logprobs(given)) == AnswerLogprobs(given.tokens, (-0.1235, None, -9999.0))
-
-
-def test_a_key_in_pieces_of_tokens_is_not_stored(site: Site, url: str) -> None:
-    assert site.run(site.write(**settings(url, trials={"min": 1, "max": 1}))).exit_code in ENDED
-    trial = stored(site)[0]
-    secret = AnswerLogprobs(("sk-", "0123456789", "abcdef"), (-1.0, -2.0, -3.0))
-    answer = replace(trial.answer, text="nothing", token_logprobs=secret)
-    kept, _ = redact_answer(answer, GraderError("none"), ("sk-0123456789abcdef",))
-    assert kept.token_logprobs == AnswerLogprobs(("", "", ""), secret.values)

@@ -49,13 +49,13 @@ async def test_a_commit_that_fails_is_told_however_the_run_is_stopped_then(
     bed, commits, really, loop = small(tmp_path), [0], Store.commit, asyncio.get_running_loop()
     depart, found = Supplies.depart, list[Scheduler]()
 
-    def commit(store: Store, batch: CommitBatch) -> None:
+    def commit(store: Store, batch: CommitBatch) -> CommitBatch:
         commits[0] += 1
         if commits[0] == failing:
             for _ in range(stops):
                 loop.call_soon_threadsafe(found[0].stop)
             raise StoreError("the disk is full")
-        really(store, batch)
+        return really(store, batch)
 
     async def slowly(supply: Supplies, **named: Any) -> None:
         while commits[0] < failing or found[0]._loop.journal.committer._writing is not None:  # noqa: ASYNC110

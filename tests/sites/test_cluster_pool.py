@@ -13,6 +13,7 @@ from test_sites import LetsGo, places_of_its_own, run_at
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.store import (
     Event,
@@ -98,7 +99,7 @@ def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home
 async def test_without_a_cluster_that_is_told(site: Site) -> None:
     config = load_config(written(site), ())
     with pytest.raises(ConfigError, match="pool.places: cluster needs a cluster: run it with --ray"):
-        async with opened_endpoints(config, site.folder):
+        async with opened_endpoints(config, site.folder, NOTHING_SECRET):
             pass
 
 

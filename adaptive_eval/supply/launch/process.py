@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.endpoints.secrets import redacted
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
 from adaptive_eval.supply.launch import keeper
 from adaptive_eval.supply.launch.types import GRACE_SECONDS
 
@@ -29,9 +29,9 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 class ServerLog:
     """The log file of one server, over all its starts."""
 
-    def __init__(self, path: Path, secrets: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, redactor: Redactor = NOTHING_SECRET) -> None:
         self.path = path
-        self._secrets = secrets
+        self._redactor = redactor
         self._start = 0
 
     def begin(self, line: str) -> None:
@@ -53,7 +53,7 @@ class ServerLog:
         if begin > self._start:
             text = text[LONGEST_SECRET:]  # a secret that is cut off would not be recognised
         lines = (CONTROL.sub(" ", ESCAPES.sub("", line)).rstrip() for line in re.split(r"\r?\n|\r", text))
-        return tuple(redacted(line, self._secrets)[:LONGEST_LINE] for line in lines if line.strip())[-LAST_LINES:]
+        return tuple(self._redactor.message(line)[:LONGEST_LINE] for line in lines if line.strip())[-LAST_LINES:]
 
 
 class ServerProcess:

@@ -12,7 +12,7 @@ import httpx2
 import orjson
 
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.endpoints.secrets import redacted
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.store import ServerDied, ServerLaunched, ServerLaunching
 from adaptive_eval.supply.hosts import OnEvent
@@ -56,15 +56,15 @@ async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", s
     raise LaunchFailed(f"{ended.result()} before it was ready")
 
 
-async def read_version(root: str, secrets: Sequence[str] = ()) -> str | None:
-    """Read the version that the server reports, without these secrets; None if it reports none."""
+async def read_version(root: str, redactor: Redactor = NOTHING_SECRET) -> str | None:
+    """Read the version that the server reports, without secrets; None if it reports none."""
     with suppress(TimeoutError):  # a server may send anything for an unknown path, even an endless stream
         async with asyncio.timeout(VERSION_SECONDS), _client(root) as client:
             for path, key in VERSION_PATHS:
                 with suppress(httpx2.HTTPError, ValueError):
                     told = orjson.loads(await _read_beginning(client, path))
                     if isinstance(told, dict) and isinstance(told.get(key), str):
-                        return redacted(told[key], secrets)[:LONGEST_VERSION]
+                        return redactor.message(told[key])[:LONGEST_VERSION]
     return None
 
 
@@ -111,7 +111,7 @@ class ServerSpec:
     """Whether it can be put to sleep while others have its place."""
     alternatives: bool = False
     """Whether there are other places where the model may be served."""
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    redactor: Redactor = field(default=NOTHING_SECRET, repr=False)
     """Secrets of the server, which error messages must not repeat."""
 
     @property
@@ -135,7 +135,7 @@ class LaunchedServer:
         self.served = ServedPlace()
         self.version: str | None = None
         self._spec_at, self._ports = spec_at, ports
-        self._log = ServerLog(self.spec.log, self.spec.secrets)
+        self._log = ServerLog(self.spec.log, self.spec.redactor)
         self._process: ServerProcess | None = None
         self._watch: asyncio.Task[None] | None = None
         self._was_up = False
@@ -248,7 +248,7 @@ class LaunchedServer:
             await wait_until_ready(spec.root, spec.health, process.ended, spec.timeout)
             if spec.alternatives:
                 await self._require_served()
-            self.version = await read_version(spec.root, spec.secrets)
+            self.version = await read_version(spec.root, spec.redactor)
         except BaseException as error:
             if process is not None:
                 await process.stop(at_once=True)

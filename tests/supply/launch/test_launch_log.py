@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import secret_values
 from adaptive_eval.supply.launch.process import LAST_BYTES, LAST_LINES, LONGEST_LINE, ServerLog
 
@@ -11,9 +12,8 @@ KEY = "correct-horse-battery"
 
 
 def last_lines(folder: Path, printed: str) -> tuple[str, ...]:
-    log = ServerLog(
-        folder / "m.log", secret_values({"VLLM_API_KEY": KEY, "MINE": "another-horse", "HOME": "/h"}, ("MINE",))
-    )
+    secrets = secret_values({"VLLM_API_KEY": KEY, "MINE": "another-horse", "HOME": "/h"}, ("MINE",))
+    log = ServerLog(folder / "m.log", Redactor(secrets))
     log.begin("command")
     with log.path.open("a") as file:
         file.write(printed)

@@ -82,11 +82,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         model, prompt, seed = body["model"], body["messages"][-1]["content"], body.get("seed", 0)
+        headers = {name.title(): value for name, value in self.headers.items()}
         with self.server.guard:
             key = (model, prompt, seed)
-            asked = Asked(
-                self.server.counts[model], model, prompt, seed, dict(self.headers.items()), self.server.counts[key]
-            )
+            asked = Asked(self.server.counts[model], model, prompt, seed, headers, self.server.counts[key])
             self.server.counts.update([model, key])
             said = self.server.script(asked) or Said(body=answer(asked))
             self.server.said.append(said.status)

@@ -1,0 +1,34 @@
+"""The secrets of a run: what its servers are sent, and what the programs that it starts can read."""
+
+from collections.abc import Iterator
+
+from adaptive_eval.config.document import read_environment
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.endpoints.redaction import Redactor, environment_secrets, secrets_of_known_form, sent_secrets
+from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.graders.by_benchmark import graders_that_ask
+
+
+def run_redactor(config: RunConfig) -> Redactor:
+    """The redactor of a run: the keys and headers of its models, judges, verifiers and batch services, credentials in
+    addresses such as those of proxies, and the whole environment if a program of others can read it."""
+    environment = read_environment(config.folder)
+    redactor = Redactor(sent_secrets(_servers(config), environment))
+    redactor.add(secrets_of_known_form(environment))
+    if _shares_environment(config):
+        redactor.add(environment_secrets(environment))
+    return redactor
+
+
+def _servers(config: RunConfig) -> Iterator[tuple[EndpointConfig, Sampling]]:
+    for model in config.asked:
+        yield model, model.sampling
+    for grader in graders_that_ask(config.grader).values():
+        for seat in grader.seats:
+            yield seat.server, seat.sampling
+
+
+def _shares_environment(config: RunConfig) -> bool:
+    """Whether Inspect, a server that the run starts, or a user's signer reads keys from the environment."""
+    signed = any(server.auth is not None for server, _ in _servers(config))
+    return bool(config.inspect_tasks or config.launched) or signed
