@@ -45,6 +45,9 @@ class Said:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+Pages = Callable[[str, Mapping[str, str]], Said | None]
+
+
 def answer(asked: Asked, **message: Any) -> dict[str, Any]:
     """The body of an answer."""
     choice = {"index": 0, "message": {"role": "assistant", "content": asked.text, **message}, "finish_reason": "stop"}
@@ -57,8 +60,8 @@ class Contrary(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, script: Callable[[Asked], Said | None]) -> None:
-        self.script = script
+    def __init__(self, script: Callable[[Asked], Said | None], pages: Pages) -> None:
+        self.script, self.pages = script, pages
         self.counts: Counter[object] = Counter()
         self.said: list[int] = []
         """Every status so far."""
@@ -76,8 +79,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: Contrary
 
     def do_GET(self) -> None:
+        said = self.server.pages(self.path, {name.title(): value for name, value in self.headers.items()})
         models = {"data": [{"id": name} for name in MODELS]}
-        self._reply(Said(body=models) if self.path == "/v1/models" else Said(200 if self.path == "/health" else 404))
+        usual = Said(body=models) if self.path == "/v1/models" else Said(200 if self.path == "/health" else 404)
+        self._reply(said or usual)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -104,9 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def listening(script: Callable[[Asked], Said | None]) -> Iterator[Contrary]:
-    """The server, until the end of the context."""
-    with Contrary(script) as server:
+def listening(script: Callable[[Asked], Said | None], pages: Pages = lambda path, headers: None) -> Iterator[Contrary]:
+    """The server, until the end of the context; `pages` may say what it answers to a GET, by path and headers."""
+    with Contrary(script, pages) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:

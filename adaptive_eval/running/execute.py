@@ -128,8 +128,13 @@ class _Execution:
         prepared, store = beginning.prepared, opened.store
         elsewhere = None if self._sites is None else self._sites.open(prepared, store)
         answered = {sums.model for sums in store.reader.sums()}
-        logs = store.directory / LOGS
-        opening = opened_endpoints(prepared.config, logs, self._redactor, elsewhere=elsewhere, answered=answered)
+        opening = opened_endpoints(
+            prepared.config,
+            store.directory / LOGS,
+            redactor=self._redactor,
+            elsewhere=elsewhere,
+            answered=answered,
+        )
         async with opening as serving:
             async with open_run_graders(prepared) as grading:
                 bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford

@@ -29,7 +29,7 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     asked: set[int] = set()
     logs, well = Path(tempfile.mkdtemp(prefix="adaptive-eval-check-")), True
     try:
-        async with opened_endpoints(config, logs, run_redactor(config), patient=False) as serving:
+        async with opened_endpoints(config, logs, redactor=run_redactor(config), patient=False) as serving:
             groups = await asyncio.gather(
                 _check_running(serving),
                 *(_check_launched(host, asked) for host in serving.hosts if isinstance(host, Host)),

@@ -73,7 +73,7 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
     asked = config.model_copy(update={"models": direct})
     with tempfile.TemporaryDirectory(prefix="adaptive-eval-rehearsal-") as logs:
         redactor = run_redactor(config)
-        opening = opened_endpoints(asked, Path(logs), redactor, patient=False)
+        opening = opened_endpoints(asked, Path(logs), redactor=redactor, patient=False)
         async with open_run_graders(prepared) as pool, opening as serving:
             lanes = [
                 make_lane(prepared, number, endpoint)

@@ -46,8 +46,8 @@ class Serving:
 async def opened_endpoints(
     config: RunConfig,
     logs: Path,
-    redactor: Redactor,
     *,
+    redactor: Redactor,
     patient: bool = True,
     elsewhere: OpenedHosts | None = None,
     answered: Collection[str] = (),

@@ -1,8 +1,11 @@
 """A server that hands the key back in everything that it says: it is graded, stored nowhere, and shown nowhere."""
 
+import json
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -24,6 +27,18 @@ def echo(asked: Asked) -> Said | None:
     text = f"I was sent {said}. {asked.text}"
     body = answer(asked, content=text, reasoning_content=f"I was sent {said} and say {key[:20]}")
     return Said(body={**body, "model": f"{asked.model}-{key}"})
+
+
+def assert_shows_no_piece(texts: Sequence[str], key: str = KEY) -> None:
+    """Assert that no text has a piece of the key, in any of its forms."""
+    forms = (key, quote(key, safe=""), *(b64encode(bytes(n) + key.encode()).decode()[4:-4] for n in range(3)))
+    for form in forms:
+        for piece in (form[at : at + 20] for at in range(max(1, len(form) - 20))):
+            assert not [text for text in texts if piece in text], piece
+
+
+def files_in(folder: Path) -> list[str]:
+    return [path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()]
 
 
 def test_a_key_is_graded_stored_nowhere_and_shown_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,11 +67,81 @@ def test_a_key_is_graded_stored_nowhere_and_shown_nowhere(tmp_path: Path, monkey
         runner.invoke(app, ["report", str(run), "--format", form, "--output", str(out)])
         shown += [out.read_text()] if out.exists() else []
     assert len(shown) > 7
-    forms = (KEY, quote(KEY, safe=""), *(b64encode(bytes(n) + KEY.encode()).decode()[4:-4] for n in range(3)))
-    for form in forms:
-        for piece in (form[at : at + 20] for at in range(len(form) - 20)):
-            assert not [text for text in shown if piece in text], piece
+    assert_shows_no_piece(shown)
     assert runner.invoke(app, ["verify", str(run)]).exit_code == 0
     again = runner.invoke(app, ["regrade", str(run)])
     assert again.exit_code == 0, again.output
     assert "***" not in again.output
+
+
+def echo_everywhere(asked: Asked) -> Said | None:
+    """Echoes the key in every part of a response: the usage, tokens, names, headers, finish reasons, and errors."""
+    bearer = asked.headers["Authorization"]
+    key, headers = bearer.removeprefix("Bearer "), {"X-Echo": bearer, "Retry-After": bearer, "x-request-id": bearer}
+    if asked.model == "bob" and asked.number in (6, 7, 8):
+        status = (500, 429, 503)[asked.number - 6]
+        return Said(status, {"error": {"message": f"no: {key}", "code": key, "param": key, "type": bearer}}, headers)
+    if asked.model == "bob" and asked.number == 12:
+        return Said(302, b"", {"Location": f"http://{key.replace('/', '-')}.example/"})
+    body: dict[str, Any] = answer(asked, content=f"{asked.text} {json.dumps(bearer)}", reasoning=key)
+    tokens = [{"token": part, "logprob": -0.5, "bytes": [*part.encode()]} for part in ("The ", key[:7], key[7:])]
+    body["choices"][0] |= {"logprobs": {"content": tokens}}
+    body["usage"] |= {"prompt_tokens": 5 + asked.number, "note": key, "completion_tokens_details": {key: key}}
+    return Said(body={**body, "id": key, "model": bearer, "system_fingerprint": bearer}, headers=headers)
+
+
+def models_with_the_key(path: str, headers: Mapping[str, str]) -> Said | None:
+    names = ["ada", headers.get("Authorization", "nobody")]
+    return Said(body={"data": [{"id": name} for name in names]}) if path.endswith("/models") else None
+
+
+def test_no_part_of_a_response_leaves_the_key_in_a_file_or_an_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_KEY", KEY)
+    runner, run = CliRunner(), tmp_path / "runs" / "run"
+    with listening(echo_everywhere, models_with_the_key) as server:
+        models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
+        sampling = {"temperature": 0.6, "max_tokens": 500, "logprobs": "tokens"}
+        notify = {"command": ["sh", "-c", "cat >> told.jsonl"], "on": ["end", "alarm", "done"]}
+        config = write_config(tmp_path, server, models=models, sampling=sampling, notify=notify)
+        outputs = [runner.invoke(app, ["check", str(config)]).output]
+        assert "***" in outputs[0] and "does not serve" in outputs[0], outputs[0]
+        told = runner.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+    outputs += [told.output]
+    assert "ada" in (run / "results.json").read_text()
+    for form in ("jsonl", "csv"):
+        exported = runner.invoke(app, ["export", str(run), "--format", form, "--output", str(tmp_path / f"out.{form}")])
+        assert exported.exit_code == 0, exported.output
+    with closing(RunReader.open(run)) as reader:
+        events, answers = list(reader.events()), [record.answer for record in reader.trials()]
+    assert {one.token_logprobs.tokens for one in answers if one.token_logprobs is not None} == {("", "", "")}
+    assert any("***" in repr(event) for event in events) and "***" in (tmp_path / "told.jsonl").read_text()
+    assert_shows_no_piece([*outputs, repr(events), repr(answers), *files_in(tmp_path)])
+
+
+def test_keys_of_others_are_removed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge is sent a key of its own, and two models at one gateway have two: either may come back anywhere."""
+    other = "org-9f8e7d6c5b4a3z2y1x0w"
+    monkeypatch.setenv("THE_KEY", KEY)
+    monkeypatch.setenv("JUDGE_KEY", other)
+
+    def cross(asked: Asked) -> Said | None:
+        said = f"{other} {asked.text}" if asked.model != "judge" else f"maybe {KEY} or {other}? " * 9
+        return Said(body=answer(asked, content=said))
+
+    with listening(cross) as server:
+        models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
+        judge = {"base_url": server.base_url, "model": "judge", "api_key_env": "JUDGE_KEY"}
+        grader = {"kind": "judge", "server": judge}
+        config = write_config(tmp_path, server, models=models, grader=grader, trials={"min": 2, "max": 2})
+        told = CliRunner().invoke(
+            app, ["run", str(config), "--display", "plain", "--run-dir", str(tmp_path / "runs" / "run")]
+        )
+    assert told.exit_code == ExitCode.ENDPOINTS, told.output
+    with closing(RunReader.open(tmp_path / "runs" / "run")) as reader:
+        records = list(reader.trials())
+    assert records and all(record.answer.text.startswith("*** ") for record in records)
+    shown = [told.output, repr(records), *files_in(tmp_path)]
+    assert_shows_no_piece(shown)
+    assert_shows_no_piece(shown, other)

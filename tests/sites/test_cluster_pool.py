@@ -99,7 +99,7 @@ def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home
 async def test_without_a_cluster_that_is_told(site: Site) -> None:
     config = load_config(written(site), ())
     with pytest.raises(ConfigError, match="pool.places: cluster needs a cluster: run it with --ray"):
-        async with opened_endpoints(config, site.folder, NOTHING_SECRET):
+        async with opened_endpoints(config, site.folder, redactor=NOTHING_SECRET):
             pass
 
 

@@ -1,0 +1,78 @@
+"""What the process of Inspect writes loses secrets at three interfaces: archives, log records, and printed lines."""
+
+import io
+import json
+import logging
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.inspect.own_logs import LONGEST_PRINT, RedactedStream, redact_loggers, redact_own_logs
+
+KEY = "sk-a1b2c3d4e5f6g7h8i9"
+DIGITS = "12345678901234567890"
+KEYS = Redactor([KEY, DIGITS])
+
+
+def redacted_process(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What is printed once this process removes secrets from what it writes."""
+    printed = io.StringIO()
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", zipfile.ZipFile.writestr)
+    monkeypatch.setattr(sys, "stdout", printed)
+    monkeypatch.setattr(sys, "stderr", printed)
+    monkeypatch.setattr("atexit.register", lambda function: None)
+    redact_own_logs(KEYS)
+    return printed
+
+
+def test_members_of_an_archive_stay_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    redacted_process(monkeypatch)
+    told = {"said": f"I am {KEY}\n", KEY: [1.5, None, True], "at": 12345678901.25, "number": int(DIGITS)}
+    with zipfile.ZipFile(tmp_path / "a.eval", "w") as archive:
+        archive.writestr("bytes.json", json.dumps(told).encode())
+        archive.writestr("text.json", json.dumps({**told, "number": 7}))
+        archive.writestr("image", b"\xff\xfe" + KEY.encode())
+        archive.writestr("words", f"no JSON, and {KEY}")
+    with zipfile.ZipFile(tmp_path / "a.eval") as archive:
+        member = {name: archive.read(name) for name in archive.namelist()}
+    cleaned = {"said": "I am ***\n", "***": [1.5, None, True], "at": 12345678901.25}
+    assert json.loads(member["text.json"]) == {**cleaned, "number": 7}
+    assert json.loads(member["bytes.json"]) == {**cleaned, "number": int(DIGITS)}, "a number is no secret"
+    assert member["words"] == b"no JSON, and ***"
+    assert member["image"] == b"\xff\xfe" + KEY.encode(), "what is no text stays"
+
+
+def test_printed_lines_lose_a_key_that_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = redacted_process(monkeypatch)
+    sys.stdout.write(f"it is {KEY[:9]}")
+    sys.stdout.flush()
+    assert printed.getvalue() == "", "a line is printed when it has ended"
+    print(KEY[9:], "and more", file=sys.stderr)
+    print("next", end="")
+    assert printed.getvalue() == "it is *** and more\n"
+    assert isinstance(sys.stdout, RedactedStream)
+    sys.stdout.print_rest()
+    assert printed.getvalue() == "it is *** and more\nnext"
+    print("x" * LONGEST_PRINT + "y", end="")
+    assert printed.getvalue().endswith("xy"), "a line without an end is not kept for ever"
+
+
+def test_log_records_lose_keys_in_messages_fields_and_tracebacks() -> None:
+    logger, out = logging.getLogger("test_own_logs"), io.StringIO()
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(logging.Formatter("%(message)s %(detail)s"))
+    logger.addHandler(handler)
+    redact_loggers(KEYS)
+    redact_loggers(KEYS)
+    assert len(handler.filters) == 1
+    try:
+        raise ValueError(f"bad key {KEY}")
+    except ValueError:
+        logger.exception("%s failed", KEY, extra={"detail": f"sent {KEY}"})
+    logger.error("no %s", "argument", extra={"detail": 7})
+    text = out.getvalue()
+    assert text.startswith("*** failed sent ***\nTraceback") and "ValueError: bad key ***" in text
+    assert text.endswith("no argument 7\n") and KEY not in text
