@@ -86,7 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        model, prompt, seed = body["model"], body["messages"][-1]["content"], body.get("seed", 0)
+        model, seed = body["model"], body.get("seed", 0)
+        prompt = body["messages"][-1]["content"] if "messages" in body else json.dumps(body.get("input"))
         headers = {name.title(): value for name, value in self.headers.items()}
         with self.server.guard:
             key = (model, prompt, seed)

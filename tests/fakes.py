@@ -21,6 +21,7 @@ from adaptive_eval.record.build import build_results
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.scheduler.loop import Loop
+from adaptive_eval.scheduler.model_states import GradedBenchmarks
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.store import CommitBatch, Event, Roster, RunHeader, RunReader, RunStarted, Store
@@ -161,6 +162,8 @@ class Bed:
         self.samples = samples
         self.endpoints = {name: FakeEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
         self.grading = FakeGrading()
+        self.with_grades: tuple[int, ...] = ()
+        """Models whose answers come with their grades."""
         self.observer = Recorder()
         self.controller = Controller(self.plan)
         self.hosts: Sequence[ServerHost] = ()
@@ -176,7 +179,8 @@ class Bed:
             lanes = [self._lane(name) for name in SKILLS]
             store.commit(CommitBatch(events=[RunStarted()]))
             roster = Roster.of(SKILLS, (question.id for question in QUESTIONS))
-            state = RunState(self.controller, roster, lanes)
+            graded = GradedBenchmarks(with_grades=self.with_grades)
+            state = RunState(self.controller, roster, lanes, graded=graded)
             supplies = [partial(open_pool, self.hosts), *self.supplies]
             scheduler = Scheduler(Loop(state, QUESTIONS, self.grading, store, self.observer, supplies))
             if during is not None:

@@ -328,7 +328,9 @@ class EndpointStats:
     last_error: str = ""
     """The message of the last failed attempt."""
     lost: int = 0
-    """Answers that may have been generated but did not arrive."""
+    """Answers that may have been generated but did not arrive, or count for nothing."""
+    in_vain: tuple[Answer, ...] = ()
+    """Those of them whose usage is known, without their texts."""
     aside: int = 0
     """Requests that keep failing while others are answered; others take their places."""
     oldest: float = 0.0
@@ -348,6 +350,7 @@ def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:
         errors=dict(sum((Counter(one.errors) for one in each), Counter())),
         last_error=next((one.last_error for one in reversed(each) if one.last_error), ""),
         lost=sum(one.lost for one in each),
+        in_vain=tuple(answer for one in each for answer in one.in_vain),
         aside=sum(one.aside for one in each),
         oldest=max((one.oldest for one in each), default=0.0),
         prompt_tokens=sum(one.prompt_tokens for one in each),

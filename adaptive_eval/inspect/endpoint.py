@@ -5,9 +5,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from adaptive_eval.base.errors import ConfigError, RetryNotAllowed, Unavailable
+from adaptive_eval.base.errors import ConfigError, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.endpoints.answers import NO_USAGE
 from adaptive_eval.endpoints.failures import signals_of_finish
@@ -24,7 +24,11 @@ FINISH_REASONS = {"stop": "stop", "max_tokens": "length", "model_length": CONTEX
 """Our finish reasons by Inspect's stop reasons."""
 MAX_FAILURES = 8
 """Samples of a benchmark that may fail for good before an answer; then the others are not waited for."""
+FIRST_ATTEMPTS = 2
+"""Attempts at a sample whose model answers and that gets no score, until any sample of the benchmark has one."""
 UNSCORED = "its scorer gave it no score"
+NO_OUTPUT: Mapping[str, Any] = {"text": "", "stop": None, "limit": None}
+"""The output of a sample that counts for nothing."""
 MAX_ANSWER = 1000
 """Most characters that are kept of an extracted answer; Inspect's log has all of it."""
 
@@ -36,6 +40,8 @@ class _BenchmarkProgress:
     running: int = 0
     failed: int = 0
     """Samples that failed at every attempt."""
+    refused: int = 0
+    """Those of them that the provider refused."""
     answered: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set whenever a sample is over."""
@@ -53,6 +59,17 @@ class _BenchmarkProgress:
         return self.answered or (before and self.failed < MAX_FAILURES)
 
 
+class _TriedSample(NamedTuple):
+    """A sample after its attempts."""
+
+    answer: Answer | None
+    attempts: int
+    error: str = ""
+    """The last one."""
+    is_refused: bool = False
+    """Whether the provider refused the last attempt."""
+
+
 class InspectEndpoint:
     """One model of a run with a task of Inspect, which then also asks the questions of its other benchmarks."""
 
@@ -60,6 +77,7 @@ class InspectEndpoint:
         self,
         number: int,
         process: InspectProcess,
+        asked_as: str,
         tasks: Mapping[str, BenchmarkConfig | None],
         seed_base: Callable[[str], int],
         attempts: int,
@@ -68,14 +86,17 @@ class InspectEndpoint:
         counts_usd: bool,
         has_answered: bool = False,
     ) -> None:
-        """`tasks` are those of the process; `seed_base` gives the seed of a question's trial 0; with `counts_usd` a cap
-        on USD needs every model's price; `has_answered` if the model did so at an earlier start."""
-        self._number, self._process, self._tasks = number, process, tasks
+        """`asked_as`: the model's name in Inspect; `tasks` are those of the process; `seed_base` gives the seed of a
+        question's trial 0; with `counts_usd` a cap on USD needs every model's price; `has_answered` if the model did so
+        at an earlier start."""
+        self._number, self._process, self._asked_as, self._tasks = number, process, asked_as, tasks
         self._seed_base, self._attempts = seed_base, attempts
         self._only_right_and_wrong, self._counts_usd = only_right_and_wrong, counts_usd
         self._traffic, self._has_answered = Traffic(), has_answered
         self._progress = {name: _BenchmarkProgress() for name in tasks}
         self._notices: tuple[Notice, ...] = ()
+        self._in_vain: list[Answer] = []
+        """Samples that count for nothing and whose usage is known."""
         process.on_repeat[number] = partial(self._count_failure, "request_error")
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
@@ -91,25 +112,28 @@ class InspectEndpoint:
         progress.running += 1
         self._traffic.in_flight += 1
         try:
-            answer = await self._try_sample(benchmark, prompt, trial, seed, again)
+            tried = await self._try_sample(benchmark, prompt, trial, seed, again)
         finally:
             progress.running -= 1
             self._traffic.in_flight -= 1
             progress.changed.set()
-        if answer is not None:
+        if tried.answer is not None:
             progress.answered = True
-            return answer
-        last = self._traffic.last_error
-        why = f"sample {question}#{trial} ended in an error {self._attempts} times; the last one: {last}"
+            return tried.answer
+        progress.refused += tried.is_refused
+        times = "once" if tried.attempts == 1 else f"{tried.attempts} times"
+        why = f"sample {question}#{trial} ended in an error {times}; the last one: {tried.error}"
         if await progress.is_any_answered(before=self._has_answered):
             flags: frozenset[Signal] = frozenset({"unanswered"})
-            return Answer("", why, seed, INSPECT_LOGS, 0.0, attempts=self._attempts, signals=flags)
+            return Answer("", why, seed, INSPECT_LOGS, 0.0, attempts=tried.attempts, signals=flags)
+        if tried.is_refused and progress.refused == progress.failed:
+            raise Rejected(f"its provider refuses requests: {tried.error}{self._hint(tried.error)}")
         raise Unavailable(f"no sample{f' of benchmark {benchmark}' if benchmark else ''} is answered: {why}")
 
     async def _try_sample(
         self, benchmark: str, prompt: Prompt, trial: int, seed: int, again: Again | None
-    ) -> Answer | None:
-        """Run a sample with a limited number of attempts; None if all of them fail."""
+    ) -> _TriedSample:
+        """Run a sample with a limited number of attempts."""
         question, task, sent = prompt.question or "", self._tasks[benchmark], list[dict[str, str]]()
         if task is None:
             sent = [asdict(one) for one in prompt.messages or (Message("user", prompt.text or ""),)]
@@ -127,9 +151,31 @@ class InspectEndpoint:
             self._traffic.requests += 1
             told = await self._process.run(request)
             if (answer := self._parse(task, told, seed, attempt)) is not None:
-                return answer
-            self._traffic.lost += 1
-        return None
+                return _TriedSample(answer, attempt)
+            error, is_refused = self._traffic.last_error, bool(told.get("refused"))
+            is_paid = not is_refused and self._lose(task, told, seed, attempt)
+            is_first = not (self._progress[benchmark].answered or self._has_answered)
+            if is_first and (is_refused or (is_paid and attempt >= FIRST_ATTEMPTS)):
+                break
+        return _TriedSample(None, attempt, error, is_refused)
+
+    def _lose(self, task: BenchmarkConfig | None, told: Mapping[str, Any], seed: int, attempt: int) -> bool:
+        """Count a sample that counts for nothing; returns whether its usage is known."""
+        self._traffic.lost += 1
+        is_known = bool(told.get("is_known", "error" not in told))
+        if is_known:
+            self._in_vain.append(self._answer_of(task, {**told, **NO_OUTPUT}, seed, attempt))
+        return is_known
+
+    def _hint(self, error: str) -> str:
+        """What to do if the provider `openai` of Inspect asks a server for what it lacks."""
+        name = self._asked_as.removeprefix("openai/")
+        if name == self._asked_as or "404" not in error:
+            return ""
+        return (
+            "\n  Inspect's provider `openai` asks /v1/responses. For a server that has only /v1/chat/completions give "
+            f"`args: {{responses_api: false}}`, or name the model openai-api/SERVICE/{name}"
+        )
 
     def _count_failure(self, kind: str, error: str) -> None:
         self._traffic.retries += 1
@@ -139,19 +185,27 @@ class InspectEndpoint:
     def _parse(self, task: BenchmarkConfig | None, told: Mapping[str, Any], seed: int, attempt: int) -> Answer | None:
         """Convert the result of a sample to an answer; None if it failed."""
         marks, lost = None, "error" in told
-        if task is not None and not lost:
-            right_and_wrong = self._only_right_and_wrong
-            marks = marks_from_scores(told["scores"], task.scorer, only_right_and_wrong=right_and_wrong)
-            lost = marks is None
+        try:
+            if task is not None and not lost:
+                right_and_wrong = self._only_right_and_wrong
+                marks = marks_from_scores(told["scores"], task.scorer, only_right_and_wrong=right_and_wrong)
+                lost = marks is None
+        except ConfigError:
+            self._lose(task, told, seed, attempt)
+            raise
         if lost:
             self._count_failure("sample_error" if "error" in told else "unscored", str(told.get("error", UNSCORED)))
             return None
+        answer = self._answer_of(task, told, seed, attempt)
+        self._notices = (NO_USAGE,) if told["no_usage"] else self._notices
+        self._traffic.prompt_tokens += answer.prompt_tokens
+        self._traffic.completion_tokens += answer.completion_tokens
+        return replace(answer, marks=marks) if isinstance(answer, SampleAnswer) else answer
+
+    def _answer_of(self, task: BenchmarkConfig | None, told: Mapping[str, Any], seed: int, attempt: int) -> Answer:
+        """The answer of a sample, with the usage of all its models."""
         read, written = told["own"]
         others = [tuple(one[:2]) for one in told["others"].values()]
-        prompt, completion = read + sum(one[0] for one in others), written + sum(one[1] for one in others)
-        self._notices = (NO_USAGE,) if told["no_usage"] else self._notices
-        self._traffic.prompt_tokens += prompt
-        self._traffic.completion_tokens += completion
         finish = FINISH_REASONS.get(told["stop"] or "", "stop") if told["limit"] is None else "length"
         answer: dict[str, Any] = dict(
             text=told["text"],
@@ -159,15 +213,15 @@ class InspectEndpoint:
             seed=seed,
             replica=f"{INSPECT_LOGS}/{told['log']}",
             latency=float(told["seconds"]),
-            prompt_tokens=prompt,
-            completion_tokens=completion,
+            prompt_tokens=read + sum(one[0] for one in others),
+            completion_tokens=written + sum(one[1] for one in others),
             attempts=attempt,
             signals=frozenset({CONTEXT} if finish == CONTEXT else signals_of_finish(finish)),
         )
         if task is None:
             return Answer(**answer)
         usd = self._usd_of_others(task, told["others"])
-        return SampleAnswer(**answer, marks=marks, own=(read, written), usd_of_others=usd)
+        return SampleAnswer(**answer, own=(read, written), usd_of_others=usd)
 
     def _usd_of_others(self, task: BenchmarkConfig, others: Mapping[str, Any]) -> float:
         """Cost of the other models of a sample, by configured prices or else by Inspect's."""
@@ -191,7 +245,7 @@ class InspectEndpoint:
     @property
     def stats(self) -> EndpointStats:
         """Traffic of the samples so far."""
-        return replace(self._traffic.stats(), notices=self._notices)
+        return replace(self._traffic.stats(), notices=self._notices, in_vain=tuple(self._in_vain))
 
 
 def marks_from_scores(scores: Mapping[str, Any], scorer: str | None, *, only_right_and_wrong: bool) -> Marks | None:

@@ -241,6 +241,7 @@ def sample_result(sample: EvalSample, own: str) -> dict[str, Any]:
         "seconds": sample.total_time or 0.0,
     }
     if sample.error is not None:
+        told |= {"refused": is_refused(sample), "is_known": _is_usage_known(sample)}
         cause, has_cause, _ = sample.error.traceback.partition("\n\nThe above exception was the direct cause")
         return {**told, "error": sample.error.message + (f"; {cause.splitlines()[-1]}" if has_cause else "")}
     scores = {name: {"value": _plain(one.value), "answer": one.answer} for name, one in (sample.scores or {}).items()}
@@ -251,6 +252,18 @@ def sample_result(sample: EvalSample, own: str) -> dict[str, Any]:
         "stop": None if sample.output.empty else sample.output.stop_reason,
         "limit": None if sample.limit is None else sample.limit.type,
     }
+
+
+def is_refused(sample: EvalSample) -> bool:
+    """Whether the sample ended because its provider refused a request, and Inspect saw no use in repeating it."""
+    calls = [event for event in sample.events if isinstance(event, ModelEvent)]
+    return bool(calls) and calls[-1].error is not None and sample.uuid not in REPEATED
+
+
+def _is_usage_known(sample: EvalSample) -> bool:
+    """Whether every request of the sample was answered, so that its usage is all that it has cost."""
+    calls = [event for event in sample.events if isinstance(event, ModelEvent)]
+    return bool(calls) and all(event.error is None and not event.pending for event in calls)
 
 
 def _add_unsaid(usage: dict[str, list[Any]], events: Sequence[Event]) -> bool:
@@ -272,6 +285,8 @@ def _tokens(message: ChatMessage) -> int:
 
 
 SOURCES: dict[Place, RequestedSamples] = {}
+REPEATED: set[str | None] = set()
+"""Samples, by Inspect's own ids, of which Inspect has repeated a request."""
 REDACTOR = Redactor()
 """Removes the secrets of the run from what this process writes."""
 _messages = TypeAdapter(list[ChatMessage])
@@ -299,6 +314,7 @@ class TrialHooks(Hooks):
             data.config.seed = source.seeds.get(str(state.sample_id))
 
     async def on_model_retry(self, data: ModelRetry) -> None:
+        REPEATED.add(data.sample_id)
         if (source := self._sources.get(data.eval_id or "")) is not None:
             status = "" if data.status_code is None else f" (HTTP {data.status_code})"
             source.tell(repeats=f"{data.model_name}: {data.exception_type or 'an error'}{status}")

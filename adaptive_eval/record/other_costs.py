@@ -69,9 +69,10 @@ def other_costs(
     """Spending that caps count besides the stored answers of these models; time of models that count `as_held` is not
     added again."""
     lost, rows = events_of_kind(events, AnswersLost), []
-    answers = [event for event in lost if event.answers or not event.verdicts]
+    failed = [event for event in lost if event.failed]
+    answers = [event for event in lost if (event.answers or not event.verdicts) and not event.failed]
     verdicts = [event for event in lost if not event.answers and event.verdicts]
-    for what, some in (("lost", answers), ("lost_verdicts", verdicts)):
+    for what, some in (("lost", answers), ("failed", failed), ("lost_verdicts", verdicts)):
         for model, cost in sorted(cost_by_model(some, models).items()):
             name, counted = models[model], 0.0 if model in as_held else cost.gpu_seconds
             asked = sum(event.answers for event in some if event.model == name)
@@ -115,12 +116,13 @@ LONGEST_NAME = 32
 PURPOSES = {
     "left": "{}, which the run has no more",
     "lost": "answers of {} that never came",
+    "failed": "answers of {} that failed in a task",
     "lost_verdicts": "verdicts on answers of {} that never came",
     "regrade": "verdicts of a regrade that did not come to its end",
     "baseline": "the verifier before any answer",
 }
 """What each kind of spending was for; {} are the models."""
-SUMMED_KINDS = ("lost", "lost_verdicts")
+SUMMED_KINDS = ("lost", "failed", "lost_verdicts")
 """Kinds of spending that are summed over all models."""
 SUMMED_FIELDS = ("trials", "answers", "tokens", "usd", "gpu_seconds", "counted_gpu_seconds")
 

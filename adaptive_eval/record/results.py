@@ -283,7 +283,8 @@ class OtherCostRow:
 
     what: str
     """left: answers of a model that the configuration no longer names; lost: answers that never came, at their maximum
-    cost where a cap counts them, else at the mean; lost_verdicts: verdicts on answers of the model that never came;
+    cost where a cap counts them, else at the mean; failed: answers that came and cannot be used, such as samples of
+    Inspect whose scorer fails, at what they used; lost_verdicts: verdicts on answers of the model that never came;
     baseline: requests to a verifier before any answer; regrade: verdicts of an unfinished `regrade`."""
     model: str | None
     trials: int
@@ -294,7 +295,7 @@ class OtherCostRow:
     counted_gpu_seconds: float
     """GPU seconds under a cap: for servers that the run started, the time for which they were held."""
     answers: int = 0
-    """Answers that were requested and lost."""
+    """Answers that were requested, and lost or failed."""
     server_seconds: float | None = None
     """Time for which servers of a model that has left were held, as in `ModelRow`."""
     server_gpu_seconds: float | None = None

@@ -26,6 +26,7 @@ from adaptive_eval.record.sites import OWN_SITE_PREFIX
 from adaptive_eval.record.warnings import (
     alarm_cautions,
     decision_cautions,
+    failure_cautions,
     horizon_cautions,
     import_cautions,
     is_alarmed,
@@ -170,6 +171,7 @@ def take_snapshot(
             *recorded_caution(subject.models, events),
             *notice_cautions(events),
             *loss_cautions(events),
+            *failure_cautions(events),
             *(Caution("unbounded", None, text) for text in unbounded_models(controller.plan, subject.models)),
         ),
         events=tuple(events),

@@ -243,7 +243,7 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     launched = {event.model for event in events_of_kind(events, ServerLaunched)}
     lost: defaultdict[str, list[AnswersLost]] = defaultdict(list)
     for event in events_of_kind(events, AnswersLost):
-        if not event.estimated:
+        if not event.estimated and not event.failed:
             lost[event.model].append(event)
     for model, losses in lost.items():
         number, killed = (sum(one.answers for one in some) for some in (losses, [one for one in losses if one.killed]))
@@ -258,6 +258,18 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         if counted:
             told += f"; the caps count {' and '.join(counted)} for them"
         yield Caution("lost", model, told)
+
+
+def failure_cautions(events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of answers that came and failed in a task, with what they used."""
+    failed: defaultdict[str, list[AnswersLost]] = defaultdict(list)
+    for event in events_of_kind(events, AnswersLost):
+        if event.failed:
+            failed[event.model].append(event)
+    for model, losses in failed.items():
+        number, used = sum(one.answers for one in losses), total_cost(losses).tokens
+        told = f"{several(number, 'sample')} failed after the model had answered; they used {used:,} tokens"
+        yield Caution("failed_samples", model, f"{told} and are in no score")
 
 
 def repeats_warning(number: int) -> str:

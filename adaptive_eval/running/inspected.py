@@ -45,6 +45,7 @@ def _endpoints(context: SourceContext, models: Models) -> Iterator[tuple[int, En
             InspectEndpoint(
                 at,
                 process,
+                model.inspect or "",
                 tasks,
                 seed_base(config, model),
                 model.concurrency.attempts,

@@ -17,6 +17,7 @@ from adaptive_eval.config.prepare import PreparedRun, make_lane
 from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
+from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.record.build import build_results, build_unjudged
 from adaptive_eval.record.ending import Ended, Ending, build_ended
 from adaptive_eval.record.label_effect import LabelSource
@@ -31,6 +32,7 @@ from adaptive_eval.running.watching import Watcher
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.loop import Loop
+from adaptive_eval.scheduler.model_states import GradedBenchmarks
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.scheduler.verdict_costs import verdict_reserve
@@ -118,6 +120,7 @@ class Session:
             lanes,
             reserve=verdict_reserve(grading, capped=prepared.plan.budget.bought),
             alarms=Alarms(prepared.models, prepared.questions, opening, drawn, stop_on),
+            graded=_graded_benchmarks(prepared),
         )
         gpu_seconds = sum(row.counted_gpu_seconds for row in removed)
         loop = Loop(state, prepared.questions, grading, store, self, serving.supplies, gpu_seconds)
@@ -263,6 +266,13 @@ class Session:
             self._watcher.stopping(max(scheduler.under_way - left, 0))
         else:
             self._serving.hurry()
+
+
+def _graded_benchmarks(prepared: PreparedRun) -> GradedBenchmarks:
+    """None that is known yet; a model that Inspect asks loses an answer with its score."""
+    config = prepared.config
+    names = [benchmark_named(question.id) for question in prepared.questions] if config.benchmarks else []
+    return GradedBenchmarks(names, [at for at, model in enumerate(config.models) if model.inspect is not None])
 
 
 def _solve_boundary(plan: Plan) -> None:

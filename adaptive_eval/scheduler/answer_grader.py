@@ -5,7 +5,7 @@ the run ends between the two.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.committer import RepeatGuard
+from adaptive_eval.scheduler.first_answers import GradeWatch
 from adaptive_eval.scheduler.grading import (
     Grading,
     grade_or_error,
@@ -40,10 +41,12 @@ class AnswerGrader:
         say: Say,
     ) -> None:
         self._state, self._lanes, self._questions, self.grading = state, state.lanes, questions, grading
-        self.costs = VerdictCosts(grading, questions, state.spent.usages, capped=state.capped)
+        self.costs = VerdictCosts(grading, questions, capped=state.capped)
         self.questions = {question.id: question for question in questions}
         self._repeats, self._say = repeats, say
         self._tasks: set[asyncio.Task[None]] = set()
+        self.watch = GradeWatch(state, lambda question: grading.asks(self.questions[question]))
+        """Notices a grader that fails on everything."""
 
     @property
     def tasks(self) -> int:
@@ -63,8 +66,10 @@ class AnswerGrader:
                 records.append(make_record(lane, question, trial, request.round, answer, grade))
         return records
 
-    def judge(self, stored: Iterable[TrialRecord]) -> None:
-        """Start to judge those of these stored answers that await a verdict."""
+    def judge(self, stored: Sequence[TrialRecord]) -> None:
+        """Start to judge those of these stored answers that await a verdict; raises an error if the grader fails on
+        everything."""
+        self.watch.see(stored)
         for record in stored:
             if record.awaits_verdict:
                 task = asyncio.create_task(self._verdict(record))
@@ -76,7 +81,8 @@ class AnswerGrader:
         fail."""
         batch.verdicts.append(used(verdict, reserved))
         batch.events.extend(filter(None, [wasted_verdict(verdict)]))
-        self.costs.require_kept(verdict, reserved, finished=self._state.controller.finished is not None)
+        self.costs.require_kept(verdict, reserved)
+        self.watch.see([verdict])
 
     async def cancel(self) -> None:
         """Stop judging; the next start judges the answers that have no verdict."""

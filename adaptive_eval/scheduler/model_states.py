@@ -21,12 +21,45 @@ ELSEWHERE = "\nwhich of the other models can be used: adaptive-eval run CONFIG -
 """Ends an error about some models when not all others have answered yet."""
 
 
+class GradedBenchmarks:
+    """The benchmarks of which some answer has a grade, so that their graders are known to work."""
+
+    def __init__(self, benchmarks: Sequence[str] = (), with_grades: Collection[int] = ()) -> None:
+        """`benchmarks`: the name of each question's benchmark, empty if there is one alone; `with_grades`: models whose
+        answers come with their grades, and are lost without."""
+        self._benchmarks, self._names, self._with_grades = benchmarks, {*benchmarks} or {""}, with_grades
+        self._graded: set[tuple[int, str]] = set()
+
+    def benchmark(self, question: int) -> str:
+        """The benchmark of a question."""
+        return self._benchmarks[question] if self._benchmarks else ""
+
+    def add(self, model: int, question: int) -> None:
+        """Note that an answer of a model has a grade."""
+        self._graded.add((model, self.benchmark(question)))
+
+    def has_grade(self, benchmark: str, model: int | None = None) -> bool:
+        """Whether an answer in a benchmark has a grade: one of a model, or of any."""
+        return any(name == benchmark and model in (None, of) for of, name in self._graded)
+
+    def is_awaited(self, model: int) -> bool:
+        """Whether answers of a model come with grades, and none has come in some benchmark."""
+        return model in self._with_grades and not all(self.has_grade(name, model) for name in self._names)
+
+
 class ModelStates:
     """Which models were set aside, have refused, are settled or parked."""
 
-    def __init__(self, names: Sequence[str], recorded: Collection[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        recorded: Collection[int] = frozenset(),
+        graded: GradedBenchmarks | None = None,
+    ) -> None:
         """`recorded` models are never asked anything, so they do not count as departed."""
         self._names, self.recorded = names, frozenset(recorded)
+        self.graded = graded or GradedBenchmarks()
+        """The graders that are known to work."""
         self.aside: dict[int, Lost] = {}
         """Models that were set aside since this start."""
         self.refused: dict[int, str] = {}

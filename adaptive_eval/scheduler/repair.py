@@ -52,6 +52,7 @@ class StoreRepair:
 
     def __init__(self, state: RunState, grader: AnswerGrader, journal: RunJournal) -> None:
         self._grading, self._costs, self._questions = grader.grading, grader.costs, grader.questions
+        self._watch = grader.watch
         self._store, self._observer, self._caps = journal.store, journal.observer, state.controller
         self._meter = journal.meter
         self._lanes = {lane.name: lane for lane in state.lanes}
@@ -78,7 +79,6 @@ class StoreRepair:
         lost = self._costs.lost_reserves(self._ungraded(), prices)  # of verdicts that an earlier start has not received
         if lost.events:
             self._write(lost)
-        self._costs.find_verdict(self._store.reader.grading_uses().values())
         total = sum(1 for _ in self._ungraded())
         graded, failed = 0, 0
         while some := list(islice(self._ungraded(), failed, failed + AT_A_TIME)):
@@ -94,7 +94,8 @@ class StoreRepair:
             self._store.regrade([used(*one) for one in each], [event, *filter(None, map(wasted_verdict, verdicts))])
             self._observer.happened(event)
             for verdict, reserved in each:
-                self._costs.require_kept(verdict, reserved, finished=self._caps.finished is not None)
+                self._costs.require_kept(verdict, reserved)
+            self._watch.see(verdicts, lambda: {row.question for row in self._store.reader.round_counts()})
             failed += self._report_failed(verdicts)
 
     def stop(self) -> None:

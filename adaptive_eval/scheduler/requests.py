@@ -16,11 +16,14 @@ kill leaves no trace of requests that were sent since the newest commit, nor of 
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, reduce
 
 from adaptive_eval.base.errors import EndpointError
+from adaptive_eval.core.types import Cost
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.committer import RepeatGuard, RunJournal
+from adaptive_eval.scheduler.first_answers import FirstRequests
 from adaptive_eval.scheduler.meter import ServerTimes
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.scheduler.trial_queues import TrialQueues
@@ -52,6 +55,16 @@ class Slots:
             self.times.quiet(model)
 
 
+@dataclass(slots=True)
+class CountedLosses:
+    """Losses of a model's endpoint that are counted already."""
+
+    lost: int = 0
+    """Answers lost at the last call of `new_losses`, less those cut off since."""
+    in_vain: int = 0
+    """Those of them whose usage was known."""
+
+
 class Requests:
     """Fills the free slots of every model with waiting trials."""
 
@@ -60,9 +73,8 @@ class Requests:
     ) -> None:
         self._state, self._lanes, self._say = state, state.lanes, say
         self._grader, self._committer, self._guard = grader, journal.committer, guard
-        self._lost = [0] * len(state.lanes)
-        """Answers that each model's endpoint had lost at the last call of `new_losses`, less those cut off since."""
-        self.waiting = TrialQueues(state)
+        self._lost = [CountedLosses() for _ in state.lanes]
+        self.waiting = TrialQueues(state, FirstRequests(state))
         self.slots = Slots(state.lanes, supply, journal.meter.times)
         self.booked: list[Request] = []
         """Requests that are sent as soon as their ledger entries are on disk."""
@@ -117,16 +129,24 @@ class Requests:
                 self._send(request)
 
     def new_losses(self) -> Iterator[AnswersLost]:
-        """Answers that were lost since the last call."""
-        before, self._lost = self._lost, [lane.endpoint.stats.lost for lane in self._lanes]
-        for model, (now, then) in enumerate(zip(self._lost, before, strict=True)):
-            if now > then:
-                yield self._state.loss(model, now - then, killed=False)
+        """Answers that were lost since the last call: at what they used if that is known."""
+        for model, lane in enumerate(self._lanes):
+            stats = lane.endpoint.stats
+            before = self._lost[model]
+            new, in_vain = stats.lost - before.lost, stats.in_vain[before.in_vain :]
+            if new <= 0:
+                continue
+            self._lost[model] = CountedLosses(stats.lost, len(stats.in_vain))
+            if in_vain:
+                cost = reduce(Cost.plus, map(lane.price.cost, in_vain))
+                yield AnswersLost(lane.name, len(in_vain), *cost, failed=True)
+            if new > len(in_vain):
+                yield self._state.loss(model, new - len(in_vain), killed=False)
 
     def lose(self, request: Request, *, cut_off: bool = False) -> None:
         """Cross out a request that gets no answer in this start; if it was cut off, its answer is lost."""
         self._state.trials.move_request(request, Step.LOST)
-        self._lost[request.model] -= request.size * cut_off
+        self._lost[request.model].lost -= request.size * cut_off
         self._cross_out(request)
 
     def give_back(self, request: Request) -> None:

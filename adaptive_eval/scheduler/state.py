@@ -15,7 +15,7 @@ from typing import NamedTuple
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.scheduler.alarms import Alarms
-from adaptive_eval.scheduler.model_states import ModelStates
+from adaptive_eval.scheduler.model_states import GradedBenchmarks, ModelStates
 from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.scheduler.trials import Step, TrialTable
 from adaptive_eval.store import (
@@ -83,14 +83,15 @@ class RunState:
         *,
         reserve: Cost | None = None,
         alarms: Alarms | None = None,
+        graded: GradedBenchmarks | None = None,
     ) -> None:
         """`lanes`: empty if the run is only read; `reserve`: the cost reserved for a verdict, if answers are judged by
-        requests."""
+        requests; `graded`: if there are several benchmarks."""
         self.controller, self.alarms = controller, alarms or Alarms.judged()
         self.roster, self.lanes, self.reserve = roster, lanes, reserve
         self.capped = controller.plan.budget.bought
         """Whether a cap counts answers that were lost."""
-        self.models = ModelStates(tuple(roster.models), controller.plan.bench.recorded)
+        self.models = ModelStates(tuple(roster.models), controller.plan.bench.recorded, graded)
         self.trials = TrialTable(len(roster.models))
         self.spent = SpentByModel(len(roster.models))
         self.alarms.follow(self.spent.usages)
@@ -162,8 +163,7 @@ class RunState:
         if is_asked:
             self.spent.count_verdict(model, record)
         self._apply_graded(model, question, record.outcome(), is_asked)
-        if record.grader_error is not None:
-            self._untold.events += self.models.ungraded(model, record.question, record.grader_error)
+        self._report_ungraded(model, record)
 
     def _apply_verdict(self, verdict: Regrade) -> None:
         """Apply the category of a stored answer, from a judge."""
@@ -190,6 +190,8 @@ class RunState:
             self._require_within_reserve(model, outcome.cost)
         self.alarms.add(model, question, outcome)
         self.spent.usages[model].judge(outcome)
+        if outcome.category is not None:
+            self.models.graded.add(model, question)
         told = outcome.to_outcome(model, question)
         if is_asked:
             self.trials.move(model, question, (outcome.trial,), Step.GRADED)
@@ -197,6 +199,10 @@ class RunState:
         else:
             self.controller.keep((told,))
             self._untold.kept = True
+
+    def _report_ungraded(self, model: int, one: TrialRecord | Regrade) -> None:
+        if one.grader_error is not None:
+            self._untold.events += self.models.ungraded(model, one.question, one.grader_error)
 
     def _require_within_reserve(self, model: int, cost: Cost) -> None:
         """Set aside a model whose answer used more than caps reserve for it."""

@@ -1,9 +1,11 @@
 """Trials that the core has asked for and that wait for a free slot of their model."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from adaptive_eval.core.types import Ask
+from adaptive_eval.scheduler.first_answers import FirstRequests
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.supply.types import Lane, Request, trials_per_request
 
@@ -29,13 +31,19 @@ class TrialQueue:
             else:
                 self._requests.append(Request(model, question, trial, 1, round_))
 
-    def take(self, lane: Lane) -> Request:
-        """Remove and return the next request, cut to the trials that fit into one; the others stay first."""
-        request = self._requests.popleft()
-        model, question, first, size, round_ = request
+    def take(self, lane: Lane, admits: Callable[[Request], bool] | None = None) -> Request | None:
+        """Remove and return the next request that `admits` allows, cut to the trials that fit into one; the others
+        stay in its place. None if it allows none."""
+        places = range(1) if admits is None else range(len(self._requests))
+        place = next((at for at in places if admits is None or admits(self._requests[at])), None)
+        if place is None:
+            return None
+        model, question, first, size, round_ = request = self._requests[place]
         if size > (at_most := trials_per_request(lane, question, first)):
-            self._requests.appendleft(Request(model, question, first + at_most, size - at_most, round_))
+            self._requests[place] = Request(model, question, first + at_most, size - at_most, round_)
             request = Request(model, question, first, at_most, round_)
+        else:
+            del self._requests[place]
         self.trials -= request.size
         return request
 
@@ -48,8 +56,9 @@ class TrialQueue:
 class TrialQueues:
     """The queues of all models, which the core fills."""
 
-    def __init__(self, state: RunState) -> None:
-        self._state, self._lanes = state, state.lanes
+    def __init__(self, state: RunState, first: FirstRequests) -> None:
+        """`first` limits what may be sent."""
+        self._state, self._lanes, self._first = state, state.lanes, first
         self._queues = [TrialQueue() for _ in state.lanes]
         self._drained = [False] * len(state.lanes)
         """By model: whether the core has no further trials until it issues another round."""
@@ -69,8 +78,16 @@ class TrialQueues:
         return self._queues[model].trials
 
     def take(self, model: int, needed: int) -> Request | None:
-        """Remove and return a model's next request, with so many trials `needed` now; None if `number` is 0."""
-        return self._queues[model].take(self._lanes[model]) if self.number(model, needed) else None
+        """Remove and return a model's next request that may be sent, with so many trials `needed` now; None if there
+        is none."""
+        queue, lane = self._queues[model], self._lanes[model]
+        if not self.number(model, needed):
+            return None
+        if (admits := self._first.admits(model)) is None:
+            return queue.take(lane)
+        while (request := queue.take(lane, partial(admits, same_question=False))) is None and not self._drained[model]:
+            self._ask_core(model, ASKED_AHEAD * lane.samples_per_request)
+        return queue.take(lane, partial(admits, same_question=True)) if request is None else request
 
     def give_back(self, request: Request) -> None:
         """Queue the trials of an unanswered request again."""
@@ -99,6 +116,10 @@ class TrialQueues:
         if self._drained[model] or queue.trials >= needed + lane.samples_per_request:
             return
         while (want := needed + ASKED_AHEAD * lane.samples_per_request - queue.trials) > 0 and not self._drained[model]:
-            asks = self._state.controller.ask(want, model)
-            queue.add(self._state.want(asks))
-            self._drained[model] = len(asks) < want
+            self._ask_core(model, want)
+
+    def _ask_core(self, model: int, want: int) -> None:
+        """Queue so many further trials, or all that the core has."""
+        asks = self._state.controller.ask(want, model)
+        self._queues[model].add(self._state.want(asks))
+        self._drained[model] = len(asks) < want

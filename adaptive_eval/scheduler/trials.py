@@ -41,6 +41,8 @@ STEPS: dict[Step | None, frozenset[Step]] = {
 }
 """Which steps may follow which; from None, for a trial that is not in the table."""
 LAST = frozenset({Step.GRADED, Step.LOST})
+NOT_UNDER_WAY = frozenset({Step.WANTED})
+"""Steps of trials that no server has and no grader is to grade."""
 _IN_FLIGHT, _ANSWERED = Step.IN_FLIGHT, Step.ANSWERED  # slow to look up
 
 
@@ -56,6 +58,10 @@ class TrialTable:
     def step(self, model: int, question: int, trial: int) -> Step | None:
         """The step of a trial; None if nobody has asked for it, or it is done."""
         return self._steps[model].get((question, trial))
+
+    def under_way(self, model: int) -> list[int]:
+        """The question of each trial that a server has, or whose grade is not on disk yet."""
+        return [question for (question, _), step in self._steps[model].items() if step not in NOT_UNDER_WAY]
 
     def is_owed(self, model: int) -> bool:
         """Whether a trial of the model is yet to come, or awaits its verdict."""

@@ -12,24 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.graders.asked import USED
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, TrialRecord
-from adaptive_eval.store.records import GradingUse
 from adaptive_eval.store.spending import stored_cost
-from adaptive_eval.store.usage import TrialUsage
 
 BEYOND = (
     "a verdict has cost {} tokens, and at most {} were reserved for it: the server that gives verdicts does not "
     "keep to grader.sampling.max_tokens, and no cap can hold; mend it and run the same command, or remove the caps"
-)
-
-FIRST_ANSWERS = 12
-"""A grader that has failed on this many answers, and has given no verdict yet, is taken to fail on all."""
-MUTE = (
-    "no verdict has come on any of the first {} answers, so nothing more is asked: {}\n"
-    "Every answer is stored. Mend the grader or its server; the same command then has these answers graded first."
 )
 
 
@@ -62,17 +52,11 @@ def add_cost(record: TrialRecord, more: Cost) -> Regrade:
 class VerdictCosts:
     """Reserves for verdicts, and checks of their cost when they arrive."""
 
-    def __init__(
-        self, grading: Grading, questions: Sequence[Question], usages: Sequence[TrialUsage] = (), *, capped: bool
-    ) -> None:
-        """`usages`: those of the run's models so far; `capped`: a cap counts the cost of verdicts."""
+    def __init__(self, grading: Grading, questions: Sequence[Question], *, capped: bool) -> None:
+        """`capped`: a cap counts the cost of verdicts."""
         self.is_counted = grading.lasting and capped
         """Whether anything is reserved."""
         self._grading, self._questions = grading, {question.id: question for question in questions}
-        self._usages = usages
-        self._has_verdict = not grading.lasting
-        """Whether a verdict has come, in this start or before; always true for a grader that makes no requests."""
-        self._failed = 0
 
     def reserved(self, record: TrialRecord) -> Cost:
         """The reserve for all votes on a stored answer, by the length of its text."""
@@ -97,20 +81,9 @@ class VerdictCosts:
                 rest.append(add_cost(one, more.times(-1)))
         return CommitBatch(events=list(lost.values()), verdicts=rest)
 
-    def find_verdict(self, uses: Iterable[GradingUse]) -> None:
-        """Note whether a verdict is among those that were paid for so far."""
-        self._has_verdict = self._has_verdict or any(use.cost.tokens for use in uses)
-
-    def require_kept(self, verdict: Regrade, reserved: Cost, *, finished: bool) -> None:
-        """Raise `Unavailable` if a new verdict shows that the caps cannot hold, or that the grader always fails."""
+    def require_kept(self, verdict: Regrade, reserved: Cost) -> None:
+        """Raise `Unavailable` if a new verdict shows that the caps cannot hold."""
         require_kept(verdict, reserved, self._grading.lost_vote(reserved))
-        self._failed += verdict.failed
-        self._has_verdict = self._has_verdict or bool(verdict.signals.get(USED[0]))
-        if self._failed < FIRST_ANSWERS or self._has_verdict or finished:
-            return  # at a cap, lost replies are not asked for again
-        self.find_verdict(usage.grading for usage in self._usages)
-        if not self._has_verdict:
-            raise Unavailable(MUTE.format(self._failed, verdict.grader_error))
 
     def loss(self, record: TrialRecord) -> AnswersLost | None:
         """The event for a lost reply about an answer; None if no cap counts it."""

@@ -140,6 +140,11 @@ class TrialRecord:
         """Whether its grade is pending."""
         return self.category is None and self.grader_error == AWAITS_VERDICT
 
+    @property
+    def failed(self) -> bool:
+        """Whether the grader has failed on it; a server that never answers is not the grader's fault."""
+        return self.category is None and not self.awaits_verdict and "unanswered" not in self.answer.signals
+
     def judged(self, grade: "Regrade") -> "TrialRecord":
         """The trial with this grade."""
         cost = self.cost.plus(grade.cost)

@@ -226,6 +226,23 @@ def twofold() -> Any:
     return score
 
 
+@scorer(metrics=[mean()])
+def broken(model: str = "") -> Any:
+    """Fails on every answer, or on those of one model."""
+
+    async def score(state: Any, target: Any) -> Score:
+        if str(state.model).endswith(model):
+            raise KeyError("verdict")
+        return Score(value=1 if state.output.completion == RIGHT else 0)
+
+    return score
+
+
+@task
+def unscored(number: int = 8, model: str = "") -> Task:
+    return Task(dataset=samples(number), solver=generate(), scorer=broken(model))
+
+
 @task
 def doubly() -> Task:
     return Task(dataset=samples(), solver=generate(), scorer=twofold())

@@ -15,6 +15,8 @@ from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import warm_inspect
@@ -282,7 +284,8 @@ async def test_a_request_to_a_task_that_has_just_failed_does_not_end_the_others(
 
     told: list[Mapping[str, object]] = []
     monkeypatch.setattr(worker, "send_line", told.append)
-    source = worker.RequestedSamples(("", 0), "m", {"s": worker.Sample(input="?")})  # type: ignore[arg-type]
+    model: Any = SimpleNamespace(api=None)
+    source = worker.RequestedSamples(("", 0), model, {"s": worker.Sample(input="?")})
     waiting = asyncio.create_task(source.next_samples())
     await asyncio.sleep(0)
     waiting.cancel()

@@ -92,10 +92,10 @@ def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, ba
 def test_results_of_a_run_that_failed_later_say_that_it_is_stopped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Store.commit
 
-    def full(store: Store, batch: CommitBatch) -> None:
+    def full(store: Store, batch: CommitBatch) -> CommitBatch:
         if store.reader.trial_count() > 150 and batch.trials:
             raise StoreFull(f"no space left for {store.directory}")
-        kept(store, batch)
+        return kept(store, batch)
 
     monkeypatch.setattr(Store, "commit", full)
     ended = site.run(site.write())

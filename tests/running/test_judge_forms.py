@@ -100,7 +100,7 @@ def test_who_wants_the_schema_and_cannot_have_it_gets_no_grade(site: Site) -> No
     with serving(server) as url:
         strict = settings(site, url, {**SCORES, "structured": True}, trials={"min": 2, "max": 2})
         ended = site.run(site.write(**strict))
-        assert ended.exit_code == ExitCode.ENDPOINTS and "no verdict has come on any of the first 12" in ended.output
+        assert ended.exit_code == ExitCode.ENDPOINTS and "none of the first 12 answers could be graded" in ended.output
         asked = [trial for trial in stored(site) if trial.grader_error != AWAITS_VERDICT]
         assert asked and all("response_format is not" in str(trial.grader_error) for trial in asked)
         assert all(trial.category is None for trial in stored(site))

@@ -5,15 +5,18 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import Found, Site
+from live_runs import MODELS, Found, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause
+from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
 from adaptive_eval.store import ModelSetAside, RunReader, events_of_kind
 
+IN_FLIGHT = 8
+"""Requests of each model."""
 GRADER = """
 import hashlib, time
 from pathlib import Path
@@ -39,7 +42,7 @@ def patchy(site: Site) -> Path:
     """A grader that fails on a share of all answers, which the file `broken` says."""
     (site.folder / "patchy.py").write_text(GRADER)
     grader = {"kind": "python", "function": "patchy:grade", "timeout": HANGS, "workers": 1}
-    return site.write(trials={"min": 4, "max": 12}, grader=grader)
+    return site.write(trials={"min": 4, "max": 12}, grader=grader, concurrency=IN_FLIGHT)
 
 
 def results(site: Site) -> dict[str, dict[str, object]]:
@@ -107,3 +110,20 @@ def test_a_grader_that_fails_on_a_third_sets_the_models_aside(site: Site, patchy
     mended = site.run(patchy)
     assert "set aside" not in mended.stdout
     assert all(row["set_aside"] is None and row["ungraded"] == 0 for row in results(site).values())
+
+
+@pytest.mark.slow
+def test_a_grader_that_fails_on_everything_ends_the_run_on_the_first_answers(site: Site, patchy: Path) -> None:
+    (site.folder / "broken").write_text("1.0")
+    ended = site.run(patchy)
+    assert ended.exit_code == ExitCode.CONFIGURATION, ended.stdout
+    assert f"none of the first {FIRST_ANSWERS} answers could be graded" in ended.output
+    assert "ZeroDivisionError" in ended.output
+    bought = requests(site)
+    assert FIRST_ANSWERS <= bought <= FIRST_ANSWERS + 2 * IN_FLIGHT * len(MODELS), "those being written, and in flight"
+    again = site.run(patchy)
+    assert again.exit_code == ExitCode.CONFIGURATION and requests(site) == bought, "a resume buys nothing"
+    (site.folder / "broken").unlink()
+    assert site.run(patchy).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    site.run(patchy, "--run-dir", str(site.directory("whole")))
+    assert Found.of(site.directory()) == Found.of(site.directory("whole"))

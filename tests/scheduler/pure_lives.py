@@ -22,6 +22,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import USED
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.first_answers import FirstRequests
 from adaptive_eval.scheduler.grading import make_record, make_regrade, waiting_record, wasted_verdict
 from adaptive_eval.scheduler.repair import trials_to_ask_again
 from adaptive_eval.scheduler.requests import lose_entered
@@ -297,7 +298,7 @@ class Start:
         self.controller = Controller(plan, outside_plan=self.disk.spent_on_others(names, setting.worst))
         roster = Roster.of(names, self.questions)
         self.state = RunState(self.controller, roster, self.lanes, reserve=setting.reserve)
-        self.queues = TrialQueues(self.state)
+        self.queues = TrialQueues(self.state, FirstRequests(self.state))
         self.draft, self.writing = Draft(), Draft()
         self.booked: list[Request] = []
         self.flying: list[Request] = []

@@ -20,6 +20,8 @@ class AnswersLost(Event, kind="answers_lost"):
     """Replies of a judge that were lost, not the answers themselves."""
     estimated: bool | None = optional_field()
     """Whether no cap counts them: their cost is that of as many stored answers of the model."""
+    failed: bool | None = optional_field()
+    """Whether they came and cannot be used, such as samples of Inspect without a score: the cost is what they used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,110 @@
+"""Tasks and providers of Inspect that fail on everything: little is bought, and what it has cost is told."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import warm_inspect
+import yaml
+from contrary_server import Asked, Said, listening
+from live_runs import Site, stored
+from typer.testing import Result
+
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.inspect.endpoint import FIRST_ATTEMPTS
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.results_file import read_results
+from adaptive_eval.scheduler.first_answers import FIRST_IN_FLIGHT
+from adaptive_eval.store import AnswersLost, ModelSetAside, RunReader, events_of_kind
+
+OWN = Path(__file__).with_name("own_tasks.py")
+EACH = 10
+"""Tokens of an answer of a scripted model."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _inspect(site: Site, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    warm_inspect.fork_from(request.getfixturevalue("inspect_address"), monkeypatch)
+    shutil.copy(OWN, site.folder / "tasks.py")
+
+
+def run(site: Site, task: str, models: list[dict[str, object]], **changes: object) -> Result:
+    args = changes.pop("args", {})
+    settings = {
+        "benchmark": {"inspect": f"tasks.py@{task}", "args": args},
+        "models": models,
+        "trials": {"min": 4, "max": 8, "favour": "answers"},
+        "stopping": {"on_alarm": "never"},
+        **changes,
+    }
+    (path := site.folder / "run.yaml").write_text(yaml.safe_dump(settings))
+    return site.run(path)
+
+
+def scripted(*skills: str) -> list[dict[str, object]]:
+    return [{"name": skill, "inspect": f"scripted/{skill}"} for skill in skills]
+
+
+def lost(site: Site, model: str) -> tuple[int, int]:
+    """The answers of a model that count for nothing, and their tokens."""
+    with RunReader.intact(site.directory()) as reader:
+        events = [event for event in events_of_kind(reader.events(), AnswersLost) if event.model == model]
+    assert not any(event.estimated for event in events), "Inspect says what they used"
+    return sum(event.answers for event in events), sum(event.tokens for event in events)
+
+
+def test_a_scorer_that_always_fails_is_noticed_on_the_first_samples_which_are_in_the_cost(site: Site) -> None:
+    ended = run(site, "unscored", scripted("p95", "p10"))
+    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
+    assert f"ended in an error {FIRST_ATTEMPTS} times; the last one: KeyError('verdict')" in ended.output
+    assert not stored(site)
+    tokens = 0
+    for model in ("p95", "p10"):
+        answers, used = lost(site, model)
+        assert FIRST_IN_FLIGHT <= answers <= FIRST_IN_FLIGHT * FIRST_ATTEMPTS and used == EACH * answers
+        tokens += used
+    assert f"{tokens:,} tokens on answers of 2 models that failed in a task" in ended.output
+    assert "samples failed after the model had answered; they used " in ended.output
+
+
+def test_a_scorer_that_fails_on_one_model_is_noticed_on_its_first_samples(site: Site) -> None:
+    ended = run(site, "unscored", scripted("p95", "p80", "p10"), args={"model": "p10"})
+    assert ended.exit_code == ExitCode.SPENT or ended.exit_code == ExitCode.ENDPOINTS, ended.output
+    with RunReader.intact(site.directory()) as reader:
+        assert [event.model for event in events_of_kind(reader.events(), ModelSetAside)] == ["p10"]
+    answers, used = lost(site, "p10")
+    assert answers <= FIRST_IN_FLIGHT * FIRST_ATTEMPTS and used == EACH * answers
+    results = read_results(site.directory())
+    assert isinstance(results, Results) and results.cost.tokens == EACH * len(stored(site))
+    assert [(row.what, row.model, row.answers, row.tokens) for row in results.cost.beside] == [
+        ("failed", "p10", answers, used)
+    ]
+
+
+def test_known_usage_of_failed_samples_counts_against_a_cap(site: Site) -> None:
+    """Each is reserved at 50 tokens, and has used 10."""
+    capped = {"sampling": {"max_tokens": 50}, "budget": {"tokens": 3 * 50 + 2 * EACH}}
+    ended = run(site, "unscored", scripted("p95", "p10"), concurrency=1, **capped)
+    assert ended.exit_code in (ExitCode.ENDPOINTS, ExitCode.SPENT), ended.output
+    answers = [lost(site, model) for model in ("p95", "p10")]
+    assert sum(used for _, used in answers) == EACH * sum(number for number, _ in answers) <= 3 * 50 + 2 * EACH
+
+
+def test_a_provider_that_refuses_requests_ends_the_run_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(asked: Asked) -> Said | None:
+        return Said(404, {"error": {"message": "Not Found", "code": 404}})
+
+    monkeypatch.setenv("OPENAI_API_KEY", "key-1234567890")
+    with listening(refuse) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        models = [{"name": name, "inspect": f"openai/{name}"} for name in ("ada", "bob")]
+        ended = run(site, "exactly", models, args={"number": 8})  # type: ignore[arg-type]
+        assert len(server.said) <= (FIRST_IN_FLIGHT + 1) * len(models), "Inspect has a request of its own to each model"
+    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
+    assert ended.output.count("its provider refuses requests: ") == len(models), ended.output
+    assert "Error code: 404" in ended.output and "args: {responses_api: false}" in ended.output
+    assert "openai-api/SERVICE/ada" in ended.output
+    with RunReader.intact(site.directory()) as reader:
+        assert not events_of_kind(reader.events(), AnswersLost), "what is refused costs nothing"
