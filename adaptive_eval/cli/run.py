@@ -27,7 +27,13 @@ from adaptive_eval.running.watching import Display, Watcher, Watchers
 from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.store import RunReader, TrialsRegraded, events_of_kind, events_since_start
 
-TaskModels = Annotated[list[str] | None, typer.Option(help="A model of Inspect, such as openai/gpt-x.", metavar="NAME")]
+TaskModels = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A model of Inspect, such as openai/gpt-x, or NAME=MODEL to show it by a name of your own.",
+        metavar="[NAME=]MODEL",
+    ),
+]
 TaskArgs = Annotated[
     list[str] | None, typer.Option("-T", help="An argument of the task, as in Inspect.", metavar="KEY=VALUE")
 ]
@@ -39,6 +45,8 @@ Prices = Annotated[
 ]
 Most = Annotated[int | None, typer.Option("--max", help="Trials of a question at most.", min=1)]
 Budget = Annotated[str | None, typer.Option(help="A cap: 20usd, 500000tokens, 3000trials or 2h.")]
+ALIAS = re.compile(r"(?P<name>[^=/]+)=(?P<model>.+)")
+"""A model of Inspect with a name of its own before it."""
 _CAP = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>usd|tokens|trials|h)")
 
 
@@ -72,7 +80,7 @@ def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) 
     if not options.models:
         raise ConfigError(f"{config} is a task of Inspect; name the models to rank: --model openai/gpt-x --model ...")
     prices = dict(map(_parse_price, options.prices))
-    models = [{"name": name, "inspect": name, "price": prices.pop(name, None)} for name in options.models]
+    models = [_parse_model(said, prices) for said in options.models]
     settings: dict[str, object] = {
         "name": re.sub(r"[^A-Za-z0-9._-]", "-", re.split("[@/]", str(config).removesuffix(".py"))[-1]),
         "benchmark": {"inspect": str(config), "prices": prices},
@@ -81,6 +89,14 @@ def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) 
         "budget": {} if options.budget is None else _parse_cap(options.budget),
     }
     return config_from_mapping(settings, [*(f"benchmark.args.{one}" for one in options.args), *overrides])
+
+
+def _parse_model(said: str, prices: dict[str, dict[str, float]]) -> dict[str, object]:
+    """Parse a model, which may have a name of its own before it; its price is taken out of `prices`."""
+    match = ALIAS.fullmatch(said)
+    name, inspect = (said, said) if match is None else (match["name"], match["model"])
+    given = [prices.pop(key) for key in dict.fromkeys((name, inspect)) if key in prices]
+    return {"name": name, "inspect": inspect, "price": given[0] if given else None}
 
 
 def _parse_price(said: str) -> tuple[str, dict[str, float]]:

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 from adaptive_eval.base.errors import ConfigError, Unavailable
 from adaptive_eval.base.imports import python_command
@@ -90,8 +91,21 @@ def list_task(
             f"{section}.inspect: {benchmark.inspect} cannot be loaded: {why}{_arguments_hint(why)}{hub}{near}"
         )
     _require_scorer(section, benchmark, told[""]["scorers"])
+    if note := _epochs_note(told[""]["epochs"], told[""]["reducers"]):
+        warn(f"{section}.inspect: {note}", stacklevel=2)
     rows: Sequence[Mapping[str, Any]] = told[""]["rows"]
     return rows
+
+
+def _epochs_note(epochs: int, reducers: Sequence[str]) -> str:
+    """What becomes of a task's own repetitions; empty if it has none."""
+    others = [name for name in reducers if name != "mean"]
+    if others:
+        return (
+            f"the task scores a sample by {' and '.join(others)} over {epochs} epochs, which is not used: each trial "
+            "counts by itself, and scores are means over trials, so that they differ from those of `inspect eval`"
+        )
+    return f"the task's {epochs} epochs are not used: the run decides how often a sample is asked" * (epochs > 1)
 
 
 def _arguments_hint(why: str) -> str:

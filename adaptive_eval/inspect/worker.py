@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from io import FileIO
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlsplit
@@ -40,7 +41,7 @@ from adaptive_eval.endpoints.answers import estimated_tokens
 from adaptive_eval.endpoints.redaction import Redactor, cannot_be_word
 from adaptive_eval.inspect.own_logs import redact_loggers, redact_own_logs
 from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup
-from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, near_names
+from adaptive_eval.questions.benchmark import ADAPTIVE, ADAPTIVE_NOTE, BENCHMARK_OF_RUN, MODEL_OF_RUN, near_names
 
 MAX_TEXT = 1_000_000
 """Most characters of an answer that are passed on; the log has all of it."""
@@ -56,16 +57,26 @@ LOG_BUFFER = 10
 
 def load_task(task: Mapping[str, Any]) -> Task:
     """Load the one task that the configuration names; raises `ValueError`."""
+    require_file(task["inspect"])
     with refuse_unreachable_hosts():
         found = load_tasks([task["inspect"]], dict(task["args"]))
     if len(found) != 1:
-        names = ", ".join(one.name for one in found) or "none"
-        raise ValueError(f"there must be one task of this name, but found: {names}; write package/task or file.py@task")
+        if not found:
+            raise ValueError("there is no task of this name; write package/task or file.py@task")
+        names = ", ".join(one.name for one in found)
+        raise ValueError(f"there must be one task of this name, but found: {names}; write file.py@task")
     if found[0].sample_source is not None:
         raise ValueError("its samples come from a source of its own, so that no list of questions is known beforehand")
     if task["sandbox"] is not None:
         require_sandbox(task["sandbox"].partition(":")[0])
     return found[0]
+
+
+def require_file(name: str) -> None:
+    """Raise `ValueError` if a task is named by a file that does not exist."""
+    file, separator, _ = name.partition("@")
+    if (separator or file.endswith(".py")) and not Path(file).is_file():
+        raise ValueError(f"there is no file {file} in {Path.cwd()}, the folder of the configuration")
 
 
 def require_sandbox(kind: str) -> None:
@@ -120,9 +131,14 @@ def samples_by_id(task: Task) -> dict[str, Sample]:
 
 
 def list_samples(task: Task) -> dict[str, Any]:
-    """List the samples as rows of questions, and the names of the scores."""
+    """List the samples as rows of questions, the names of the scores, and how the task repeats samples."""
     rows = [{**_plain(sample.metadata or {}), **as_row(name, sample)} for name, sample in samples_by_id(task).items()]
-    return {"rows": rows, "scorers": [name for scorer in task.scorer or () for name in score_names(scorer)]}
+    return {
+        "rows": rows,
+        "scorers": [name for scorer in task.scorer or () for name in score_names(scorer)],
+        "epochs": task.epochs or 1,
+        "reducers": [registry_unqualified_name(reducer) for reducer in task.epochs_reducer or ()],
+    }
 
 
 def score_names(scorer: Scorer) -> list[str]:
@@ -347,6 +363,7 @@ async def run_samples(setup: Setup) -> None:
             log_format="eval",
             log_buffer=LOG_BUFFER,
             log_realtime=False,
+            tags=[ADAPTIVE],
             score_display=False,
             ctl_server=False,
         )
@@ -377,7 +394,13 @@ def _prepare_task(benchmark: str, task: Mapping[str, Any] | None, number: int, m
         other["sandbox"] = resolve_task_sandbox(loaded, task["sandbox"])
     if task is not None and task["roles"]:
         other["model_roles"] = {**(loaded.model_roles or {}), **task["roles"]}
-    metadata = {**(loaded.metadata or {}), BENCHMARK_OF_RUN: benchmark, MODEL_OF_RUN: number, "model": model["name"]}
+    metadata = {
+        **(loaded.metadata or {}),
+        BENCHMARK_OF_RUN: benchmark,
+        MODEL_OF_RUN: number,
+        "model": model["name"],
+        ADAPTIVE: ADAPTIVE_NOTE,
+    }
     return task_with(
         loaded, dataset=source, model=asked, epochs=Epochs(1), early_stopping=None, metadata=metadata, **other
     )

@@ -84,6 +84,15 @@ BENCHMARK_OF_RUN = "adaptive_eval_benchmark"
 """Key there for the name of the benchmark, if the run has several."""
 
 
+ADAPTIVE = "adaptive-eval"
+"""Tag of a run's Inspect logs, and key in their metadata for what readers of them should know."""
+ADAPTIVE_NOTE = (
+    "Sampled adaptively by adaptive-eval. A sample id is QUESTION#TRIAL, with ~ATTEMPT after a failure: trials are "
+    "repeated samples of a question, not further questions, and questions have unequal numbers of them. Accuracy and "
+    "stderr of this log are not those of the run, which are in its report and results.json."
+)
+
+
 class BenchmarkConfig(Section):
     """A task of Inspect: its samples are the questions, its solver asks the models and its scorer grades."""
 

@@ -6,7 +6,7 @@ other trials stay valid, and the looks are taken again over today's models. A qu
 mean over all questions.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from adaptive_eval.base.errors import RunChanged, first_lines
 from adaptive_eval.store.events.event import Change
@@ -25,6 +25,29 @@ def differences(was: object, now: object, path: str = "") -> Iterator[Change]:
         yield Change(path, None if was is _ABSENT else was, None if now is _ABSENT else now)
 
 
+def _description(change: Change, meaning: object) -> str:
+    """A changed setting in words; of a changed file its name, instead of digests."""
+    *place, last = change.path.split(".")
+    if last == "digest" and isinstance(task := _at(meaning, place), Mapping):
+        file = str(task.get("inspect")).partition("@")[0]
+        return f"{'.'.join(place)}.inspect: {file} {_fate(change)}"
+    grader, source, file = change.path.partition(".sources.")
+    if source:
+        return f"{grader}: {file} {_fate(change)}"
+    return str(change)
+
+
+def _fate(change: Change) -> str:
+    """What has become of a file whose digest differs."""
+    return "is not there any more" if change.now is None else "was edited after the run began"
+
+
+def _at(tree: object, place: Sequence[str]) -> object:
+    for key in place:
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    return tree
+
+
 def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -> None:
     """Raise `RunChanged` listing the changed settings that the trials depend on."""
     common = stored.models.keys() & now.models.keys()
@@ -38,7 +61,7 @@ def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -
     if changes:
         raise RunChanged(
             f"the run in {directory} was begun with other settings, and its trials would no longer mean the same:\n"
-            + "\n".join(first_lines(list(map(str, changes)), SHOWN_CHANGES))
+            + "\n".join(first_lines([_description(change, stored.meaning) for change in changes], SHOWN_CHANGES))
             + "\nUndo the change, give a model that was changed another name, or begin another run beside it with "
             "--fresh. Without --run-dir FOLDER the run of this name that was begun last goes on. After a change of "
             "grader (its source files are part of it), rubric or answer keys alone, this grades anew what is stored:\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from inspect_ai import Task, task
+from inspect_ai import Epochs, Task, task
 from inspect_ai.agent import AgentSubmit, react
 from inspect_ai.dataset import Sample
 from inspect_ai.model import (
@@ -236,6 +236,11 @@ def broken(model: str = "") -> Any:
         return Score(value=1 if state.output.completion == RIGHT else 0)
 
     return score
+
+
+@task
+def thrice(reducer: str) -> Task:
+    return Task(dataset=samples(), solver=generate(), scorer=exact(), epochs=Epochs(3, reducer))
 
 
 @task

@@ -36,7 +36,7 @@ from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.inspect.process import InspectProcess
-from adaptive_eval.questions.benchmark import INSPECT_LOGS
+from adaptive_eval.questions.benchmark import ADAPTIVE, INSPECT_LOGS
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler import troubles
 from adaptive_eval.simulate.answering import question_rows
@@ -119,7 +119,9 @@ def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: st
     assert {record.answer.text[-1] for record in records} <= {"1", "2", "A", "B"}
     assert ("[image]" in next(iter(questions(site))).lower()) is (kind == "images")
     logs, imported = site.directory() / INSPECT_LOGS, site.directory("imported")
-    asked = read_log(next(logs.glob("*.eval")), header_only=True).eval.model_generate_config
+    spec = read_log(next(logs.glob("*.eval")), header_only=True).eval
+    assert spec.tags == [ADAPTIVE] and "not those of the run" in str((spec.metadata or {})[ADAPTIVE])
+    asked = spec.model_generate_config
     assert (asked.adaptive_connections, asked.max_connections) == (64, None), "Inspect heeds what limits its requests"
     found = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--repeats-are-samples"])
     assert found.exit_code == 0, found.output
@@ -248,6 +250,22 @@ def test_a_scorer_that_says_it_gives_several_values_is_told_before_anything_is_a
     ended = run(site, write(site, "doubly", benchmark={"scorer": "twofold.strict"}))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     assert all(record.category == expected(record) for record in stored(site))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reducer", "told"),
+    [
+        ("max", "the task scores a sample by max over 3 epochs, which is not used: each trial counts by itself"),
+        ("mean", "the task's 3 epochs are not used: the run decides how often a sample is asked"),
+    ],
+)
+def test_epochs_of_a_task_that_are_not_used_are_told_before_anything_is_bought(
+    site: Site, reducer: str, told: str
+) -> None:
+    config = write(site, "thrice", benchmark={"args": {"reducer": reducer}})
+    with pytest.warns(UserWarning, match=f"benchmark.inspect: {told}"):
+        assert CliRunner().invoke(app, ["validate", str(config)]).exit_code == 0
 
 
 @pytest.mark.slow
@@ -653,7 +671,9 @@ def test_another_task_file_is_another_run(site: Site) -> None:
     with (site.folder / "tasks.py").open("a") as file:
         file.write("\n# changed\n")
     changed = run(site, config)
-    assert changed.exit_code == ExitCode.CONFIGURATION and "benchmark" in changed.output
+    assert changed.exit_code == ExitCode.CONFIGURATION
+    assert "\n  benchmark.inspect: tasks.py was edited after the run began\n" in changed.output, changed.output
+    assert "--fresh" in changed.output and "digest" not in changed.output
 
 
 @pytest.mark.slow
@@ -682,14 +702,14 @@ def test_another_rubric_takes_the_scores_that_came_with_the_samples(site: Site) 
 @pytest.mark.slow
 def test_one_command_ranks_models_on_a_task(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
-    words = ["run", "tasks.py@exactly", "--model", "scripted/p95", "--model", "scripted/p10", "-T", "number=3"]
+    words = ["run", "tasks.py@exactly", "--model", "best=scripted/p95", "--model", "scripted/p10", "-T", "number=3"]
     words += ["--max", "6", "--budget", "1usd", "--display", "plain", "--price", "scripted/p95=1/2"]
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == ExitCode.CONFIGURATION and "scripted/p10 has none; add it (" in refused.output
     ended = CliRunner().invoke(app, [*words, "--price", "scripted/p10=0/0.5", "--price", "a/judge=3/4"])
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     results = json.loads((site.folder / "runs" / "exactly" / "results.json").read_text())
-    assert [row["name"] for row in results["models"]] == ["scripted/p95", "scripted/p10"]
+    assert [row["name"] for row in results["models"]] == ["best", "scripted/p10"]
     assert 0 < results["cost"]["usd"] <= 1
 
 
@@ -788,7 +808,12 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
         ),
         pytest.param(
             ["tasks.py@nothing", "--model", "scripted/p1", "--model", "scripted/p2"],
-            "tasks.py@nothing cannot be loaded",
+            "tasks.py@nothing cannot be loaded: ValueError: there is no task of this name",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["task.py@exactly", "--model", "scripted/p1", "--model", "scripted/p2"],
+            "cannot be loaded: ValueError: there is no file task.py in ",
             marks=pytest.mark.slow,
         ),
         (["inspect_evals/gpqa", "--model", "a/a", "--model", "b/b"], "pip install inspect_evals"),

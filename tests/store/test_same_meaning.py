@@ -1,0 +1,41 @@
+"""What keeps a run from going on is told in words that name the file, not by digests."""
+
+from dataclasses import replace
+
+import pytest
+from two_by_two import HEADER
+
+from adaptive_eval.base.errors import RunChanged
+from adaptive_eval.store import require_same_meaning
+
+TASK = {"inspect": "my_task.py@sums", "digest": "0123abcd"}
+MEANING = {
+    **HEADER.meaning,
+    "benchmark": TASK,
+    "benchmarks": {"code": {"weight": 2, "benchmark": TASK}},
+    "grader": {"kind": "python", "sources": {"close.py": "0123abcd", "parts/more.py": "4567abcd"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"benchmark": {**TASK, "digest": "4567"}}, "benchmark.inspect: my_task.py was edited after the run began"),
+        ({"benchmark": {"inspect": "my_task.py@sums"}}, "benchmark.inspect: my_task.py is not there any more"),
+        (
+            {"benchmarks": {"code": {"weight": 2, "benchmark": {**TASK, "digest": "4567"}}}},
+            "benchmarks.code.benchmark.inspect: my_task.py was edited after the run began",
+        ),
+        (
+            {"grader": {"kind": "python", "sources": {"close.py": "0123abcd", "parts/more.py": "89"}}},
+            "grader: parts/more.py was edited after the run began",
+        ),
+        ({"seed": 8}, "seed: 7 → 8"),
+    ],
+)
+def test_a_changed_file_is_named(change: dict[str, object], told: str) -> None:
+    stored = replace(HEADER, meaning=MEANING)
+    with pytest.raises(RunChanged) as changed:
+        require_same_meaning(stored, replace(stored, meaning=MEANING | change), "runs/one")
+    said = str(changed.value)
+    assert f"\n  {told}\n" in said and "0123abcd" not in said and "--fresh" in said
