@@ -86,9 +86,12 @@ def print_damage_notes(run: Path) -> None:
 
 
 def _safe_message(error: AdaptiveEvalError) -> str:
-    """The message without control characters, as parts of it may come from a server; wrapped on a terminal."""
+    """The message without control characters and what has the form of a key, as parts of it may come from a server;
+    wrapped on a terminal."""
+    from adaptive_eval.endpoints.secrets import remove_patterns
     from adaptive_eval.record.lines import safe_line
     from adaptive_eval.show.text import wrap_lines
 
-    told = "\n".join(safe_line(line, LONGEST_LINE) for line in f"error: {error}".split("\n"))
+    said = remove_patterns(f"error: {error}")
+    told = "\n".join(safe_line(line, LONGEST_LINE) for line in said.split("\n"))
     return wrap_lines(told, get_terminal_size().columns) if sys.stderr.isatty() else told

@@ -1,14 +1,16 @@
 """`adaptive-eval track RUN`: log a run to W&B or MLflow, while it goes on or afterwards."""
 
+import os
 from typing import Annotated
 
 import typer
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.cli.shared import Run, report_errors
+from adaptive_eval.endpoints.redaction import Redactor, environment_secrets
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
-from adaptive_eval.show.track.points import Tracker, exclusive_follower, follow, redact_password
+from adaptive_eval.show.track.points import Tracker, exclusive_follower, follow
 from adaptive_eval.store.database import require_no_links
 
 PATIENCE_SECONDS = 10.0
@@ -40,17 +42,17 @@ def track(
                 "--project, --entity and --group are for --wandb, --experiment and --tracking-uri for --mlflow"
             )
         feed = open_feed(run, PATIENCE_SECONDS, lambda: None)
-        name = "wandb" if wandb else "mlflow"
+        name, redactor = "wandb" if wandb else "mlflow", Redactor(environment_secrets(os.environ))
         require_no_links(run)
         with exclusive_follower(run / "logs" / f"tracking-{name}.lock"):
             feed.poll()
             try:
                 tracker = _tracker(wandb, (project, entity, group), (experiment, tracking_uri))
-                follow(feed, tracker, lambda where: typer.echo(safe_line(redact_password(where), 400)))
+                follow(feed, tracker, lambda where: typer.echo(safe_line(redactor.message(where), 400)))
             except (ConfigError, StoreError):
                 raise
             except Exception as error:  # a tracker's library may raise anything
-                said = safe_line(redact_password(" ".join(str(error).split())), 300)
+                said = safe_line(redactor.message(" ".join(str(error).split())), 300)
                 raise StoreError(f"{name}: {type(error).__name__}: {said}") from error
 
 

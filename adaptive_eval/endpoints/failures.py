@@ -266,7 +266,7 @@ def _is_context_error(message: str, codes: frozenset[str], max_tokens: int | Non
 def safe_excerpt(text: str, redactor: Redactor, shown: int = _SHOWN) -> str:
     """One short line of a server's text, without secrets."""
     read = text[:READ]
-    line = " ".join(redactor.text(read).split())
+    line = " ".join(redactor.message(read).split())
     if len(text) > len(read):  # the end may be the beginning of a secret
         line = line[: -max(redactor.longest, 1)]
     return line if len(line) <= shown else line[:shown] + " ..."

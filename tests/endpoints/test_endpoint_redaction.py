@@ -98,7 +98,7 @@ async def test_no_answer_of_a_server_shows_half_a_key(endpoint: Opener, kind: st
 async def test_names_that_a_server_gives_are_told_without_keys_and_not_without_end(endpoint: Opener) -> None:
     async def name_itself(asked: Exchange) -> None:
         choice = {"index": 0, "message": {"content": "42"}, "finish_reason": "stop"}
-        named = f"{asked.headers['authorization']}-{asked.index}-" + "x" * 10_000
+        named = f"{asked.headers['authorization'].removeprefix('Bearer ')}-{asked.index}-" + "x" * 10_000
         usage = {"prompt_tokens": 5, "completion_tokens": 10**6 + asked.index}
         await asked.reply(200, {"choices": [choice], "model": named, "usage": usage})
 

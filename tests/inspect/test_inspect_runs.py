@@ -808,7 +808,7 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
         ),
         pytest.param(
             ["tasks.py@nothing", "--model", "scripted/p1", "--model", "scripted/p2"],
-            "tasks.py@nothing cannot be loaded: ValueError: there is no task of this name",
+            "tasks.py@nothing cannot be loaded: PrerequisiteError: Task named 'nothing' not found",
             marks=pytest.mark.slow,
         ),
         pytest.param(

@@ -15,7 +15,7 @@ from live_runs import MODELS, Site, kill, wait_for_trials
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.record.view import EventView, read_view
-from adaptive_eval.show.track.points import flatten, points, ranking, redact_password, series_names, settings
+from adaptive_eval.show.track.points import flatten, points, ranking, series_names, settings
 from adaptive_eval.show.track.to_mlflow import _require_no_file_store
 
 HOSTILE = ["../../etc", "a/b", "a b", "A b", "", "💥", "x" * 300, "x" * 299 + "y", "score/other", "..", "$(id)"]
@@ -52,10 +52,6 @@ def test_every_look_is_a_point_with_what_was_used_by_then(site: Site) -> None:
     assert (first.values["lost_answers"], end.values["lost_answers"]) == (0, 3)
     assert end.values["spent/tokens"] == last["spent/tokens"] + 50
     assert end.values["spent/gpu_hours"] == pytest.approx(last["spent/gpu_hours"] + 0.01)
-
-
-def test_an_address_is_told_without_its_password() -> None:
-    assert redact_password("no answer of http://me:secret@host:5000/api") == "no answer of http://host:5000/api"
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "/data/mlruns", "file:///data/mlruns"])

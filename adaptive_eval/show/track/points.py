@@ -120,11 +120,6 @@ def flatten(value: object, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, str(value)
 
 
-def redact_password(text: str) -> str:
-    """Remove user and password from the addresses in a text."""
-    return re.sub(r"(?<=://)[^/@\s]+@", "", text)
-
-
 def write_files(view: RunView, run: Path, folder: Path) -> list[Path]:
     """Write results, report, configuration, and figures if matplotlib is installed."""
     report, configuration = folder / "report.md", folder / "configuration.yaml"

@@ -20,7 +20,6 @@ from adaptive_eval.show.track.points import (
     draw,
     flatten,
     ranking,
-    redact_password,
     settings,
     tracked_id,
     write_files,
@@ -41,7 +40,7 @@ def _require_no_file_store(uri: str) -> None:
     """Raise `ConfigError` for a store in files, which MLflow no longer supports."""
     if uri.startswith("file:") or "://" not in uri and uri != "databricks":
         raise ConfigError(
-            f"MLflow's store in files, {redact_password(uri)}, was retired by MLflow: give a database, "
+            f"MLflow's store in files, {uri}, was retired by MLflow: give a database, "
             f"--tracking-uri {DEFAULT_STORE}, or the address of a server"
         )
 
