@@ -10,7 +10,13 @@ by trials will do, NaN for a missing trial.
 from typing import TYPE_CHECKING
 
 from scorio._names_on_pypi import missing_attribute
-from scorio.eval._geometric import (
+from scorio.eval._family import (
+    auc_at_k,
+    auc_at_k_ci,
+    g_pass_at_k,
+    g_pass_at_k_ci,
+    g_pass_at_k_tau,
+    g_pass_at_k_tau_ci,
     geo_spectrum_at_k,
     geo_spectrum_at_k_ci,
     geo_spectrum_star_at_k,
@@ -19,16 +25,6 @@ from scorio.eval._geometric import (
     geom_at_k_ci,
     geom_ds_at_k,
     geom_ds_at_k_ci,
-)
-from scorio.eval._inputs import Estimate, Summary
-from scorio.eval._max_reward import max_at_k, max_at_k_ci
-from scorio.eval._pass_family import (
-    auc_at_k,
-    auc_at_k_ci,
-    g_pass_at_k,
-    g_pass_at_k_ci,
-    g_pass_at_k_tau,
-    g_pass_at_k_tau_ci,
     maj_at_k,
     maj_at_k_ci,
     mg_pass_at_k,
@@ -43,6 +39,8 @@ from scorio.eval._pass_family import (
     unanimous_at_k,
     unanimous_at_k_ci,
 )
+from scorio.eval._inputs import Estimate, Summary
+from scorio.eval._max_reward import max_at_k, max_at_k_ci
 from scorio.eval._predicted import Corrected, corrected
 from scorio.eval._scales import avg, avg_ci, bayes, bayes_ci
 

@@ -5,6 +5,8 @@ with a batch of L models, whose questions may have different numbers of trials. 
 `method` (see `rank_scores`), or with `return_scores` the ranks and the scores.
 """
 
+import inspect
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,7 +17,7 @@ import scorio.eval
 from scorio import _validate
 from scorio._tables import frame_outcomes, html_table, is_frame
 from scorio.counts import Counts
-from scorio.eval._inputs import as_counts
+from scorio.eval._inputs import Value, as_counts
 from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import check_method, rank_scores
 
@@ -44,6 +46,29 @@ class Ranked(NamedTuple):
 
 
 Ranking = IntArray | FloatArray | Ranked
+
+
+_CATEGORIES = (
+    "An (L, M, N) tensor of categories, an (L, M) matrix (one trial of each question), or `Counts` of L models."
+)
+_BINARY = """An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
+        L models."""
+_DOCUMENTED = """Rank by {title}.
+
+Args:
+    R: {R}
+{arguments}    method: How equal scores share a rank, see `rank_scores`.
+    return_scores: Whether to return the scores too.
+
+Returns:
+    The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
+
+Examples:
+    >>> from scorio import rank
+    >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
+    >>> rank.{name}([weak, strong], {given})
+    array([2, 1])
+"""
 
 
 def bayes(
@@ -109,345 +134,6 @@ def avg(R: Any, w: Any = None, method: str = DEFAULT, return_scores: bool = Fals
     return _rank(lambda counts: scorio.eval.avg(counts)[0], _models(R, w), method, return_scores)
 
 
-def pass_at_k(R: Any, k: int, method: str = DEFAULT, return_scores: bool = False) -> Ranking:
-    """Rank by Pass@k.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws; every question needs as many trials.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.pass_at_k([weak, strong], k=2)
-        array([2, 1])
-    """
-    return _rank(lambda counts: scorio.eval.pass_at_k(counts, k), _models(R), method, return_scores)
-
-
-def pass_hat_k(R: Any, k: int, method: str = DEFAULT, return_scores: bool = False) -> Ranking:
-    """Rank by Pass^k.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws; every question needs as many trials.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.pass_hat_k([weak, strong], k=2)
-        array([2, 1])
-    """
-    return _rank(lambda counts: scorio.eval.pass_hat_k(counts, k), _models(R), method, return_scores)
-
-
-unanimous_at_k = pass_hat_k
-g_pass_at_k = pass_hat_k
-
-
-def naive_pass_hat_k(R: Any, k: int, method: str = DEFAULT, return_scores: bool = False) -> Ranking:
-    """Rank by naive Pass^k.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws, at least 1; there may be fewer trials.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.naive_pass_hat_k([weak, strong], k=2)
-        array([2, 1])
-    """
-    return _rank(lambda counts: scorio.eval.naive_pass_hat_k(counts, k), _models(R), method, return_scores)
-
-
-def g_pass_at_k_tau(R: Any, k: int, tau: float, method: str = DEFAULT, return_scores: bool = False) -> Ranking:
-    """Rank by G-Pass@k_tau.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws; every question needs as many trials.
-        tau: Share of the draws that must succeed, in [0, 1].
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.g_pass_at_k_tau([weak, strong], k=3, tau=0.5)
-        array([2, 1])
-    """
-    return _rank(lambda counts: scorio.eval.g_pass_at_k_tau(counts, k, tau), _models(R), method, return_scores)
-
-
-def mg_pass_at_k(R: Any, k: int, method: str = DEFAULT, return_scores: bool = False) -> Ranking:
-    """Rank by mG-Pass@k.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws; every question needs as many trials.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.mg_pass_at_k([weak, strong], k=2)
-        array([2, 1])
-    """
-    return _rank(lambda counts: scorio.eval.mg_pass_at_k(counts, k), _models(R), method, return_scores)
-
-
-def maj_at_k(R: Any, k: int, method: str = DEFAULT, return_scores: bool = False) -> Ranking:
-    """Rank by Maj@k.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws; every question needs as many trials.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.maj_at_k([weak, strong], k=2)
-        array([2, 1])
-    """
-    return _rank(lambda counts: scorio.eval.maj_at_k(counts, k), _models(R), method, return_scores)
-
-
-def auc_at_k(R: Any, k: int, method: str = DEFAULT, return_scores: bool = False) -> Ranking:
-    """Rank by AUC@K.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws; every question needs as many trials.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.auc_at_k([weak, strong], k=2)
-        array([2, 1])
-    """
-    return _rank(lambda counts: scorio.eval.auc_at_k(counts, k), _models(R), method, return_scores)
-
-
-def geom_at_k(
-    R: Any,
-    k: int,
-    pass_power: float = 0.5,
-    unanimous_power: float = 0.5,
-    method: str = DEFAULT,
-    return_scores: bool = False,
-) -> Ranking:
-    """Rank by Geom@k.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws; every question needs as many trials.
-        pass_power: The power a of Pass@k, not negative.
-        unanimous_power: The power b of Pass^k, not negative.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.geom_at_k([weak, strong], k=2)
-        array([2, 1])
-    """
-
-    def score(counts: Counts) -> Any:
-        return scorio.eval.geom_at_k(counts, k, pass_power, unanimous_power)
-
-    return _rank(score, _models(R), method, return_scores)
-
-
-def geom_ds_at_k(
-    R: Any,
-    k: int,
-    pass_power: float = 0.5,
-    unanimous_power: float = 0.5,
-    method: str = DEFAULT,
-    return_scores: bool = False,
-) -> Ranking:
-    """Rank by the geometric blend of the data set's Pass@k and Pass^k.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws; every question needs as many trials.
-        pass_power: The power a of Pass@k, not negative.
-        unanimous_power: The power b of Pass^k, not negative.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.geom_ds_at_k([weak, strong], k=2)
-        array([2, 1])
-    """
-
-    def score(counts: Counts) -> Any:
-        return scorio.eval.geom_ds_at_k(counts, k, pass_power, unanimous_power)
-
-    return _rank(score, _models(R), method, return_scores)
-
-
-def geo_spectrum_at_k(
-    R: Any,
-    k: int,
-    lam: float = 0.5,
-    weights: Any = None,
-    lambda_: float | None = None,
-    method: str = DEFAULT,
-    return_scores: bool = False,
-) -> Ranking:
-    """Rank by GeoSpectrum@k.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws; every question needs as many trials.
-        lam: The power lambda of Pass@k, in [0, 1].
-        weights: The weights w_1, ..., w_k of the spectrum; None for mG-Pass@k.
-        lambda_: Another name of `lam`; give only one of them.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.geo_spectrum_at_k([weak, strong], k=2)
-        array([2, 1])
-    """
-
-    def score(counts: Counts) -> Any:
-        return scorio.eval.geo_spectrum_at_k(counts, k, lam, weights, lambda_)
-
-    return _rank(score, _models(R), method, return_scores)
-
-
-def geo_spectrum_star_at_k(R: Any, k: int, method: str = DEFAULT, return_scores: bool = False) -> Ranking:
-    """Rank by GeoSpectrum*@k.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws; every question needs as many trials.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.geo_spectrum_star_at_k([weak, strong], k=2)
-        array([2, 1])
-    """
-    return _rank(lambda counts: scorio.eval.geo_spectrum_star_at_k(counts, k), _models(R), method, return_scores)
-
-
-def threshold_spectrum_at_k(
-    R: Any, k: int, weights: Any, method: str = DEFAULT, return_scores: bool = False
-) -> Ranking:
-    """Rank by the threshold spectrum S_w,k.
-
-    Args:
-        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
-            L models.
-        k: How many draws; every question needs as many trials.
-        weights: The weights w_1, ..., w_k, none negative, with a sum of at most 1.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.threshold_spectrum_at_k([weak, strong], k=2, weights=[0.75, 0.25])
-        array([2, 1])
-    """
-
-    def score(counts: Counts) -> Any:
-        return scorio.eval.threshold_spectrum_at_k(counts, k, weights)
-
-    return _rank(score, _models(R), method, return_scores)
-
-
-def max_at_k(R: Any, k: int, w: Any = None, method: str = DEFAULT, return_scores: bool = False) -> Ranking:
-    """Rank by Max@k.
-
-    Args:
-        R: An (L, M, N) tensor of categories, an (L, M) matrix (one trial of each question), or `Counts` of L models.
-        k: How many draws; every question needs as many trials.
-        w: The reward of each category; omit it for zeros and ones and for `Counts`.
-        method: How equal scores share a rank, see `rank_scores`.
-        return_scores: Whether to return the scores too.
-
-    Returns:
-        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
-
-    Examples:
-        >>> from scorio import rank
-        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
-        >>> rank.max_at_k([weak, strong], k=2)
-        array([2, 1])
-    """
-    return _rank(lambda counts: scorio.eval.max_at_k(counts, k), _models(R, w), method, return_scores)
-
-
 def _models(R: Any, w: Any = None, R0: Any = None) -> Counts:
     """Counts with one leading axis, the models."""
     if isinstance(R, Counts):
@@ -461,8 +147,54 @@ def _models(R: Any, w: Any = None, R0: Any = None) -> Counts:
     return Counts.from_tensor(outcomes[..., np.newaxis] if outcomes.ndim == 2 else outcomes, w, R0)
 
 
-def _rank(score: Callable[[Counts], Any], counts: Counts, method: str, return_scores: bool) -> Ranking:
+def _rank(
+    score: Callable[[Counts], Any], counts: Counts, method: str = DEFAULT, return_scores: bool = False
+) -> Ranking:
     check_method(method)
     scores = np.asarray(score(counts), dtype=float)
     ranking = rank_scores(scores, method)
     return Ranked(ranking, scores) if return_scores else ranking
+
+
+_ENDS = ("method", "return_scores")
+
+
+def _by(metric: Callable[..., Value], R: str = _BINARY, **example: Any) -> Callable[..., Ranking]:
+    """A function that ranks by a metric with k draws, whose arguments are the metric's own, `method` and the rest."""
+    name, documented = metric.__name__, inspect.cleandoc(metric.__doc__ or "")
+    own = list(inspect.signature(metric).parameters.values())
+    ends = [inspect.signature(_rank).parameters[end] for end in _ENDS]
+    signature = inspect.Signature([*own, *ends], return_annotation=Ranking)
+
+    def function(*args: Any, **kwargs: Any) -> Ranking:
+        try:
+            bound = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{name}() {error}") from None
+        counts = _models(bound.pop("R"), bound.pop("w", None))
+        how = {end: bound.pop(end) for end in _ENDS if end in bound}
+        return _rank(lambda counts: metric(counts, **bound), counts, **how)
+
+    title = re.split("[:,]", documented)[0]
+    words = re.search(r"^Args:\n    R: .*\n((?:    .*\n)+)", documented, re.MULTILINE)
+    arguments = words.group(1) if words else ""
+    given = ", ".join(f"{argument}={value!r}" for argument, value in example.items())
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = _DOCUMENTED.format(title=title, R=R, arguments=arguments, name=name, given=given)
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
+
+
+pass_at_k = _by(scorio.eval.pass_at_k, k=2)
+pass_hat_k = unanimous_at_k = g_pass_at_k = _by(scorio.eval.pass_hat_k, k=2)
+naive_pass_hat_k = _by(scorio.eval.naive_pass_hat_k, k=2)
+g_pass_at_k_tau = _by(scorio.eval.g_pass_at_k_tau, k=3, tau=0.5)
+mg_pass_at_k = _by(scorio.eval.mg_pass_at_k, k=2)
+maj_at_k = _by(scorio.eval.maj_at_k, k=2)
+auc_at_k = _by(scorio.eval.auc_at_k, k=2)
+geom_at_k = _by(scorio.eval.geom_at_k, k=2)
+geom_ds_at_k = _by(scorio.eval.geom_ds_at_k, k=2)
+geo_spectrum_at_k = _by(scorio.eval.geo_spectrum_at_k, k=2)
+geo_spectrum_star_at_k = _by(scorio.eval.geo_spectrum_star_at_k, k=2)
+threshold_spectrum_at_k = _by(scorio.eval.threshold_spectrum_at_k, k=2, weights=[0.75, 0.25])
+max_at_k = _by(scorio.eval.max_at_k, _CATEGORIES, k=2)
