@@ -26,7 +26,7 @@ from adaptive_eval.endpoints.failures import (
 )
 from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.overdue import Heartbeat
-from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
+from adaptive_eval.endpoints.parsing import StreamReader, is_comment, parse_server_json
 from adaptive_eval.endpoints.redaction import Redactor, request_redactor
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
@@ -235,9 +235,10 @@ async def read_to_end(came: Incoming, reader: StreamReader | None, pulse: Heartb
 
 
 def _feed(reader: StreamReader, part: bytes, pulse: Heartbeat | None) -> None:
-    """Feed a piece to the reader, and record its arrival in `pulse`."""
+    """Feed a piece to the reader, and record its arrival in `pulse`, unless it has nothing but comments (`: ping`): a
+    proxy sends them for a server that hangs."""
     reader.feed(part)
-    if pulse is not None and reader.first_token_at is not None:
+    if pulse is not None and reader.first_token_at is not None and not is_comment(part):
         pulse.beat(asyncio.get_running_loop().time())
 
 

@@ -7,7 +7,8 @@ connection refused, reset, stalled, timed out  repeat
 no open file left on this machine              repeat for as long as it takes (`open_files`)
 prompt longer than the context, content filter an answer with its own signal
 any other 3xx and 4xx, a used-up quota         no retry mends it, if meant (`replica_care`); no redirect is followed
-an unknown finish reason                       no retry mends it, but a line in the configuration
+an unknown finish reason                       repeat; if the first answers all end so, no retry mends it, but a line
+                                               in the configuration
 
 A failed request is given up after `attempts` failures, but not before it has failed for `patience` seconds: servers
 restart in minutes, and every long run has requests with a few quick failures in a row. Refusals (429) are waited out

@@ -257,6 +257,12 @@ class _EventForm(NamedTuple):
         return middles[:-1]
 
 
+def is_comment(part: bytes) -> bool:
+    """Whether a piece of a stream has nothing but comments and empty lines."""
+    first = part.lstrip()[:1]
+    return not first or (first == b":" and all(line.strip()[:1] in (b"", b":") for line in part.split(b"\n")))
+
+
 class StreamReader:
     """Turns the bytes of an event stream into the whole response; `clock` dates the first token."""
 

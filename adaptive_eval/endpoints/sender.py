@@ -164,7 +164,12 @@ class RequestSender:
         origin = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
         if reply.status == 200:
             self._ids.require_new(replica.url, reply.payload, request.prompt, request.seeds)
-        return self._replies.answers(reply, request.prompt, request.seeds, origin)
+        try:
+            return self._replies.answers(reply, request.prompt, request.seeds, origin)
+        except UnknownFinish as unknown:
+            if request.attempts == 1 or self.traffic.has_answered:  # others end as they should
+                raise Failure(FailureKind.BAD_RESPONSE, str(unknown)) from None
+            raise
 
     def _learn(self, answers: list[Answer], reply: Reply, pulse: Heartbeat, now: float) -> None:
         """Update response times, and whether the server can stream."""

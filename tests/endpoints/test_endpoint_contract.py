@@ -118,13 +118,15 @@ async def test_a_stream_that_does_not_end_well_is_asked_again(endpoint: Opener, 
 
 @CLIENTS
 @WAYS
-async def test_an_unknown_finish_reason_is_named_at_once(endpoint: Opener, client: str, stream: bool) -> None:
+async def test_an_unknown_finish_reason_of_all_answers_is_named_at_once(
+    endpoint: Opener, client: str, stream: bool
+) -> None:
     strange = {"choices": [choice("42", "flux_capacitor")], "model": "m"}
     async with raw_server(lambda asked: reply(asked, strange)) as server:
         model = endpoint(server.base_url, client=client, stream=stream)
         with pytest.raises(Rejected, match=r"finish_reasons: \[flux_capacitor\]"):
             await model.sample(CHAT, range(1))
-        assert len(server.seen) == 1
+        assert len(server.seen) == 2
         health = await model.check()
         assert not health.ok
         assert "finish_reasons: [flux_capacitor]" in health.replicas[0].detail
@@ -140,8 +142,32 @@ async def test_several_answers_with_an_unknown_finish_reason_are_not_asked_for_s
         model = endpoint(server.base_url, samples_per_request=4)
         with pytest.raises(Rejected, match="finish_reasons"):
             await model.sample(CHAT, range(4))
-        assert len(server.seen) == 1
+        assert len(server.seen) == 2
     assert not model.stats.notices
+
+
+@CLIENTS
+@WAYS
+@pytest.mark.parametrize("reason", ["preempted", ""])
+async def test_a_rare_unknown_finish_reason_costs_one_answer_at_most(
+    endpoint: Opener, client: str, stream: bool, reason: str
+) -> None:
+    """The first answer and another one end so once, a third at every attempt."""
+    odd = {0: 1, 7: 1, 11: 1000}
+
+    async def script(asked: Exchange) -> None:
+        seed = int(str(asked.body["seed"]))
+        odd[seed] = odd.get(seed, 0) - 1
+        await reply(asked, {"choices": [choice("42", reason if odd[seed] >= 0 else "stop")], "model": "m"})
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, client=client, stream=stream, in_flight=2, patience=300.0)
+        answers = [(await model.sample(CHAT, range(seed, seed + 1)))[0] for seed in range(11)]
+        rest = await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(11, 40)))
+    assert [one.text for one in answers] == ["42"] * 11 and [answers[at].attempts for at in (0, 1, 7)] == [2, 1, 2]
+    (unanswered,) = [one for (one,) in rest if one.signals]
+    assert (unanswered.seed, unanswered.text, unanswered.signals) == (11, "", {"unanswered"})
+    assert "finish_reasons:" in unanswered.finish_reason
 
 
 @CLIENTS
