@@ -431,6 +431,9 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
     assert f"{count(spent)} tokens, ${usd:.2f} on verdicts of a regrade" in " ".join(ended.stdout.split())
 
 
+AWAY = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}
+
+
 @pytest.mark.parametrize(
     ("grader", "changes", "said"),
     [
@@ -440,7 +443,7 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
         ({"verdicts": [{"name": "good"}, {"name": "Good"}]}, {}, "must have different names"),
         ({"verdicts": [{"name": "good", "correct": True}, {"name": "bad"}]}, {}, "of all or of none"),
         ({"verdicts": [{"name": "good"}, {"name": "bad"}]}, {}, "needs the signal is_correct"),
-        ({}, {"budget": {"usd": 1.0}}, "needs price of the judge"),
+        ({"server": {**AWAY, "api_key_env": "KEY"}}, {"budget": {"usd": 1.0}}, "needs price of the judge"),
     ],
 )
 def test_what_cannot_be_judged_is_told_before_anything_is_asked(

@@ -101,7 +101,8 @@ def test_caps_need_what_every_judge_may_cost(site: Site, judges: tuple[str, str,
     right, too, wrong = judges
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": right, "price": price} for name in MODELS]
-    capped = {**settings(right, too, wrong, price=price), "models": models, "budget": {"usd": 20.0}}
+    paid = [{"server": {"base_url": url, "model": "judge", "api_key_env": "KEY"}} for url in (too, wrong)]
+    capped = {**settings(right, price=price, panel=paid), "models": models, "budget": {"usd": 20.0}}
     refused = site.run(site.write(**capped))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "add grader.panel.0.price" in refused.stderr and "add grader.panel.1.price" in refused.stderr

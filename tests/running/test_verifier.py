@@ -11,7 +11,7 @@ from threading import get_ident
 import numpy as np
 import pytest
 from gated import GatedServer
-from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, trials_in, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -236,6 +236,9 @@ def test_a_baseline_that_is_lost_on_the_way_counts_each_time(site: Site, fair_ur
     assert all(one.category is not None for one in stored(site))
 
 
+AWAY = {"base_url": "http://127.0.0.1:9/v1", "model": "verifier"}
+
+
 @pytest.mark.parametrize(
     ("grader", "changes", "said"),
     [
@@ -244,7 +247,7 @@ def test_a_baseline_that_is_lost_on_the_way_counts_each_time(site: Site, fair_ur
         ({"sampling": {"logprobs": False}}, {}, "grader.sampling"),
         ({"beside": {"kind": "judge"}}, {}, "grader.beside"),
         ({"template": "Grade it: {question}"}, {}, "must have {answer} once"),
-        ({}, {"budget": {"usd": 1.0}}, "needs price of the verifier"),
+        ({"server": {**AWAY, "api_key_env": "KEY"}}, {"budget": {"usd": 1.0}}, "needs price of the verifier"),
         ({}, {"rubric": "format_aware"}, "needs the signal has_box"),
     ],
 )
@@ -260,7 +263,7 @@ def test_a_dry_run_shows_what_the_verifier_says(site: Site, fair_url: str) -> No
     told = site.run(site.write(**settings(fair_url)), "--dry-run")
     assert told.exit_code == ExitCode.REACHED and "found 'wrong'" in told.output
     assert "the grader is a verifier, which is asked about answers alone" in told.output
-    assert not site.directory().exists()
+    assert not trials_in(site.directory()), "no run has begun"
 
 
 def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path) -> None:

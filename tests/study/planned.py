@@ -43,8 +43,8 @@ def write_config(folder: Path, name: str = "small", models: Sequence[str] = MODE
         "name": name,
         "questions": "questions.jsonl",
         "models": [
-            {"name": one, "base_url": "http://127.0.0.1:9/v1", "price": {"input": 1, "output": 4}, "gpus": 2}
-            for one in models
+            {"name": one, "base_url": f"http://127.0.0.1:{port}/v1", "price": {"input": 1, "output": 4}, "gpus": 2}
+            for port, one in enumerate(models, start=9)
         ],
         "sampling": {"temperature": 0.6, "max_tokens": 2000},
         "grader": "numeric",

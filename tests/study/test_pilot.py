@@ -97,7 +97,7 @@ def test_means_are_by_category_and_of_others_where_a_model_has_none(tmp_path: Pa
     assert usage.seconds[0].tolist() == [2 * LATENCY, LATENCY]
     assert usage.prompt_tokens == pytest.approx(PROMPT_TOKENS)
     wrong, right = cost_table(models, usage)[0]
-    gpu = 2 / (3 * 8)  # three models share the address
+    gpu = 2 / 8
     assert right == Cost(500, pytest.approx((100 * 1 + 400 * 4) / 1e6), pytest.approx(LATENCY * gpu))
     assert wrong == Cost(1000, pytest.approx((100 * 1 + 900 * 4) / 1e6), pytest.approx(2 * LATENCY * gpu))
 
