@@ -19,6 +19,9 @@ class Saying(ThreadingHTTPServer):
 
     def __init__(self, models: tuple[str, ...], says: Says) -> None:
         self.models, self.says = models, says
+        self.ends: Says = lambda *asked: "stop"
+        """The finish reason by the same; "context" refuses the request, since it exceeds the context, and "reasoning"
+        moves the text to `reasoning_content`."""
         self.asked: list[tuple[str, str, int]] = []
         super().__init__(("127.0.0.1", 0), _Handler)
 
@@ -39,13 +42,19 @@ class _Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         one = (asked["model"], asked["messages"][-1]["content"].splitlines()[-1], asked.get("seed", 0))
         self.server.asked.append(one)
-        text = self.server.says(*one)
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        text, reason = self.server.says(*one), self.server.ends(*one)
+        if reason == "context":
+            self._reply({"error": {"message": "maximum context length", "code": "context_length_exceeded"}}, 400)
+            return
+        message = {"role": "assistant", "content": text}
+        if reason == "reasoning":
+            message, reason = {"role": "assistant", "content": "", "reasoning_content": text}, "stop"
+        choice = {"index": 0, "message": message, "finish_reason": reason}
         self._reply({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": len(text) // 4 + 1}})
 
-    def _reply(self, body: Any) -> None:
+    def _reply(self, body: Any, status: int = 200) -> None:
         content = json.dumps(body).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

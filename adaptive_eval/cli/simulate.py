@@ -48,8 +48,8 @@ def simulate(
     A configuration with `questions: {world: ...}` and this address as `base_url` asks it. If WORLD is a configuration,
     it simulates its models on its questions, with scores of its own making. Faults are shares of the requests
     (--fault server_error=0.1 --fault hang=0.02), numbers (--fault slow=3), or seconds since the start (--fault
-    down=20:10: away from second 20 to 30). Batches take --batch seconds=60, and shares of them or of their requests
-    fail (--batch expired=0.2 --batch errored=0.05).
+    down=20:10: away from second 20 to 30); --fault decline=empty:60 makes all answers after the 60th empty. Batches
+    take --batch seconds=60, and shares of them or of their requests fail (--batch expired=0.2 --batch errored=0.05).
 
     A judge and a verifier are served too, under these names. They follow their rules and know what is right; --judge
     right=0.9 --judge wrong=0.05 sets the shares of right and of wrong answers that the judge calls right.

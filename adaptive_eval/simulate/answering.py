@@ -222,10 +222,13 @@ class SimulatedChoice:
     """Whether log-probabilities are given on request."""
     bits: float | None = None
     """Mean bits per token, if defined."""
+    reasoning: str = ""
+    """Text that comes apart from the answer."""
 
     @property
     def tokens(self) -> int:
-        return self.text.count(" ") + 1 if self.text else 0
+        text = self.text or self.reasoning
+        return text.count(" ") + 1 if text else 0
 
 
 def cut_short(answer: DrawnAnswer, limit: int | None, stop: object) -> SimulatedChoice:

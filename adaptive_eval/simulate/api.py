@@ -23,7 +23,7 @@ from adaptive_eval.simulate.answering import (
     draw_prompt_logprobs,
     split_tokens,
 )
-from adaptive_eval.simulate.faults import BatchHabits, Fault, Faults, TimeWindow
+from adaptive_eval.simulate.faults import BatchHabits, Decline, Fault, Faults, TimeWindow
 from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.replies import (
     JSON,
@@ -129,6 +129,8 @@ class ResponseShape:
         wanted = self._body.get("logprobs") is True and choice.scored
         logprobs = {"content": self._chat_tokens(choice)} if wanted else None
         message = {"role": "assistant", "content": choice.text}
+        if choice.reasoning:
+            message["reasoning_content"] = choice.reasoning
         return {"index": index, "message": message, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
     def _text_choice(self, index: int, choice: SimulatedChoice) -> dict[str, Any]:
@@ -155,7 +157,10 @@ class ResponseShape:
                 continue
             if tokens is not None:
                 part["logprobs"] = {"content": tokens[start:end]}
-            yield part | {"delta": {"content": text} | ({"role": "assistant"} if piece == 0 else {})}
+            delta = {"content": text} | ({"role": "assistant"} if piece == 0 else {})
+            if choice.reasoning and piece == 0:
+                delta["reasoning_content"] = choice.reasoning
+            yield part | {"delta": delta}
 
 
 def _event(data: dict[str, Any]) -> bytes:
@@ -167,6 +172,19 @@ TINY = "Say OK."
 """A prompt to see whether a model is there."""
 
 _CHAT, _TEXT = "/v1/chat/completions", "/v1/completions"
+
+
+def _declined(choice: SimulatedChoice, decline: Decline | None) -> SimulatedChoice:
+    """The answer as it goes bad."""
+    match decline:
+        case Decline.EMPTY:
+            return replace(choice, text="\n")
+        case Decline.REASONING:
+            return replace(choice, text="", reasoning=choice.text)
+        case Decline.CUT:
+            return replace(choice, text=" ".join(choice.text.split(" ")[:8]), finish_reason="length")
+        case _:
+            return choice
 
 
 class BadRequest(Exception):
@@ -232,6 +250,8 @@ class Api:
         self._places = places
         self._attempts: Counter[object] = Counter()
         self._serial = count()
+        self._asked = 0
+        """Answers to questions so far."""
         self._habits = habits or BatchHabits()
         self.counts: Counter[str] = Counter()
         """Numbers of requests by outcome: `answered`, the name of a fault, or `rejected`."""
@@ -370,7 +390,10 @@ class Api:
             said = "OK." if TINY in prompt else self._say_unknown(prompt)
             return [cut_short(DrawnAnswer(0, said, 0.0, 0), limit, body.get("stop"))] * answers
         drawn = [self._respondent.answer(model, question, seed + child) for child in range(answers)]
-        return [cut_short(answer, limit, body.get("stop")) for answer in drawn]
+        decline, self._asked = self._faults.declines_as(self._asked), self._asked + answers
+        if decline is Decline.CONTEXT:
+            raise BadRequest(400, "the prompt exceeds the maximum context length", "context_length_exceeded")
+        return [_declined(cut_short(answer, limit, body.get("stop")), decline) for answer in drawn]
 
     def _say_unknown(self, prompt: str) -> str:
         """Answer a question that is not of this world; the server's owner is told of the first one."""

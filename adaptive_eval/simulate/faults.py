@@ -33,6 +33,19 @@ class Fault(StrEnum):
     HANG = "hang"
 
 
+class Decline(StrEnum):
+    """How answers go bad from some request on, without any request failing."""
+
+    CONTEXT = "context"
+    """Every request is refused since it exceeds the context."""
+    EMPTY = "empty"
+    """Answers are empty."""
+    REASONING = "reasoning"
+    """All text is in `reasoning_content`."""
+    CUT = "cut"
+    """Answers are cut off after a few words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Faults:
     """Kinds and shares of a server's faults."""
@@ -57,6 +70,8 @@ class Faults:
     """Times when nothing is answered and the health check returns 503."""
     ignore_n: bool = False
     """Whether one answer is given whatever `n` is."""
+    decline: str = ""
+    """KIND:NUMBER: how answers go bad (`Decline`), and after how many of them."""
     count_one: bool = False
     """Whether to act as llama-server, whose usage covers one of `n` answers, but each in a stream."""
     seed: int = 0
@@ -69,6 +84,11 @@ class Faults:
             if at < 0.0:
                 return fault
         return None
+
+    def declines_as(self, answered: int) -> Decline | None:
+        """How the next answer goes bad after so many, if it does."""
+        kind, _, after = self.decline.partition(":")
+        return Decline(kind) if kind and answered >= int(after) else None
 
     @property
     def any_drawn(self) -> bool:
@@ -146,6 +166,10 @@ def parse_faults(settings: Iterable[str]) -> Faults:
     shares = [getattr(faults, fault.value) for fault in Fault]
     if min(shares) < 0.0 or sum(shares) >= 1.0:
         raise ConfigError(f"the shares of faulty requests must be at least 0 and sum to less than 1, but got {shares}")
+    kind, _, after = faults.decline.partition(":")
+    if faults.decline and not (kind in set(Decline) and after.isdecimal()):
+        kinds = ", ".join(Decline)
+        raise ConfigError(f"fault decline needs KIND:NUMBER, with KIND one of {kinds}, but got {faults.decline!r}")
     return faults
 
 

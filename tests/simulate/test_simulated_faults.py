@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.simulate.faults import Fault, Faults, TimeWindow, parse_faults
+from adaptive_eval.simulate.faults import Decline, Fault, Faults, TimeWindow, parse_faults
 
 
 def test_faults_have_their_shares_at_every_attempt() -> None:
@@ -59,3 +59,12 @@ def test_bad_faults_are_refused(setting: str, why: str) -> None:
 def test_a_window_holds_its_stretch_of_time() -> None:
     window = TimeWindow(2.0, 3.0)
     assert [window.holds(at) for at in (1.9, 2.0, 4.9, 5.0)] == [False, True, True, False]
+
+
+def test_answers_go_bad_after_a_number_of_them() -> None:
+    faults = parse_faults(["decline=empty:60"])
+    assert faults.declines_as(59) is None and faults.declines_as(60) is faults.declines_as(999) is Decline.EMPTY
+    assert Faults().declines_as(10**6) is None
+    for wrong in ("empty", "empty:soon", "better:60", ":60"):
+        with pytest.raises(ConfigError, match="fault decline needs KIND:NUMBER, with KIND one of context, empty, "):
+            parse_faults([f"decline={wrong}"])

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from patient_time import HANGS
 
-from adaptive_eval.simulate.faults import Faults, TimeWindow
+from adaptive_eval.simulate.faults import Decline, Faults, TimeWindow
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, binary
 
@@ -246,6 +246,23 @@ async def test_answers_are_the_same_whatever_went_wrong_before(client: httpx2.As
     assert stormy.counts["answered"] == 30
     assert stormy.counts["server_error"] > 0
     assert stormy.counts["rate_limited"] > 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_server_goes_bad_after_some_answers(client: httpx2.AsyncClient, stream: bool) -> None:
+    found = {}
+    for kind in Decline:
+        async with SimulatedServer(WORLD, faults=Faults(decline=f"{kind}:1")) as server:
+            first = await ask(client, server, chat(3))
+            found[kind] = await client.post(server.base_url + "/chat/completions", json=chat(3, stream=stream))
+    whole = text(first)
+    assert whole and first["choices"][0]["finish_reason"] == "stop"
+    refused = found[Decline.CONTEXT]
+    assert refused.status_code == 400 and refused.json()["error"]["code"] == "context_length_exceeded"
+    bodies = {kind: reply.text for kind, reply in found.items()}
+    assert '"finish_reason":"length"' in bodies[Decline.CUT] and "boxed" not in bodies[Decline.CUT]
+    assert "boxed" not in bodies[Decline.EMPTY] and '"finish_reason":"stop"' in bodies[Decline.EMPTY]
+    assert "boxed" in bodies[Decline.REASONING].partition("reasoning_content")[2]
 
 
 async def test_resets_and_hangs(client: httpx2.AsyncClient) -> None:
