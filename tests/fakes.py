@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -157,7 +157,8 @@ class Bed:
 
     def __init__(self, directory: Path, the_plan: Plan | None = None, slots: int = 8, samples: int = 1) -> None:
         self.directory = directory
-        self.plan = the_plan or plan()
+        given = the_plan or plan()
+        self.plan = replace(given, bench=replace(given.bench, together=(samples,) * len(SKILLS)))
         self.slots = slots
         self.samples = samples
         self.endpoints = {name: FakeEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}

@@ -188,7 +188,8 @@ class StoppingConfig(Section):
     nearly always wrong."""
     on_alarm: StopOnAlarm = "all"
     """Stop the run after its first look if all answers of every model (all), or of one model (any), are empty,
-    identical, unreadable for the grader, or wrong. The run can be resumed."""
+    identical, unreadable for the grader, or wrong; and at any time if more than a tenth of a model's answers were cut
+    off, or a kind of failure has become more frequent. never: no alarm stops it. The run can be resumed."""
 
     @property
     def options(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from adaptive_eval.config.decisions import BudgetConfig, Decisions, TrialsConfig
 from adaptive_eval.config.pace import make_pace
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.judge import FUTILITY, Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
@@ -29,7 +30,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batching import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
-from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.graders.rubric import grades_cut_answers, open_rubric
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.questions.types import Question
 from adaptive_eval.supply.launch.types import GRACE_SECONDS
@@ -56,6 +57,8 @@ class PriorKnowledge(NamedTuple):
     """(L, M, K): R0, and all outcomes of recorded models."""
     ungraded: NDArray[np.int64] | None = None
     """(L, M): ungraded answers of recorded models."""
+    at_least: NDArray[np.int64] | None = None
+    """(L, M, K): outcomes of recorded models that could have a better grade, since the answer was cut off."""
 
 
 class RunFacts(NamedTuple):
@@ -95,11 +98,13 @@ def make_plan(
         questions=len(questions),
         weights=np.array(open_rubric(config.rubric).weights, dtype=float),
         worst_cost=tuple(worst),
+        together=tuple(model.concurrency.samples_per_request for model in config.models),
         prior_counts=known.counts,
         clusters=clusters(questions),
         **({} if weighing is None else weighing._asdict()),
         recorded=config.recorded,
         recorded_ungraded=known.ungraded,
+        recorded_at_least=known.at_least,
     )
     facts = facts._replace(
         batched=config.batched,
@@ -152,6 +157,8 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
             earlier=earlier,
             capped_opening=capped,
             coupled=facts.coupled,
+            may_be_right=0 if grades_cut_answers(open_rubric(config.rubric)) else int(AnswerKind.TRUNCATED),
+            stops_on_alarm=stopping.on_alarm != "never",
             drawn=_block_size(config.trials, bench.questions, first),
         )
 

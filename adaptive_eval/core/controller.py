@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.answer_alarms import ALWAYS_BORNE, MOST_CUT, AnswerAlarm, ChangeFinder
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.compose import RoundComposer
 from adaptive_eval.core.conclusions import SILENT, UNPAID, still_wanted, why_no_further
 from adaptive_eval.core.corrected import ScoreCorrection
@@ -54,6 +56,9 @@ class Controller:
         """Models that the run goes on without, and why; silent and ungradable ones are found here."""
         self._horizon, self._tally = self._taker.horizon, self._taker.tally
         self._flight = BatchesInFlight(plan.bench, plan.budget)
+        self._changes = ChangeFinder(plan.bench, drawn=plan.drawn > 0)
+        self.alarms: list[AnswerAlarm] = []
+        """Alarms about the answers of models, at most one of each kind for a model."""
         self._flight.account.spend_outside_plan(*outside_plan)
         self._aside_at_look = 0
         self.overrun: IntArray = np.zeros_like(self._tally.counts)
@@ -423,6 +428,9 @@ class Controller:
                 return
             if done := self._set_aside_silent(landed):
                 self._commit(done)
+                if self._raise_alarms(done):
+                    self._end_by_alarm()
+                    return
             # once every model is set aside nothing is due any more, and a last look shows that they were
             if done or len(self.set_aside) > self._aside_at_look:
                 self._look()
@@ -452,8 +460,44 @@ class Controller:
             for batch in self._flight.drop(model):
                 self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
 
-    def _look(self) -> None:
-        self._taker.take(self.available)
+    def _raise_alarms(self, done: Sequence[Batch]) -> bool:
+        """Raise alarms about the models of these batches; returns whether they end the run.
+
+        Their models are set aside. Trials since a change of a server count no more, nor do calls based on them.
+        """
+        look, before = self._taker.taken + 1, len(self.alarms)
+        for batch in done:
+            self._changes.add(batch, look)
+        for model in sorted({batch.model for batch in done} - self.set_aside.keys()):
+            change = self._changes.find_change(model)
+            alarm = self._find_cut_answers(model) if change is None else self._changes.describe(model, change)
+            if alarm is None or any((one.model, one.kind) == (model, alarm.kind) for one in self.alarms):
+                continue
+            self.alarms.append(alarm)
+            if not self.plan.stops_on_alarm:
+                continue
+            self.set_aside[model] = Lost(Cause.ANSWERS, alarm.reason)
+            if change is not None:
+                history = self._changes.history(model)
+                self._tally.withdraw(model, history, change.at)
+                self._taker.withdraw(model, history.look_of(change.at))
+        return self.plan.stops_on_alarm and len(self.alarms) > before
+
+    def _find_cut_answers(self, model: int) -> AnswerAlarm | None:
+        """The alarm that too many answers of a model were cut off, if so."""
+        cut, trials = self._tally.share_at_least(model)
+        if cut <= max(ALWAYS_BORNE, MOST_CUT * trials):
+            return None
+        return AnswerAlarm(model, AnswerKind.TRUNCATED, cut, trials)
+
+    def _end_by_alarm(self) -> None:
+        """End the run with a last look, at which nothing is called anew."""
+        self._flight.clear()
+        self._look(calls_stand=True)
+        self.finished = Reason.ALARM
+
+    def _look(self, *, calls_stand: bool = False) -> None:
+        self._taker.take(self.available, calls_stand=calls_stand)
         self._aside_at_look = len(self.set_aside)
 
     def _extend(self) -> None:

@@ -81,17 +81,18 @@ def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
 
 
 def drawn_pairs(
-    counts: CountArray, ungraded: IntArray, weights: FloatArray, first: IndexArray, second: IndexArray
+    counts: CountArray,
+    weights: FloatArray,
+    first: IndexArray,
+    second: IndexArray,
+    extremes: tuple[CountArray, CountArray] | None = None,
 ) -> list[PairedEvidence]:
-    """Evidence on pairs from the questions that both were asked, as graded; if some are `ungraded` (L, M), also with
-    these in favour of the first of each pair, and of the second."""
+    """Evidence on pairs from the questions that both were asked, as graded; with the `extremes` of the counts, in which
+    unknown grades are at their worst and at their best, also in favour of the first of each pair, and of the second."""
     graded, values = _has_graded_trial(counts), counts @ weights
     ways = [(graded, values, values)]
-    if ungraded.any():
-        asked = graded | (ungraded > 0)
-        lowest, highest = (
-            np.where(graded, values, np.where(asked, end, 0.0)) for end in (weights.min(), weights.max())
-        )
+    if extremes is not None:
+        asked, (lowest, highest) = _has_graded_trial(extremes[0]), (extreme @ weights for extreme in extremes)
         ways += [(asked, highest, lowest), (asked, lowest, highest)]
     differences, everyone = difference_values(weights).values, np.ones(len(first), dtype=bool)
     spread = float(np.ptp(weights)) ** 2

@@ -19,7 +19,7 @@ _TRIALS = 2**32
 """A trial's place is its question's number times this, plus its own number."""
 _AT_ONCE = 2**16
 _RECORD = Struct("<qqdddBBI")
-_FIELDS = ("place", "tokens", "usd", "gpu_seconds", "seconds", "category", "timed_out", "model")
+_FIELDS = ("place", "tokens", "usd", "gpu_seconds", "seconds", "category", "kinds", "model")
 _KINDS = np.dtype(list(zip(_FIELDS, ("<i8", "<i8", "<f8", "<f8", "<f8", "u1", "u1", "<u4"), strict=True)))
 Records = NDArray[np.void]
 
@@ -49,7 +49,7 @@ class _ModelOutcomes:
         return self._sorted
 
     def take(self, wanted: NDArray[np.int64]) -> Records:
-        """Remove and return the kept outcomes among these places, which must be in rising order."""
+        """Remove and return the kept outcomes among these places."""
         there = self.ordered()
         at = np.minimum(np.searchsorted(there["place"], wanted), len(there) - 1)
         at = at[there["place"][at] == wanted]
@@ -94,9 +94,9 @@ class EarlyOutcomes:
 
     def keep(self, outcome: Outcome) -> None:
         """Keep an outcome until a round asks for it."""
-        model, question, trial, category, cost, timed_out, seconds = outcome
+        model, question, trial, category, cost, kinds, seconds = outcome
         grade = UNGRADED if category is None else category
-        self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, timed_out, model)
+        self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, kinds, model)
         if len(self._new) >= _AT_ONCE * _RECORD.size:
             self._split_by_model()
 
@@ -130,7 +130,7 @@ class EarlyOutcomes:
         costs = np.zeros((0, 4))
         if batch.used is not None:
             costs = np.stack([np.ones(len(found)), *(found[name] for name in ("tokens", "usd", "gpu_seconds"))], axis=1)
-        return BatchPart(questions, trials, found["category"], found["timed_out"], spent, costs)
+        return BatchPart(questions, trials, found["category"], found["kinds"], spent, costs)
 
     def add_to(self, counts: IntArray) -> IntArray:
         """Counts (L, M, K) including the graded kept outcomes."""

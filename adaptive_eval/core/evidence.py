@@ -79,6 +79,13 @@ class Estimates:
             parts=np.tile([np.nan, np.inf, np.inf, 1.0], (bench.models, len(bench.gates), 1)),
         )
 
+    def without(self, model: int, nothing: "Estimates") -> "Estimates":
+        """The estimates with those of one model as before the first round."""
+        merged = {name: getattr(self, name).copy() for name in self.__slots__}
+        for name, values in merged.items():
+            values[model] = getattr(nothing, name)[model]
+        return Estimates(**merged)
+
     def sigma(self) -> FloatArray:
         return np.sqrt(self.var)
 

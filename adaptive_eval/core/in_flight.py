@@ -53,6 +53,7 @@ class BatchesInFlight:
     """The batches in flight, the logical clock, and what is reserved for them."""
 
     def __init__(self, bench: Bench, budget: Budget) -> None:
+        self._together = bench.together or (1,) * bench.models
         self.account = BudgetAccount(budget, bench.worst_cost)
         self.issued = np.zeros((bench.models, bench.questions), dtype=np.int32)
         self.now = 0.0
@@ -83,7 +84,7 @@ class BatchesInFlight:
         rounds, so that it does not depend on which model came first.
         """
         number = self._composed if looked else max(len(self._own[model]) for model in np.flatnonzero(extra.any(axis=1)))
-        one = Round(number, self.issued, extra)
+        one = Round(number, self.issued, extra, self._together)
         self._composed = max(self._composed, number + 1)
         self.issued = self.issued + extra
         self.rounds_issued += 1

@@ -133,6 +133,11 @@ class LatchedVerdicts:
         no = np.zeros(pairs, bool)
         return cls(np.zeros(pairs, np.int8), no, no, np.ones(pairs), np.ones(pairs))
 
+    def where(self, some: BoolArray, others: "LatchedVerdicts") -> "LatchedVerdicts":
+        """These verdicts for some of the pairs, and those of `others` for all others."""
+        each = (np.where(some, getattr(self, name), getattr(others, name)) for name in self.__slots__)
+        return LatchedVerdicts(*each)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecidingLooks:
@@ -214,7 +219,7 @@ def judge(memory: LatchedVerdicts, ways: Sequence[Evidence], criteria: Criteria)
     call = np.where((memory.call == 0) & ~memory.tie & ~memory.given_up, called, memory.call)
     tie = memory.tie | ((call == 0) & np.all(_ties(ways, rule, judging.delta, bounds), axis=0))
     given_up = memory.given_up
-    if is_giving_up(rule):  # under any reading of ungraded answers: the true one may be the one that ends it
+    if is_giving_up(rule):  # under any reading of unknown grades: the true one may be the one that ends it
         given_up = given_up | ((call == 0) & np.any([rule.gives_up(way) for way in ways], axis=0))
     return replace(memory, call=call, tie=tie, given_up=given_up), rule
 
@@ -229,7 +234,7 @@ def _ties(ways: Sequence[Evidence], rule: Rule, delta: float, bounds: Sequence[F
     ]
 
 
-def pairs_decided_by_ungraded(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
+def pairs_decided_by_unknown(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
     """Pairs that some readings of the evidence would decide and others would not, or would decide differently."""
     if len(ways) == 1:
         return np.zeros(len(ways[0].z), bool)

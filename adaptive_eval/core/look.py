@@ -36,11 +36,11 @@ from adaptive_eval.core.judge import (
     forecast,
     forecast_power,
     judge,
-    pairs_decided_by_ungraded,
+    pairs_decided_by_unknown,
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.rules import Rule, has_error_left
+from adaptive_eval.core.rules import Rule, has_error_left, is_giving_up
 from adaptive_eval.core.shared_trials import PairedEvidence
 from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
@@ -91,7 +91,7 @@ class JudgedLook:
     rule: Rule
     forecast: PairForecast
     cautious: Evidence
-    """What holds however ungraded answers would have been graded; forecasts are made from this."""
+    """What holds whatever the unknown grades are; forecasts are made from this."""
     order: IndexArray
     pairs: IndexArray
     """The objective's comparisons (n, 2), the model placed higher first."""
@@ -149,6 +149,7 @@ def judge_look(
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))
     order = models_in_order(compared, evidence)
     pairs = evidence.with_evidence(compared_pairs(objective, order, evidence, available))
+    given_up = level.gives_up(ways[0]) if is_giving_up(level) else memory.given_up
     verdicts_of = partial(
         _verdicts,
         evidence,
@@ -158,7 +159,8 @@ def judge_look(
         available=available,
         spent=level.exhausted(evidence) if has_error_left(level) else np.zeros(len(evidence.z), bool),
         futility=judging.futility_under(level, evidence),
-        ungraded_decide=pairs_decided_by_ungraded(ways, level, judging),
+        unknown_decide=pairs_decided_by_unknown(ways, level, judging),
+        as_graded=None if len(ways) == 1 else forecast(ways[0], level, judging.delta, reach, given_up),
     )
     return JudgedLook(
         estimates=estimates,
@@ -212,7 +214,7 @@ def evidence_readings(
     bounds: ScoreBounds | None = None,
     paired: Sequence[PairedEvidence] = (),
 ) -> list[Evidence]:
-    """Readings of the evidence: as graded, and if needed with ungraded answers in favour of either side.
+    """Readings of the evidence: as graded, and if needed with unknown grades in favour of either side.
 
     Ungraded answers count in the information of all three: they bring no look forward, and boundaries are as planned.
     `paired` has the evidence from trials with the same seeds, for each reading.
@@ -291,20 +293,28 @@ def _verdicts(
     available: AvailableTrials,
     spent: BoolArray,  # pairs that have used up their error under an earlier horizon
     futility: float | None,
-    ungraded_decide: BoolArray,
+    unknown_decide: BoolArray,
+    as_graded: PairForecast | None,  # the forecast if the grades were known; None if they are
 ) -> NDArray[np.intp]:
-    """Positions in VERDICTS: latched verdicts come first, then blocked pairs, then what the remaining trials allow."""
+    """Positions in VERDICTS: latched verdicts come first, then blocked pairs, then what the remaining trials allow.
+
+    A pair is blocked by unknown grades if they could decide it, or if it would be open were they as they are today.
+    """
     at = evidence.positions(pairs)
     left = np.append(available.left, 0)
     set_aside = np.append(available.set_aside, False)
     first, second = pairs[:, 0], pairs[:, 1]
-    over = spent[at] | (evidence.information[at] >= AT_HORIZON) | ((left[first] <= 0) & (left[second] <= 0))
-    power = ahead.power(at)
-    over |= memory.given_up[at] & (power <= 0.0)
-    if futility is not None:
-        over |= power < futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
+    ended = spent[at] | (evidence.information[at] >= AT_HORIZON) | ((left[first] <= 0) & (left[second] <= 0))
+    least = 0.0 if futility is None else futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
+
+    def is_over(forecast: PairForecast) -> BoolArray:
+        power = forecast.power(at)
+        return np.asarray(ended | (forecast.given_up[at] & (power <= 0.0)) | (power < least))
+
+    over = is_over(ahead)
     verdict = np.where(over, VERDICTS.index(Verdict.OUT_OF_REACH), VERDICTS.index(Verdict.OPEN))
-    blocked = set_aside[first] | set_aside[second] | (over & ungraded_decide[at])
+    unknown = unknown_decide[at] if as_graded is None else unknown_decide[at] | ~is_over(as_graded)
+    blocked = set_aside[first] | set_aside[second] | (over & unknown)
     verdict = np.where(blocked, VERDICTS.index(Verdict.BLOCKED), verdict)
     verdict = np.where(memory.tie[at], VERDICTS.index(Verdict.TIED), verdict)
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)

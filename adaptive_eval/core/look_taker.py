@@ -23,7 +23,14 @@ class LookTaker:
         out."""
         self.plan, self.keep = plan, keep
         self.horizon = CurrentHorizon(plan)
-        self.tally = Tally(plan.bench, plan.prior, self.horizon.most, coupled=plan.coupled, drawn=plan.drawn > 0)
+        self.tally = Tally(
+            plan.bench,
+            plan.prior,
+            self.horizon.most,
+            coupled=plan.coupled,
+            drawn=plan.drawn > 0,
+            may_be_right=plan.may_be_right,
+        )
         self.looks: list[Look] = []
         self.taken = 0
         self.standing: JudgedLook | None = None
@@ -31,9 +38,9 @@ class LookTaker:
         pairs = len(plan.judged_pairs[0])
         self._memory, self.decided = LatchedVerdicts.blank(pairs), DecidingLooks.blank(pairs)
 
-    def take(self, available: AvailableTrials) -> None:
-        """Take a look at all that is committed."""
-        standing = self.standing = self._judge(available)
+    def take(self, available: AvailableTrials, *, calls_stand: bool = False) -> None:
+        """Take a look at all that is committed; with `calls_stand`, nothing latches anew."""
+        standing = self.standing = self._judge(available, calls_stand=calls_stand)
         self.horizon.note_look(standing.evidence)
         self._memory = standing.memory
         self.taken += 1
@@ -51,6 +58,14 @@ class LookTaker:
         self.horizon.extend(self.tally, self._memory, issued, self.taken)
         if has_error_left(self.horizon.rule):  # such a rule says itself which pairs are exhausted
             self._memory = replace(self._memory, given_up=np.zeros_like(self._memory.given_up))
+
+    def withdraw(self, model: int, look: int) -> None:
+        """Take back the calls and ties of a model that looks from this number on have made, and all of its p-values."""
+        own = np.zeros(len(self._memory.call), dtype=bool)
+        for members in self.plan.judged_pairs:
+            own |= members == model
+        early = (self.decided.latched != 0) & (self.decided.look < look)
+        self._memory = LatchedVerdicts.blank(len(own)).where(own & ~early, self._memory)
 
     def include_overrun(self, available: AvailableTrials) -> None:
         """Judge the latest look again with trials that came later: calls stand, and no trial is left."""
@@ -74,5 +89,5 @@ class LookTaker:
         """What a look judges by, and the readings of the evidence so far."""
         plan, tally, bounds = self.plan, self.tally, self.tally.bounds()
         criteria = Criteria(plan.objective, self.horizon.rule, plan.judging, plan.estimator, self.keep)
-        paired = tally.paired(plan.judged_pairs, ungraded=bounds is not None)
+        paired = tally.paired(plan.judged_pairs, bounded=bounds is not None)
         return criteria, evidence_readings(tally.estimates, criteria, bounds, paired)

@@ -72,6 +72,10 @@ class Plan:
     """What is compared."""
     coupled: bool = False
     """Whether trial i of a question has the same seed for every model: related pairs are then judged trial by trial."""
+    may_be_right: int = 0
+    """Bits of `AnswerKind`: the grade of such an answer is a lower bound."""
+    stops_on_alarm: bool = True
+    """Whether an alarm about a model's answers ends the run (`answer_alarms`)."""
     drawn: int = 0
     """Block size of drawn questions: they stand in random order and are asked in blocks, one trial of each (`drawn`).
     0: every question is asked before the first look."""

@@ -47,7 +47,9 @@ class ModelResult(NamedTuple):
     lowest: float
     """The score with every ungraded answer and every time-out in the worst category."""
     highest: float
-    """The score with all of these in the best category."""
+    """The score with all of these in the best category, and all answers that were cut off."""
+    cut: int = 0
+    """Graded trials that could be in a better category, since they were cut off."""
 
 
 class ComparisonResult(NamedTuple):
@@ -78,7 +80,7 @@ class Called(NamedTuple):
 
 
 class BoundedScore(NamedTuple):
-    """A score, and its range if time-outs and ungraded answers had other outcomes."""
+    """A score, and its range if time-outs, ungraded and cut answers had other outcomes."""
 
     score: float
     lowest: float
@@ -141,7 +143,7 @@ def conclude(
     comparisons = _comparisons(looks, standing, decided, available, compared, correction)
     return Result(
         reason=reason,
-        models=_models(plan, standing, available, means, bounds),
+        models=_models(plan, standing, available, means, bounds, looks.tally.at_least.sum(axis=(1, 2))),
         comparisons=comparisons,
         reversals=_reversals(plan, standing, available),
         adjusted_p=_adjusted_p_values(standing),
@@ -184,7 +186,12 @@ def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArr
 
 
 def _models(
-    plan: Plan, standing: JudgedLook, available: AvailableTrials, means: FloatArray, bounds: ScoreBounds | None
+    plan: Plan,
+    standing: JudgedLook,
+    available: AvailableTrials,
+    means: FloatArray,
+    bounds: ScoreBounds | None,
+    cut: NDArray[np.integer],
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = standing.estimates, standing.estimates.sigma()
     bench = plan.bench
@@ -209,6 +216,7 @@ def _models(
             trials=int(available.trials[model]),
             lowest=float(ends[0].score[model]),
             highest=float(ends[1].score[model]),
+            cut=int(cut[model]),
         )
         for place, model in enumerate(standing.order.tolist())
     )

@@ -2,6 +2,9 @@
 
 A `Batch` is one model's share of a round: `extra[q]` further trials of question q, numbered from `first[q]`. It stores
 trials by their place, so that neither the order of arrival nor the batching of `tell` can matter.
+
+A batch is asked in passes over the questions: if a server changes meanwhile, each question has answers from before and
+after (`answer_alarms`).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Outcome
 from scorio.moments import FloatArray, IntArray, over_questions
@@ -20,6 +24,9 @@ UNGRADED = MOST_CATEGORIES
 """Marks a trial that arrived without a grade; categories are smaller."""
 MISSING = UNGRADED + 1
 """Marks a trial that has not arrived."""
+PASSES = 4
+"""Most passes over the questions in a batch. Trials of a question in one pass follow each other, since servers can
+reuse a prompt that they have just read."""
 PER_UNIT = 10**12
 """USD and GPU seconds are summed in whole trillionths, so that no order of arrival can change a sum."""
 _MOST_WHOLE = 2**62
@@ -60,7 +67,8 @@ class BatchPart(NamedTuple):
     trials: IntArray
     categories: NDArray[np.uint8]
     """UNGRADED without a grade."""
-    timed_out: NDArray[np.uint8]
+    kinds: NDArray[np.uint8]
+    """Bits of `AnswerKind`."""
     spent: WholeSums
     costs: FloatArray
     """(n, 4): 1 and the cost of each; empty if the batch keeps no costs."""
@@ -81,41 +89,64 @@ def exact_sum(values: NDArray[np.int64]) -> int:
 
 
 class TrialSlots:
-    """Positions of a batch's trials in its arrays: `extra[q]` trials of question q, numbered from `first[q]`."""
+    """Positions of a batch's trials in its arrays, in the order in which they are asked: pass by pass over the
+    questions. There are `extra[q]` trials of question q, numbered from `first[q]`."""
 
-    def __init__(self, first: IntArray, extra: IntArray) -> None:
+    def __init__(self, first: IntArray, extra: IntArray, together: int = 1) -> None:
+        """`together`: trials of a question that one request asks, and that are never in different passes."""
         self.first, self.extra = first.astype(np.int32), extra.astype(np.int32)
-        self._offset = np.concatenate([[0], np.cumsum(extra)]).astype(np.int32)
+        self.width = pass_width(extra, together)
+        """Trials of a question in a pass."""
+        self._offset = np.concatenate([[0], np.cumsum(pass_sizes(extra, self.width))]).astype(np.int32)
         self.size = int(self._offset[-1])
 
     def slot(self, question: int, trial: int) -> int | None:
         """The slot of a trial; None if it is not in this batch."""
         place = trial - int(self.first[question])
-        return int(self._offset[question]) + place if 0 <= place < self.extra[question] else None
+        if not 0 <= place < self.extra[question]:
+            return None
+        number, within = divmod(place, self.width)
+        return int(self._offset[number * len(self.extra) + question]) + within
 
     def slots(self, questions: IntArray, trials: IntArray) -> IntArray:
         """The slots of trials of this batch."""
-        return self._offset[questions] + trials - self.first[questions]
+        number, within = np.divmod(trials - self.first[questions], self.width)
+        return np.asarray(self._offset[number * len(self.extra) + questions] + within)
 
     def trials_at(self, slots: IntArray) -> tuple[IntArray, IntArray]:
         """Question and trial number of each of these slots."""
-        questions = np.searchsorted(self._offset, slots, side="right") - 1
-        return questions, self.first[questions] + slots - self._offset[questions]
+        cells = np.searchsorted(self._offset, slots, side="right") - 1
+        number, questions = np.divmod(cells, len(self.extra))
+        return questions, self.first[questions] + number * self.width + slots - self._offset[cells]
 
     def questions(self) -> IntArray:
         """The question of each slot."""
-        return np.repeat(np.arange(len(self.extra)), self.extra)
+        sizes = np.diff(self._offset)
+        return np.repeat(np.arange(len(sizes)) % len(self.extra), sizes)
+
+
+def pass_width(extra: NDArray[np.integer], together: int) -> int:
+    """Trials of a question in a pass: a part of the most that a question has, but whole requests of `together`."""
+    most = int(extra.max(initial=0))
+    return max(-(-most // PASSES), together, 1)
+
+
+def pass_sizes(extra: NDArray[np.integer], width: int) -> IntArray:
+    """Trials (P, M) of each question in each pass."""
+    starts = np.arange(0, max(int(extra.max(initial=0)), 1), width)[:, None]
+    return np.asarray(np.clip(extra.astype(np.int32) - starts, 0, width))
 
 
 class Batch:
     """The trials of one model in one round."""
 
-    def __init__(self, model: int, round_index: int, first: IntArray, extra: IntArray) -> None:
+    def __init__(self, model: int, round_index: int, first: IntArray, extra: IntArray, together: int = 1) -> None:
+        """`together`: trials of a question that one request asks."""
         self.model = model
         self.round_index = round_index
         self.due = 0.0
         """When the batch is due on the logical clock; batches are committed in this order, whichever arrives first."""
-        self.slots = TrialSlots(first, extra)
+        self.slots = TrialSlots(first, extra, together)
         self.size = self.slots.size
         self.missing = self.size
         self.open = self.size
@@ -125,8 +156,8 @@ class Batch:
         self.used: FloatArray | None = None
         """(size, 4): 1 and the cost of each arrived trial; None if costs are bounded."""
         self._got = bytearray([MISSING]) * self.size
-        self._late = bytearray(self.size)
-        """Marks the trials that timed out."""
+        self._kinds = bytearray(self.size)
+        """Bits of `AnswerKind`."""
         self._counts: IntArray | None = None
         self._spent = WholeSums()
         self._seconds_so_far = 0
@@ -146,7 +177,7 @@ class Batch:
         if self.used is not None:
             self.used[slot] = (1.0, *outcome.cost)
         self._got[slot] = UNGRADED if outcome.category is None else outcome.category
-        self._late[slot] = outcome.timed_out
+        self._kinds[slot] = outcome.kinds
         self.missing -= 1
         return True
 
@@ -157,7 +188,7 @@ class Batch:
         if not np.all(got[slots] == MISSING):
             return False
         got[slots] = part.categories
-        np.frombuffer(self._late, dtype=np.uint8)[slots] = part.timed_out
+        np.frombuffer(self._kinds, dtype=np.uint8)[slots] = part.kinds
         self._spent.add_sums(part.spent)
         self.missing -= len(slots)
         if self.used is not None:
@@ -229,21 +260,29 @@ class Batch:
     @property
     def timed_out(self) -> int:
         """Trials that timed out."""
-        return self._late.count(1)
+        return int(np.count_nonzero(self.kinds & AnswerKind.TIMED_OUT)) if any(self._kinds) else 0
+
+    @property
+    def kinds(self) -> NDArray[np.uint8]:
+        """For each slot, bits of `AnswerKind`."""
+        return np.frombuffer(self._kinds, dtype=np.uint8)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it was told in counts, so that nothing is known of single trials."""
+        return self._counts is not None
 
     @property
     def has_enough_answers(self) -> bool:
         """Whether enough of the arrived trials are real answers for the others to count as time-outs."""
         return enough_answers(self.timed_out, self.size - self.missing)
 
-    def categories(self, categories: int, *, late: bool = False) -> IntArray:
-        """Counts (M, K) of graded trials of the batch, complete or not; with `late`, only of those that timed out."""
-        if self._counts is not None and not late:
+    def categories(self, categories: int, some: NDArray[np.bool_] | None = None) -> IntArray:
+        """Counts (M, K) of graded trials of the batch, complete or not; with `some`, only of those in these slots."""
+        if self._counts is not None and some is None:
             return self._counts
         got = np.frombuffer(self._got, dtype=np.uint8)
-        here = got < UNGRADED
-        if late:
-            here &= np.frombuffer(self._late, dtype=np.bool_)
+        here = got < UNGRADED if some is None else (got < UNGRADED) & some
         questions = len(self.slots.extra)
         flat = np.bincount(self.slots.questions()[here] * categories + got[here], minlength=questions * categories)
         return flat.reshape(questions, categories)
@@ -272,7 +311,7 @@ class Batch:
         return max(self._spent.seconds, self._seconds_so_far) / PER_UNIT / self.size
 
     def places(self) -> tuple[IntArray, IntArray]:
-        """Question and trial number of each trial of the batch, in rising order."""
+        """Question and trial number of each trial of the batch, in the order in which they are asked."""
         return self.slots.trials_at(np.arange(self.size))
 
 
@@ -282,10 +321,11 @@ class Round:
     As arrays (L, M), there are `extra` further trials of each question, numbered from `first`.
     """
 
-    def __init__(self, index: int, issued: IntArray, plan: IntArray) -> None:
+    def __init__(self, index: int, issued: IntArray, plan: IntArray, together: Sequence[int]) -> None:
+        """`together`: for each model, trials of a question that one request asks."""
         self.index = index
         self.first, self.extra = issued, plan
         self.batches = {
-            int(model): Batch(int(model), index, issued[model], plan[model])
-            for model in np.flatnonzero(plan.sum(axis=1) > 0)
+            model: Batch(model, index, issued[model], plan[model], together[model])
+            for model in np.flatnonzero(plan.sum(axis=1) > 0).tolist()
         }

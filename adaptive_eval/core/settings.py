@@ -189,6 +189,10 @@ class Bench:
     """Models that are never asked; `prior_counts` has all their outcomes, with some for every question."""
     recorded_ungraded: NDArray[np.int64] | None = None
     """(L, M): ungraded answers of recorded models."""
+    recorded_at_least: NDArray[np.int64] | None = None
+    """(L, M, K): the outcomes of recorded models whose grade could be better, since the answer was cut off."""
+    together: tuple[int, ...] = ()
+    """Trials of a question that one request to each model asks; empty: one."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", np.asarray(self.weights, dtype=float))
@@ -198,6 +202,7 @@ class Bench:
         if not self.worst_cost:
             object.__setattr__(self, "worst_cost", (NO_COST,) * self.models)
         require(len(self.worst_cost) == self.models, "worst_cost needs one entry a model", len(self.worst_cost))
+        require(len(self.together) in {0, self.models}, "together needs one entry per model", len(self.together))
         require(bool(np.min(self.worst_cost) >= 0.0), "worst_cost must not be negative", self.worst_cost)
         if self.prior_counts is not None:
             shape = (self.models, self.questions, self.categories)

@@ -40,11 +40,15 @@ class PairedEvidence(NamedTuple):
 class SharedTrials:
     """Every graded trial by model, question and number, and for each pair of models the count of each difference."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, may_be_right: int = 0) -> None:
+        """`may_be_right`: as in `Plan`."""
+        self._may_be_right = may_be_right
         self._bench, self._weights, self._g = bench, bench.weights, bench.question_weights
         self._differences: DifferenceValues = difference_values(bench.weights)
         self._arrived = np.full((bench.models, bench.questions, 0), MISSING, dtype=np.uint8)
         """(L, M, N): categories, or the marks of trials without one."""
+        self._is_at_least = np.zeros((bench.models, bench.questions, 0), dtype=bool)
+        """(L, M, N): trials whose grade could be better."""
         first, second = np.triu_indices(bench.models, k=1)
         self._pair = np.full((bench.models, bench.models), -1, dtype=np.intp)
         self._pair[first, second] = np.arange(len(first))
@@ -61,6 +65,7 @@ class SharedTrials:
             self._make_room(int(trials.max(initial=-1)) + 1)
             came = batch.categories_by_place()
             self._arrived[model, questions, trials] = came
+            self._is_at_least[model, questions, trials] = (batch.kinds & self._may_be_right) > 0
             for other in range(len(self._arrived)):
                 if other != model:
                     self._count(model, other, questions, came, self._arrived[other, questions, trials])
@@ -85,6 +90,18 @@ class SharedTrials:
             more = max(trials, 2 * there) - there
             empty = np.full((models, questions, more), MISSING, dtype=np.uint8)
             self._arrived = np.concatenate([self._arrived, empty], axis=2)
+            self._is_at_least = np.concatenate([self._is_at_least, np.zeros_like(empty, dtype=bool)], axis=2)
+
+    def withdraw(self, model: int, since: IntArray) -> None:
+        """Take back the trials of a model from the number `since` (M,) of each question on."""
+        taken_back = np.arange(self._arrived.shape[2]) >= since[:, None]
+        self._arrived[model][taken_back], self._is_at_least[model][taken_back] = MISSING, False
+        for other in range(len(self._arrived)):
+            if other != model:
+                self._counts[self._pair[min(model, other), max(model, other)]] = 0
+                questions, trials = np.nonzero(self._arrived[model] < UNGRADED)
+                own, theirs = (self._arrived[one, questions, trials] for one in (model, other))
+                self._count(model, other, questions, own, theirs)
 
     def _count(
         self, model: int, other: int, questions: IntArray, own: NDArray[np.uint8], theirs: NDArray[np.uint8]
@@ -94,9 +111,9 @@ class SharedTrials:
         pair = self._pair[min(model, other), max(model, other)]
         np.add.at(self._counts[pair], (questions[both], self._differences.category[low[both], high[both]]), 1)
 
-    def paired(self, first: Indices, second: Indices, horizon: int, *, ungraded: bool) -> list[PairedEvidence]:
-        """Evidence on these pairs, first against second: as graded; with `ungraded`, also with ungraded trials in
-        favour of the first of each pair, and of the second. Empty if no pair is judged by trials."""
+    def paired(self, first: Indices, second: Indices, horizon: int, *, bounded: bool) -> list[PairedEvidence]:
+        """Evidence on these pairs, first against second: as graded; if `bounded`, also with unknown grades in favour of
+        the first of each pair, and of the second. Empty if no pair is judged by trials."""
         at = self._pair[np.minimum(first, second), np.maximum(first, second)]
         chosen = self._is_paired[at]
         if not chosen.any():
@@ -104,25 +121,37 @@ class SharedTrials:
         counts = self._counts[at]
         counts[first > second] = counts[first > second][..., ::-1]
         ways = [counts]
-        if ungraded:
-            worst, best = int(self._weights.argmin()), int(self._weights.argmax())
-            ways += [counts + self._filled_counts(first, second, *fill) for fill in ((best, worst), (worst, best))]
+        if bounded:
+            ways += [counts + self._bounding_counts(first, second, ahead) for ahead in (True, False)]
         values = self._differences.values
         groups = self._bench.benchmark_of
         found = (paired_moments(way, self._weights, values, horizon, self._g, groups) for way in ways)
         return [PairedEvidence(chosen, one, values) for one in found]
 
-    def _filled_counts(self, first: Indices, second: Indices, of_first: int, of_second: int) -> IntArray:
-        """Counts (n, M, D) of shared trials that are ungraded for either model, if they had the given categories."""
+    def _bounding_counts(self, first: Indices, second: Indices, first_ahead: bool) -> IntArray:
+        """Changes of the counts (n, M, D) if all unknown grades are in favour of the first of each pair, or of the
+        second."""
         found = np.zeros((len(first), *self._counts.shape[1:]), dtype=np.int32)
-        models, questions, trials = np.nonzero(self._arrived == UNGRADED)
+        models, questions, trials = np.nonzero((self._arrived == UNGRADED) | self._is_at_least)
         lacking = np.zeros(len(self._arrived), dtype=bool)
         lacking[models] = True
         places = np.unique(np.stack([questions, trials], axis=1), axis=0)
         for number in np.flatnonzero(lacking[first] | lacking[second]).tolist():
-            one, two = (self._arrived[model[number], places[:, 0], places[:, 1]] for model in (first, second))
-            here = ((one == UNGRADED) | (two == UNGRADED)) & (one != MISSING) & (two != MISSING)
-            one = np.where(one == UNGRADED, of_first, one)[here]
-            two = np.where(two == UNGRADED, of_second, two)[here]
-            np.add.at(found[number], (places[here, 0], self._differences.category[one, two]), 1)
+            one, best_of_one = self._grades(first[number], places, best=first_ahead)
+            two, best_of_two = self._grades(second[number], places, best=not first_ahead)
+            both = (one != MISSING) & (two != MISSING)
+            graded = both & (one < UNGRADED) & (two < UNGRADED)
+            at, before = places[:, 0], self._differences.category
+            np.subtract.at(found[number], (at[graded], before[one[graded], two[graded]]), 1)
+            np.add.at(found[number], (at[both], before[best_of_one[both], best_of_two[both]]), 1)
         return found
+
+    def _grades(self, model: int, places: IntArray, *, best: bool) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The categories of a model's trials at these places (question, trial), as they are, and with unknown grades at
+        their best or at their worst."""
+        at = model, places[:, 0], places[:, 1]
+        known, worst = self._arrived[at], int(self._weights.argmin())
+        if best:
+            unknown = (known == UNGRADED) | self._is_at_least[at]
+            return known, np.where(unknown, int(self._weights.argmax()), known)
+        return known, np.where(known == UNGRADED, worst, known)

@@ -8,16 +8,22 @@ such answers could undo: a comparison is called, or tied, only if it would be wi
 one model and in the worst for the other, and vice versa (`judge`). So the rule's promise holds whatever their grades
 would have been. A model is set aside only if this no longer allows any decision: see `why_unjudgeable`.
 
+The same holds for answers that were cut off (`Plan.may_be_right`): they count as they were graded, and nothing is
+called that they could undo if all of them were in the best category. Too many of them end the run (`answer_alarms`).
+
 A time-out differs: it is an answer (too late, beside as many real ones), has a category, and counts in decisions.
-Results bound the score for both alike, since either could differ with another grader or another time limit.
+Results bound the score for all alike, since each could differ with another grader, another limit on tokens or on time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.answer_alarms import AnswerHistory
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn
 from adaptive_eval.core.evidence import Estimates, IndexArray, Prior, update
 from adaptive_eval.core.rounds import UNGRADED, Batch, BatchPart
@@ -41,27 +47,48 @@ class ScoreBounds:
     highest: Estimates
 
 
+class UnknownGrades(NamedTuple):
+    """Trials whose grade could be another."""
+
+    ungraded: NDArray[np.integer]
+    """(L, M): trials without a grade."""
+    at_least: CountArray
+    """(L, M, K): graded trials that could be in the best category."""
+    any_grade: CountArray | None = None
+    """(L, M, K): further graded trials, that could be in any category."""
+
+    @property
+    def models(self) -> NDArray[np.bool_]:
+        """(L,): models that have such trials."""
+        some = self.ungraded.any(axis=1) | self.at_least.any(axis=(1, 2))
+        return np.asarray(some if self.any_grade is None else some | self.any_grade.any(axis=(1, 2)))
+
+    def extremes(self, counts: CountArray, weights: FloatArray) -> tuple[CountArray, CountArray]:
+        """The tally (L, M, K) with these trials in the worst category that they could be in, and in the best."""
+        lowest, free = counts.copy(), self.ungraded
+        if self.any_grade is not None:
+            lowest -= self.any_grade
+            free = free + self.any_grade.sum(axis=-1)
+        highest = lowest - self.at_least
+        lowest[:, :, weights.argmin()] += free
+        highest[:, :, weights.argmax()] += free + self.at_least.sum(axis=-1)
+        return lowest, highest
+
+
 def score_bounds(
     estimate: Callable[[NDArray[np.intp], CountArray], Estimates],
     known: Estimates,
     counts: CountArray,
-    ungraded: NDArray[np.integer],
+    unknown: UnknownGrades,
     weights: FloatArray,
-    timed_out: CountArray | None = None,
 ) -> ScoreBounds | None:
-    """The bounds, given the tally (L, M, K), ungraded trials (L, M), and trials of the tally (L, M, K) that count as
-    unknown; None if nothing is unknown. `estimate` updates some models' estimates from the counts of all."""
-    settled = counts if timed_out is None else counts - timed_out
-    unknown = ungraded if timed_out is None else ungraded + timed_out.sum(axis=-1)
-    rows = np.flatnonzero(unknown.any(axis=1) & np.isfinite(known.score))
+    """The bounds, given the tally (L, M, K); None if nothing is unknown. `estimate` updates some models' estimates from
+    the counts of all."""
+    rows = np.flatnonzero(unknown.models & np.isfinite(known.score))
     if not len(rows):
         return None
-    ways = []
-    for category in (weights.argmin(), weights.argmax()):
-        filled = settled.copy()
-        filled[:, :, category] += unknown
-        ways.append(estimate(rows, filled))
-    return ScoreBounds(*ways)
+    lowest, highest = unknown.extremes(counts, weights)
+    return ScoreBounds(estimate(rows, lowest), estimate(rows, highest))
 
 
 def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer], *, some: bool = False) -> str | None:
@@ -79,10 +106,20 @@ def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer], 
 class Tally:
     """Counts of trials (L, M, K), with complete rounds and arrivals apart."""
 
-    def __init__(self, bench: Bench, prior: Prior, most: int, *, coupled: bool = False, drawn: bool = False) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        prior: Prior,
+        most: int,
+        *,
+        coupled: bool = False,
+        drawn: bool = False,
+        may_be_right: int = 0,
+    ) -> None:
         """`most`: trials a question at the horizon; `coupled`: models share the seeds of their trials; `drawn`:
-        questions were drawn at random, and have one trial each."""
+        questions were drawn at random, and have one trial each; `may_be_right`: as in `Plan`."""
         self._bench, self._prior, self._most, self._drawn = bench, prior, most, drawn
+        self._may_be_right = may_be_right
         shape = (bench.models, bench.questions, bench.categories)
         self.counts: IntArray = np.zeros(shape, dtype=np.int32)
         """Committed rounds, from which estimates are made."""
@@ -92,7 +129,9 @@ class Tally:
         """All outcomes in issued rounds, complete or not; for display only."""
         self.timed_out: IntArray = np.zeros(shape, dtype=np.int32)
         """The part of `counts` that timed out. `np.zeros` takes no memory until written to; `zeros_like` does."""
-        self._shared = SharedTrials(bench) if coupled else None
+        self.at_least: IntArray = np.zeros(shape, dtype=np.int32)
+        """The part of `counts` whose grade could be better: cut answers that are not in the best category."""
+        self._shared = SharedTrials(bench, may_be_right) if coupled else None
         self.estimates = Estimates.nothing(bench)
         before = bench.prior_counts
         self.known_before = (
@@ -104,6 +143,8 @@ class Tally:
             self._estimate(np.array(sorted(bench.recorded), dtype=np.intp))
             if bench.recorded_ungraded is not None:
                 self.ungraded += bench.recorded_ungraded.astype(np.int32)
+            if bench.recorded_at_least is not None:
+                self.at_least += bench.recorded_at_least.astype(np.int32)
 
     @property
     def trials(self) -> NDArray[np.int64]:
@@ -143,16 +184,49 @@ class Tally:
             self.counts[model] += batch.categories(categories).astype(np.int32)
             if batch.has_ungraded:
                 self.ungraded[model] += batch.ungraded().astype(np.int32)
-            if batch.timed_out:
-                self.timed_out[model] += batch.categories(categories, late=True).astype(np.int32)
+            if batch.kinds.any():
+                late, cut = self._doubted(batch.kinds, batch.categories_by_place())
+                self.timed_out[model] += batch.categories(categories, late).astype(np.int32)
+                self.at_least[model] += batch.categories(categories, cut).astype(np.int32)
+        if self._shared is not None:
+            self._shared.take(batches)
+        self._estimate_scored(sorted({batch.model for batch in batches}))
+
+    def _estimate_scored(self, models: Iterable[int]) -> None:
+        """Update the estimates of those of these models that have a trial of every question."""
         if self._drawn:
             self.estimates = estimates_of_drawn(self.counts, self._bench.weights)
             return
-        if self._shared is not None:
-            self._shared.take(batches)
         known = self.counts if self._bench.prior_counts is None else self.counts + self._bench.prior_counts
-        scored = (model for model in sorted({batch.model for batch in batches}) if over_categories(known[model]).all())
+        scored = (model for model in models if over_categories(known[model]).all())
         self._estimate(np.fromiter(scored, dtype=np.intp))
+
+    def _doubted(
+        self, kinds: NDArray[np.uint8], categories: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which of these trials timed out, and which of the others could be in a better category."""
+        late = (kinds & AnswerKind.TIMED_OUT) > 0
+        return late, ((kinds & self._may_be_right) > 0) & ~late & (categories != self._bench.weights.argmax())
+
+    def withdraw(self, model: int, history: AnswerHistory, at: int) -> None:
+        """Take back the committed trials of a model from this place in its history on."""
+        asked = history.trials()
+        questions, categories = asked.questions[at:], asked.categories[at:]
+        late, cut = self._doubted(asked.kinds[at:], categories)
+        graded = categories < UNGRADED
+        for tally, some in ((self.counts, graded), (self.timed_out, graded & late), (self.at_least, graded & cut)):
+            np.subtract.at(tally[model], (questions[some], categories[some]), 1)
+        np.subtract.at(self.ungraded[model], questions[~graded], 1)
+        self.forget_arrivals(model)
+        if self._shared is not None:
+            self._shared.withdraw(model, np.bincount(asked.questions[:at], minlength=self._bench.questions))
+        if not self._drawn:
+            self.estimates = self.estimates.without(model, Estimates.nothing(self._bench))
+        self._estimate_scored([model])
+
+    def share_at_least(self, model: int) -> tuple[int, int]:
+        """How many of a model's graded trials could be in a better category, and how many there are."""
+        return int(self.at_least[model].sum()), int(self.counts[model].sum())
 
     def rescale(self, most: int) -> None:
         """Change the horizon, at which information is 1."""
@@ -171,19 +245,20 @@ class Tally:
                 yield model, reason
 
     def bounds(self, *, time_outs: bool = False) -> ScoreBounds | None:
-        """How far ungraded answers, and `time_outs` if included, could move the estimates."""
-        late = self.timed_out if time_outs else None
-        return score_bounds(self._reestimate, self.estimates, self.counts, self.ungraded, self._bench.weights, late)
+        """How far ungraded and cut answers, and `time_outs` if included, could move the estimates."""
+        unknown = UnknownGrades(self.ungraded, self.at_least, self.timed_out if time_outs else None)
+        return score_bounds(self._reestimate, self.estimates, self.counts, unknown, self._bench.weights)
 
-    def paired(self, pairs: tuple[IndexArray, IndexArray], *, ungraded: bool = False) -> Sequence[PairedEvidence]:
-        """Evidence on these pairs of models from shared trials or questions: as graded, and if `ungraded` in favour of
-        either side, too. Empty if no pair is judged by that."""
+    def paired(self, pairs: tuple[IndexArray, IndexArray], *, bounded: bool = False) -> Sequence[PairedEvidence]:
+        """Evidence on these pairs of models from shared trials or questions: as graded, and if `bounded` with unknown
+        grades in favour of either side, too. Empty if no pair is judged by that."""
         if self._drawn:
-            unknown = self.ungraded if ungraded else np.zeros_like(self.ungraded)
-            return drawn_pairs(self.counts, unknown, self._bench.weights, *pairs)
+            unknown, weights = UnknownGrades(self.ungraded, self.at_least), self._bench.weights
+            extremes = unknown.extremes(self.counts, weights) if bounded else None
+            return drawn_pairs(self.counts, weights, *pairs, extremes)
         if self._shared is None:
             return ()
-        return self._shared.paired(*pairs, self._most, ungraded=ungraded)
+        return self._shared.paired(*pairs, self._most, bounded=bounded)
 
     def variances_by_trial(self, pairs: IndexArray) -> FloatArray:
         """Variances of pairs (n, 2) of models that are judged by differences of trials, over those of independent

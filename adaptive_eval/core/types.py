@@ -60,17 +60,18 @@ class Outcome(NamedTuple):
     category: int | None
     """None: the grader could not grade the answer."""
     cost: Cost = NO_COST
-    timed_out: bool = False
-    """No answer within the time limit at any attempt; counts as an answer only beside as many real ones."""
+    kinds: int = 0
+    """What is odd about the answer: bits of `AnswerKind`. Time-outs count as answers only beside as many real ones."""
     seconds: float = 0.0
     """Seconds that the answer took; 0 if unknown."""
 
 
 class Cause(StrEnum):
-    """Why a model was set aside: its server, its grades, or the budget."""
+    """Why a model was set aside: its server, its grades, an alarm about its answers, or the budget."""
 
     SERVER = "server"
     GRADER = "grader"
+    ANSWERS = "answers"
     BUDGET = "budget"
 
 
@@ -106,7 +107,7 @@ class Verdict(StrEnum):
     OUT_OF_REACH = "out_of_reach"
     """The remaining trials would hardly decide it; a change of order or a larger budget can reopen it."""
     BLOCKED = "blocked"
-    """One of the two models was set aside, or ungraded answers could decide it."""
+    """One of the two models was set aside, or ungraded or cut answers could decide it."""
     UNDECIDED_BY_LABELS = "undecided_by_labels"
     """The grades decide it, but scores corrected by labels do not. No look has this verdict: see `corrected`."""
 
@@ -129,10 +130,13 @@ class Reason(StrEnum):
     """The cap on wall time was reached."""
     GPU_TIME = "gpu_time"
     """Servers were held for all the GPU time in the budget."""
+    ALARM = "alarm"
+    """Too many answers of a model were cut off, or a kind of failure has become more frequent (`answer_alarms`)."""
 
     def ends(self, trials: int) -> bool:
-        """Whether a run with this many trials is finished; a blocked run without any trial was only stopped."""
-        return self is not Reason.BLOCKED or trials > 0
+        """Whether a run with this many trials is finished. After an alarm, or blocked without any trial, it was only
+        stopped."""
+        return self is not Reason.ALARM and (self is not Reason.BLOCKED or trials > 0)
 
 
 class PairVerdict(NamedTuple):

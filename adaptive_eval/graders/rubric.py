@@ -327,6 +327,13 @@ def _number(facts: Facts, name: str) -> float:
 
 Rubric = DeclaredRubric | SchemaRubric
 """Maps signals to a category."""
+OF_CUT_ANSWERS = frozenset({"truncated", "repeated_pattern"})
+"""Signals by which a rubric says what becomes of answers that were cut off."""
+
+
+def grades_cut_answers(rubric: Rubric) -> bool:
+    """Whether the rubric says what becomes of answers that were cut off, so that their grades stand."""
+    return not rubric.needs.isdisjoint(OF_CUT_ANSWERS)
 
 
 def _require_fitted(rubric: Rubric) -> None:

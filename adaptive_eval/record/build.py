@@ -14,7 +14,7 @@ from adaptive_eval.core.early_stop import REPLAYS
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
 from adaptive_eval.questions.load import benchmark_named
-from adaptive_eval.record.finding import finding
+from adaptive_eval.record.finding import main_findings
 from adaptive_eval.record.gate import (
     NOT_ANSWERS,
     UNDECIDED,
@@ -104,6 +104,7 @@ def look_results(snapshot: Snapshot) -> Results:
         cost=_run_cost(snapshot),
         trials_to_go=result.trials_to_go,
         gate=gate,
+        alarms=snapshot.alarms,
         groups=tuple(
             replace(row, gate=of_benchmarks.get((row.group, row.model)) if row.by == BENCHMARK else None)
             for row in snapshot.groups
@@ -113,7 +114,7 @@ def look_results(snapshot: Snapshot) -> Results:
     if snapshot.by_grades is None or snapshot.labelled is None:
         return found
     graded = look_results(replace(snapshot, result=snapshot.by_grades, labelled=None, by_grades=None))
-    return replace(found, labelled=replace(snapshot.labelled, by_grades=" ".join(finding(graded))))
+    return replace(found, labelled=replace(snapshot.labelled, by_grades=" ".join(main_findings(graded))))
 
 
 def build_results(snapshot: Snapshot) -> Results:
@@ -146,7 +147,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *snapshot.noticed,
             *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
             *repeat_cautions(subject.models, usages, subject.drawn),
-            *signal_cautions(subject.models, usages),
+            *signal_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
         ),
         servers=server_rows(snapshot.events),
         turns=turns_rows(snapshot.events),
@@ -272,6 +273,7 @@ def _model_row(
         score_without_prior=own_score,
         rank_without_prior=own_rank,
         recorded=snapshot.recorded.get(at),
+        cut=row.cut,
         grading=grading_cost([usage.grading]),
         labels=0 if with_labels is None else with_labels.labels,
         graded_score=_graded_score(snapshot, at) if corrected else None,

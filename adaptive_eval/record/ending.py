@@ -12,6 +12,7 @@ from typing import NamedTuple
 from adaptive_eval.base.errors import AdaptiveEvalError, ExitCode, StoreError, error_exit_code, first_line
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
+from adaptive_eval.record.alarms import cut_off_pairs, has_cut_answers
 from adaptive_eval.record.finding import gate_line
 from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.record.lines import first_few, safe_line, several
@@ -122,7 +123,8 @@ class Ending:
         if self.decided_by_labels:
             return ExitCode.REACHED
         causes = {lost.cause for lost in self.lost.values()}
-        if self.reason is Reason.BLOCKED and (self.ungraded or Cause.BUDGET in causes) and Cause.SERVER not in causes:
+        answered = self.ungraded or has_cut_answers(self.results) or Cause.BUDGET in causes
+        if self.reason is Reason.BLOCKED and answered and Cause.SERVER not in causes:
             return ExitCode.SPENT  # the servers do answer
         return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
 
@@ -172,7 +174,10 @@ class Ending:
             return " ".join([*lines[:NAMED], *([f"And {len(lines) - NAMED} more."] if len(lines) > NAMED else [])])
         if self.reason is Reason.BLOCKED and self.lost and not self.trials:
             return f"Stopped: no answer came from any model: {first_few(self._losses, NAMED)}."
-        if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models):
+        if self.reason is Reason.ALARM:
+            named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
+            return f"Stopped by an alarm about the answers of {first_few(named, NAMED)}."
+        if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models or has_cut_answers(self.results)):
             return f"Finished: what is blocked needs {' and '.join(self._missing_for_blocked())}."
         if self.decided_by_labels:
             return LABELS_DECIDE
@@ -197,6 +202,9 @@ class Ending:
             yield f"a model that was set aside: {first_few(self._losses, NAMED)}"
         if self._ungraded_models:
             yield f"the grades of trials that have none: those of {first_few(self._ungraded_models, NAMED)}"
+        if self.results is not None and (pairs := cut_off_pairs(self.results)):
+            cut = [row.name for row in self.results.models if row.cut and any(row.name in pair for pair in pairs)]
+            yield f"whole answers where some were cut off: those of {first_few(cut, NAMED)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +269,8 @@ def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None
     last, fatal_error = events[-1] if events else None, find_fatal_error(events)
     if isinstance(last, RunFinished):
         answered = last.reason.ends(trials)
+        if last.reason is Reason.ALARM:
+            return "stopped", str(last.reason)
         return ("finished", str(last.reason)) if answered else ("stopped", "no answer came from any model")
     if isinstance(last, TrialsRegraded):
         return "stopped", "its answers were graded again; the command that runs it judges them anew"
@@ -318,6 +328,7 @@ SENTENCES = {
         "stored, and kept out of the scores."
     ),
     Reason.BLOCKED: "Finished: what is blocked needs a model that was set aside.",
+    Reason.ALARM: "Stopped by an alarm about the answers of a model.",
 }
 UNDECIDED_REASONS = (Reason.OUT_OF_REACH, Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
 EXIT_CODES = {
@@ -327,4 +338,5 @@ EXIT_CODES = {
     Reason.WALL_TIME: ExitCode.SPENT,
     Reason.GPU_TIME: ExitCode.SPENT,
     Reason.BLOCKED: ExitCode.ENDPOINTS,
+    Reason.ALARM: ExitCode.SPENT,
 }

@@ -5,6 +5,7 @@ from math import exp
 
 from adaptive_eval import store
 from adaptive_eval.base.errors import first_line
+from adaptive_eval.core.types import Cause
 from adaptive_eval.record.lines import duration, first_few, safe_line, several
 from adaptive_eval.store import Change, Event, differences
 
@@ -23,10 +24,14 @@ def event_sentence(event: Event) -> str | None:
 
 def _model_sentence(event: Event) -> str | None:
     match event:
+        case store.ModelSetAside(cause=Cause.ANSWERS):
+            return None  # its alarm says it
         case store.ModelSetAside():
             return f"{event.model} is set aside: {first_line(event.reason)}"
         case store.AlarmRaised():
             return f"ALARM {event.model}: {event.description}"
+        case store.AnswersLost(discarded=True):
+            return f"{event.model}: {event.answers} answers since the alarm are discarded, and asked again"
         case store.AnswerUngraded():
             return f"{event.model}: no grade on question {event.question}: {first_line(event.error)}; the run goes on"
         case store.ServersNoticed():

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from adaptive_eval.core.result import TWO_SIDED_95
-from adaptive_eval.core.types import Verdict
+from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.record.alarms import alarm_sentences
 from adaptive_eval.record.gate import OUTCOMES
 from adaptive_eval.record.lines import Scale, safe_line, safe_name, several
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
@@ -70,9 +71,9 @@ def count_states(states: Iterable[str]) -> str:
 
 
 def finding(results: Results) -> tuple[str, ...]:
-    """The finding of the run in one sentence; for a gate, one sentence a model, the worst outcome first. If labels
-    correct scores, a last sentence says what the grades alone would give."""
-    return (*_findings(results), *_by_grades(results))
+    """The finding of the run in one sentence, after its alarms; for a gate, one sentence a model, the worst outcome
+    first. If labels correct scores, a last sentence says what the grades alone would give."""
+    return (*alarm_sentences(results), *main_findings(results), *_by_grades(results))
 
 
 def _by_grades(results: Results) -> Iterator[str]:
@@ -83,7 +84,8 @@ def _by_grades(results: Results) -> Iterator[str]:
     yield f"This is by scores corrected with {with_labels}. The grades alone: {labelled.by_grades}"
 
 
-def _findings(results: Results) -> tuple[str, ...]:
+def main_findings(results: Results) -> tuple[str, ...]:
+    """The finding without its alarms and what labels change."""
     if not results.gate:
         return (_ranking_sentence(results),)
     lines = [gate_line(results, row) for row in sorted(results.gate, key=lambda row: OUTCOMES.index(row.outcome))]
@@ -96,6 +98,8 @@ def _ranking_sentence(results: Results) -> str:
     asked = objective_view(results.decisions)
     if not scored:
         return "No model has a score yet."
+    if results.run.reason == Reason.ALARM and {row.name for row in scored} <= {row.model for row in results.alarms}:
+        return "No ranking: there is an alarm about the answers of every model."
     if is_alarmed(results.decisions, results.warnings):
         return "No ranking: all answers of every model are empty, identical, unreadable or wrong."
     if not asked.compares:

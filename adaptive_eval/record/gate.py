@@ -68,7 +68,7 @@ TURNED = "it was called, and later trials point the other way"
 ENDED_FIRST = "the run ended before it was known"
 NOT_ANSWERS = "the answers cannot be what was asked for"
 BY_LABELS = "the grades decide it, and scores corrected by labels do not"
-NO_ANSWER = "timed out, are empty or have no grade"
+NO_ANSWER = "timed out, were cut off, are empty or have no grade"
 
 
 def _doubt_text(called: str, doubted: Sequence[str]) -> str:

@@ -96,7 +96,11 @@ GLOSSARY: Mapping[str, Term] = {
         "Given up for now: the trials that are still allowed would probably not decide it (see the chance to be "
         "settled), so it gets no more of them. It does not say that the two are equal.",
     ),
-    "blocked": Term("Blocked", "It cannot be decided, because one of the two models was set aside."),
+    "blocked": Term(
+        "Blocked",
+        "It cannot be decided: one of the two models was set aside, or answers that were cut off or have no grade "
+        "could decide it.",
+    ),
     "undecided_by_labels": Term(
         "Undecided by labels",
         "The grades decide it, but people's labels show errors of the grader: the scores corrected for them are too "
@@ -156,13 +160,13 @@ GLOSSARY: Mapping[str, Term] = {
         "requests are the part of it in which answers were in the making.",
     ),
     "set_aside": Term(
-        "Set aside", "The run went on without this model, because no more of its trials could be obtained."
+        "Set aside", "It gets no more trials: they could not be obtained, or there is an alarm about its answers."
     ),
     "gate": Term(
         "Gate",
         "PASS: the model is not worse than the baseline by more than delta. FAIL: it is. UNDECIDED: neither is shown, "
-        "or it could be due to answers that timed out, are empty or have no grade. With delta 0 a model must be better "
-        "to pass.",
+        "or it could be due to answers that timed out, were cut off, are empty or have no grade. With delta 0 a model "
+        "must be better to pass.",
     ),
 }
 """Terms by the key that page and documents use."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
+from adaptive_eval.record.alarms import has_changed_server, has_cut_answers, limit_to_raise
 from adaptive_eval.record.ending import EXIT_CODES, Ending
 from adaptive_eval.record.labelled import MIN_LABELS
 from adaptive_eval.record.lines import safe_name
@@ -49,6 +50,8 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield Advice("after one of grader or answer keys:", regrade)
     elif ending.fatal_error is not None:
         yield _step(ending, "fix that, then")
+    elif reason is Reason.ALARM or has_cut_answers(ending.results):
+        yield from _after_alarm(ending, regrade)
     elif ending.ungraded and any(row.signals.get("unanswered") for row in models):
         yield _step(ending, "fix the servers that fail some requests every time, then")
         again = "which asks those of models that were set aside again; for others start over"
@@ -77,6 +80,20 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield Advice(AGAIN) if ending.arguments is None else _step(ending, "go on")
 
 
+def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
+    """What to do where a server has changed, or answers were cut off."""
+    results = ending.results
+    if has_changed_server(results):
+        again = "fix the server; then discard its answers since the change, and ask for them again"
+        yield _step(ending, again, flag="--ask-again")
+        yield Advice("or remove the model from the configuration, to go on without it")
+    if results is None or has_cut_answers(results):
+        raised = f"raise {limit_to_raise(results)}, since cut answers decide nothing, then start over"
+        yield _step(ending, raised, fresh=True)
+        mine = "or, if a cut answer shall count as it is graded, give it a category (when: {truncated: true}), then:"
+        yield Advice(mine, regrade)
+
+
 def hide_folders(ending: Ending) -> Ending:
     """Remove the folders of this machine from the command, for published reports."""
     shown = (f"…/{PurePath(word).name}" if PurePath(word).is_absolute() else word for word in ending.arguments or ())
@@ -84,9 +101,17 @@ def hide_folders(ending: Ending) -> Ending:
 
 
 def _step(
-    ending: Ending, says: str, settings: Mapping[str, float] = MappingProxyType({}), *, fresh: bool = False
+    ending: Ending,
+    says: str,
+    settings: Mapping[str, float] = MappingProxyType({}),
+    *,
+    fresh: bool = False,
+    flag: str | None = None,
 ) -> Advice:
-    """A step that ends with the command of the run, with changed settings; a `fresh` one begins it anew."""
+    """A step that ends with the command of the run, with changed settings or a further flag; a `fresh` one begins it
+    anew."""
+    if ending.arguments is None and flag is not None:
+        return Advice(f"{says}: {AGAIN} with {flag}")
     if ending.arguments is None:
         return Advice(f"{says} ({AFRESH})" if fresh else f"{says.removesuffix(', then')}, then {AGAIN}")
     words = list(ending.arguments)
@@ -97,6 +122,7 @@ def _step(
     old = {at for at, word in enumerate(words) if word.split("=")[0] in changed}
     words = [word for at, word in enumerate(words) if not {at, at + 1} & old]
     words += [word for key, value in settings.items() for word in ("--set", f"{key}={value:.15g}")]
+    words += [] if flag is None else [flag]
     return Advice(f"{says}:", shlex.join(["adaptive-eval", "run", *words]))
 
 

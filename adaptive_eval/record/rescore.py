@@ -231,7 +231,7 @@ class _SingleLook:
         if self.drawn:
             known = estimates_of_drawn(counts, weights)
             first, second = judged_pairs(models, reference=False, margin=None)
-            (paired,) = drawn_pairs(counts, np.zeros_like(counts[..., 0]), weights, first, second)
+            (paired,) = drawn_pairs(counts, weights, first, second)
             return known, weigh_evidence(known, paired=paired)
         bench = Bench(models, questions, weights, **({} if self.weighing is None else self.weighing._asdict()))
         known = update(Estimates.nothing(bench), np.flatnonzero(scored), counts, bench, self.prior, self.horizon)

@@ -32,9 +32,10 @@ class RunInfo:
     active_seconds: float
     """Over all starts of the run."""
     status: str
-    """running, finished, stopped (by the user or an error), or killed: the same command resumes the latter two."""
+    """running, finished, stopped (by the user, an error or an alarm), or killed: the same command resumes the latter
+    two."""
     reason: str | None
-    """Reason for the end: settled, out_of_reach, blocked, budget, wall_time, gpu_time."""
+    """Reason for the end: settled, out_of_reach, blocked, budget, wall_time, gpu_time, alarm."""
     kills: int = 0
     """Number of starts that were killed before another start went on."""
 
@@ -102,7 +103,7 @@ class ModelRow:
     """The score if all unknown outcomes of complete rounds (ungraded or timed out) had the worst category; equal to
     `score` if there are none."""
     highest: float | None = None
-    """The same with the best category."""
+    """The same with the best category, also for answers that were cut off."""
     letters: str = ""
     """Models that share a letter are not shown to differ by any comparison of all pairs; "" if none are compared."""
     server_seconds: float | None = None
@@ -124,6 +125,8 @@ class ModelRow:
     """Labels of its answers that count (`Results.labelled`)."""
     graded_score: float | None = None
     """The score by the grades alone, if labels correct `score`, `sigma` and all that follows from them."""
+    cut: int = 0
+    """Answers in the score that were cut off and could have had a better grade, unless the rubric names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,26 @@ class LookRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AlarmRow:
+    """An alarm about the answers of a model: too many were cut off, or its server has changed."""
+
+    model: str
+    kind: str
+    """The signal of the answers that raised it: truncated, empty, context_length ..."""
+    answers: int
+    """Answers of this kind among the latest `of`."""
+    of: int
+    before: int
+    """Answers of this kind among those before the change."""
+    before_of: int
+    since: int | None
+    """The number of the model's first answer after the change, counted from 1; these answers are in no score. None if
+    nothing has changed."""
+    text: str
+    """The finding in words, to follow the model's name."""
+
+
+@dataclass(frozen=True, slots=True)
 class Caution:
     """A warning to read before believing the ranking."""
 
@@ -284,8 +307,9 @@ class OtherCostRow:
     what: str
     """left: answers of a model that the configuration no longer names; lost: answers that never came, at their maximum
     cost where a cap counts them, else at the mean; failed: answers that came and cannot be used, such as samples of
-    Inspect whose scorer fails, at what they used; lost_verdicts: verdicts on answers of the model that never came;
-    baseline: requests to a verifier before any answer; regrade: verdicts of an unfinished `regrade`."""
+    Inspect whose scorer fails, at what they used; discarded: answers that were discarded after an alarm;
+    lost_verdicts: verdicts on answers of the model that never came; baseline: requests to a verifier before any answer;
+    regrade: verdicts of an unfinished `regrade`."""
     model: str | None
     trials: int
     tokens: int
@@ -418,6 +442,8 @@ class Results:
     """None while the run goes on, and if all of its trials were there at its first look."""
     labelled: LabelledRun | None = None
     """None without labels."""
+    alarms: tuple[AlarmRow, ...] = ()
+    """The largest share first."""
 
     def setting(self, section: str, key: str) -> Any:
         """A setting of `decisions`; None if it is not there."""

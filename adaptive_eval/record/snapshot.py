@@ -18,10 +18,20 @@ from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
+from adaptive_eval.record.alarms import alarm_rows
 from adaptive_eval.record.label_effect import RunLabels, correct_scores
 from adaptive_eval.record.labelled import LabelledRun
 from adaptive_eval.record.report_rows import group_rows, question_groups
-from adaptive_eval.record.results import BatchRow, Caution, GroupRow, OtherCostRow, RunInfo, ServerRow, TurnsRow
+from adaptive_eval.record.results import (
+    AlarmRow,
+    BatchRow,
+    Caution,
+    GroupRow,
+    OtherCostRow,
+    RunInfo,
+    ServerRow,
+    TurnsRow,
+)
 from adaptive_eval.record.sites import OWN_SITE_PREFIX
 from adaptive_eval.record.warnings import (
     alarm_cautions,
@@ -103,6 +113,7 @@ class Snapshot:
     """What labels say of it; None without labels."""
     by_grades: Result | None = None
     """The result by the grades alone, if labels correct scores of `result`."""
+    alarms: tuple[AlarmRow, ...] = ()
 
     @cached_property
     def prior_depths(self) -> FloatArray:
@@ -146,8 +157,9 @@ def take_snapshot(
         assert result is not None
     bench, reason = controller.plan.bench, result.reason
     _, recorded = prior_and_recorded_counts(bench)
-    alarms = tuple(alarm_cautions(subject.models, usages, events))
-    if reason is not None and is_alarmed(subject.decisions, alarms):
+    explained = {alarm.model for alarm in controller.alarms}
+    alarms = tuple(alarm_cautions(subject.models, usages, events, explained))
+    if reason not in (None, Reason.ALARM) and is_alarmed(subject.decisions, alarms):
         reason, stopped = None, True
     finished = reason is not None and reason.ends(sum(row.trials for row in result.models))
     order = [row.model for row in result.models]
@@ -181,6 +193,7 @@ def take_snapshot(
         ended=EndedRun.from_controller(controller) if correct else None,
         labelled=labelled,
         by_grades=None if correction is None else graded,
+        alarms=alarm_rows(controller.alarms, subject.models),
     )
 
 

@@ -6,11 +6,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
-from adaptive_eval.graders.rubric import Rubric, SchemaRubric
+from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
+from adaptive_eval.graders.rubric import Rubric, SchemaRubric, grades_cut_answers
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.record.earlier import LOGS, Outcomes, PriorOutcomes, Recorded, outcomes_digest, stored_outcomes
@@ -173,6 +176,7 @@ def _take_model(
     if before is not None:
         counts = {key: list(before.counts[key]) for key in keys}
         ungraded = {key: number for key, number in before.ungraded.items() if key in counts}
+        cut = {key: each for key, each in (before.at_least or {}).items() if key in counts}
         source, called, meaning = before.run, before.called, before.meaning
     else:
         judged = stored.counts()
@@ -180,6 +184,7 @@ def _take_model(
         counts = {key: own[judged.roster.questions.position(key)].tolist() for key in keys}
         failed = (one for one in stored.reader.outcomes() if one.model == called and one.category is None)
         ungraded = dict(Counter(one.question for one in failed if one.question in counts))
+        cut = _cut_answers(prepared.rubric, stored, called, counts)
         source, meaning = stored.setup.config.name, _meaning(stored, called)
     if lacking := [key for key, each in counts.items() if not any(each)]:
         drawn = stored.setup.config.trials.draw is not None
@@ -188,8 +193,26 @@ def _take_model(
             f"recorded model {model.name}: {run} has no graded answer of it to question {lacking[0]} in a complete "
             f"round; {mend if drawn else 'let that run go on first'}"
         )
-    digest = outcomes_digest(counts, ungraded, meaning)
-    return OutcomesRecorded(model.name, str(run), source, called, counts, ungraded, meaning, digest)
+    at_least = cut or None
+    digest = outcomes_digest(counts, ungraded, at_least, meaning)
+    return OutcomesRecorded(model.name, str(run), source, called, counts, ungraded, meaning, digest, at_least)
+
+
+def _cut_answers(
+    rubric: Rubric, stored: StoredRun, called: str, counts: Mapping[str, Sequence[int]]
+) -> dict[str, Sequence[int]]:
+    """By question and category, those of the counted answers of a model that were cut off and not in the best
+    category; none if the rubric says what becomes of them."""
+    if grades_cut_answers(rubric):
+        return {}
+    best = int(np.argmax(rubric.weights))
+    found: dict[str, list[int]] = {}
+    for one in stored.reader.outcomes():
+        kinds = answer_kinds(one.flags)
+        cut = kinds & AnswerKind.TRUNCATED and not kinds & AnswerKind.TIMED_OUT
+        if one.model == called and one.question in counts and one.category not in (None, best) and cut:
+            found.setdefault(one.question, [0] * len(rubric.weights))[one.category] += 1
+    return {key: np.minimum(each, counts[key]).tolist() for key, each in found.items()}
 
 
 def _meaning(stored: StoredRun, called: str) -> Json:

@@ -349,7 +349,7 @@ def z_of_drawn(
     names = [row.name for row in results.models]
     ordered = counts[[models.index(name) for name in names]]
     first, second = np.triu_indices(len(names), 1)
-    (paired,) = drawn_pairs(ordered, np.zeros(ordered.shape[:2], dtype=int), np.array(results.weights), first, second)
+    (paired,) = drawn_pairs(ordered, np.array(results.weights), first, second)
     z = np.full((len(names), len(names)), np.nan)
     z[first, second] = paired.found.mean / np.sqrt(paired.found.var)
     for pair in results.pairs:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule
@@ -123,19 +124,20 @@ def _date(at: float) -> str:
 MIN_REPORTED_SHARE = 0.02
 """Smallest share of truncated, empty or refused answers that is reported."""
 
-_MEANING = {
-    "truncated": (
-        "ended at a limit (max_tokens, the server's context, or a limit of the task) and were graded as they stand; "
-        "raise the limit if they were cut off"
+REPORTED_KINDS = (
+    AnswerKind.TRUNCATED,
+    AnswerKind.EMPTY,
+    AnswerKind.REASONING_ONLY,
+    AnswerKind.REFUSAL,
+    AnswerKind.CONTENT_FILTER,
+    AnswerKind.CONTEXT_LENGTH,
+)
+"""Kinds of answers whose shares are reported; time-outs and missing answers have a warning of their own."""
+_MORE = {
+    AnswerKind.TRUNCATED: " (max_tokens, the server's context, or a limit of the task)",
+    AnswerKind.REASONING_ONLY: (
+        ", and were graded as empty; if the answer is in the reasoning, check the reasoning parser of the server"
     ),
-    "empty": "are empty",
-    "reasoning_only": (
-        "have reasoning and no other text, and were graded as empty; if the answer is in the reasoning, check the "
-        "reasoning parser of the server"
-    ),
-    "refusal": "are refusals",
-    "content_filter": "were withheld by a content filter",
-    "context_length": "were not generated because prompt and max_tokens exceed the context",
 }
 
 
@@ -246,6 +248,13 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         if not event.estimated and not event.failed:
             lost[event.model].append(event)
     for model, losses in lost.items():
+        if came := [one for one in losses if one.discarded]:
+            number, (tokens, *_) = sum(one.answers for one in came), total_cost(came)
+            told = f"{several(number, 'answer')} discarded after an alarm and asked again"
+            yield Caution("discarded", model, f"{told}; the cost includes their {tokens:,} tokens")
+        losses = [one for one in losses if not one.discarded]
+        if not losses:
+            continue
         number, killed = (sum(one.answers for one in some) for some in (losses, [one for one in losses if one.killed]))
         verdicts = sum(one.verdicts for one in losses)
         of = [several(number, "answer")] * (number > 0)
@@ -301,10 +310,13 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
             yield Caution("repeats", model, repeats_warning(number))
 
 
-def alarm_cautions(names: Sequence[str], usages: Sequence[TrialUsage], events: Sequence[Event]) -> Iterator[Caution]:
-    """Warn of models whose answers are all alike in some way, with an example."""
+def alarm_cautions(
+    names: Sequence[str], usages: Sequence[TrialUsage], events: Sequence[Event], explained: Container[int] = ()
+) -> Iterator[Caution]:
+    """Warn of models whose answers are all alike in some way, with an example; other alarms have `explained` those of
+    some models already."""
     examples = {(one.model, one.fault): one.example for one in events_of_kind(events, AlarmRaised)}
-    faults = [usage.answers.fault for usage in usages]
+    faults = [None if model in explained else usage.answers.fault for model, usage in enumerate(usages)]
     if len(names) > 1 and None not in faults:
         yield Caution(
             "alarm", None, "all answers of every model are empty, identical, unreadable or wrong: check the setup"
@@ -342,11 +354,12 @@ def unknown_cautions(
         told += [f"{ungraded} could not be graded"] if ungraded else []
         if not told:
             continue
+        told += [f"{row.cut} were cut off"] if row.cut else []
         moved = ", and count in no score"
         if row.highest > row.lowest:
             ends = scale.width(row.lowest), scale.width(row.highest)
             moved = f"; the score would be {ends[0]} if all of them were wrong, {ends[1]} if right"
-        mend = ". No comparison is called that their grades could reverse" if usage.ungraded else ""
+        mend = ". No comparison is called that their grades could reverse" if usage.ungraded or row.cut else ""
         mend += ". `adaptive-eval regrade` tries to grade them again" if ungraded else ""
         yield Caution("unknown", names[row.model], f"of {usage.trials} answers {' and '.join(told)}{moved}{mend}")
 
@@ -361,11 +374,19 @@ def repeat_cautions(
             yield Caution(kind, name, repeats_sentence(repeats))
 
 
-def signal_cautions(names: Sequence[str], usages: Sequence[TrialUsage]) -> Iterator[Caution]:
+def signal_cautions(
+    names: Sequence[str], usages: Sequence[TrialUsage], found: Iterable[ModelResult], scale: Scale
+) -> Iterator[Caution]:
     """Warn of frequent signals of each model's answers: truncated, empty, refused ..."""
-    for name, usage in zip(names, usages, strict=True):
-        for signal, meaning in _MEANING.items():
-            told = usage.signals["reasoning_only"] if signal == "empty" else 0  # has its own warning
-            share = (usage.signals[signal] - told) / max(usage.trials, 1)
-            if share >= MIN_REPORTED_SHARE:
-                yield Caution(signal, name, f"{share:.1%} of its answers {meaning}")
+    rows = {row.model: row for row in found}
+    for model, (name, usage) in enumerate(zip(names, usages, strict=True)):
+        for kind in REPORTED_KINDS:
+            told = usage.signals["reasoning_only"] if kind is AnswerKind.EMPTY else 0  # has its own warning
+            share = (usage.signals[kind.signal] - told) / max(usage.trials, 1)
+            if share < MIN_REPORTED_SHARE:
+                continue
+            text = f"{share:.1%} of its answers {PHRASES[kind]}{_MORE.get(kind, '')}"
+            if kind is AnswerKind.TRUNCATED and model in rows and rows[model].cut:
+                best = scale.score(rows[model].highest)
+                text += f"; no comparison is called that they could reverse: its score could be up to {best}"
+            yield Caution(kind.signal, name, text)

@@ -1,19 +1,20 @@
-"""Alarms about the answers of a model.
+"""Alarms about the answers of a model, and the events of those that the core raises.
 
 At the first look they are a function of the committed trials of the opening round alone, whatever the order of the
 answers and however often the run is killed. Later looks find answers that repeat from some trial on, among the trials
 that they have judged.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.sections import StopOnAlarm
+from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.questions.types import Question
-from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord
+from adaptive_eval.store import AlarmRaised, Event, Roster, RunReader, StoredOutcome, TrialRecord
 from adaptive_eval.store.repeats import SamplingFreedom, find_frozen, find_repeats, repeats_sentence
 from adaptive_eval.store.usage import AnswerFault, TrialUsage, fault_sentence
 
@@ -29,6 +30,12 @@ def example_words(record: TrialRecord, question: Question) -> str:
     found = "nothing" if record.extracted is None else repr(record.extracted[:SHOWN_CHARACTERS])
     key = question.answer[:SHOWN_CHARACTERS]
     return f"for example {cut!r} to question {record.question}: found {found}, key {key!r}"
+
+
+def alarm_event(roster: Roster, alarm: AnswerAlarm) -> AlarmRaised:
+    """The event of an alarm that the core has raised."""
+    since = None if alarm.since is None else dict(zip(roster.questions, alarm.since, strict=True))
+    return AlarmRaised(roster.models[alarm.model], alarm.kind.signal, alarm.reason, since=since)
 
 
 class Alarms:
@@ -102,7 +109,15 @@ class Alarms:
         raised = list(self._find_alarms(there))
         if self._stop_on != "never" and raised and (self._stop_on == "any" or len(raised) == len(there)):
             self.stopped = self._stop_reason(raised, everyone=len(raised) == len(there))
-        return [event for event in raised if (event.model, event.fault) not in self.raised]
+        return self.not_stored(raised)
+
+    def not_stored(self, events: Iterable[AlarmRaised]) -> list[Event]:
+        """Those of these alarms that are not on disk yet."""
+        return [event for event in events if (event.model, event.fault) not in self.raised]
+
+    def forget(self, model: str) -> None:
+        """Forget the alarms of a model whose answers were discarded."""
+        self.raised = {one for one in self.raised if one[0] != model}
 
     def find_later_repeats(
         self, gone: Collection[int], trials: NDArray[np.integer], *, is_last: bool = False
@@ -125,7 +140,7 @@ class Alarms:
         everyone = len(raised) == len(there)
         if raised and self._stop_on != "never" and self.stopped is None and (self._stop_on == "any" or everyone):
             self.stopped = self._stop_reason(raised, everyone=everyone)
-        return [event for event in raised if (event.model, event.fault) not in self.raised]
+        return self.not_stored(raised)
 
     def _find_alarms(self, there: Sequence[int]) -> Iterator[AlarmRaised]:
         """Yield at most one alarm for each of these models: a fault of its answers, or else repeated answers."""

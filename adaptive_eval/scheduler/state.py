@@ -13,8 +13,8 @@ from itertools import chain, filterfalse, islice
 from typing import NamedTuple
 
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, SetAside
-from adaptive_eval.scheduler.alarms import Alarms
+from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
+from adaptive_eval.scheduler.alarms import Alarms, alarm_event
 from adaptive_eval.scheduler.model_states import GradedBenchmarks, ModelStates
 from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.scheduler.trials import Step, TrialTable
@@ -131,6 +131,10 @@ class RunState:
             case ModelSetAside(model=name):
                 model = self.roster.models.position(name)
                 self._untold.set_aside.append(SetAside(model, event.reason, event.cause))
+            case AnswersLost(model=name, discarded=True):
+                self.alarms.forget(name)
+                self.controller.spend_outside_plan(event.answers, stored_cost(event))
+                self.spent.lost_gpu_seconds[self.roster.models.position(name)] += event.gpu_seconds
             case AnswersLost(model=name) if self.capped:
                 model, cost = self.roster.models.position(name), stored_cost(event)
                 self.spent.lost_gpu_seconds[model] += cost.gpu_seconds
@@ -229,7 +233,8 @@ class RunState:
             self.controller.end_over_budget()
         set_aside = [*untold.events, *self.models.set_aside_by_core(self.controller)]
         events: list[Event] = []
-        if looks:
+        events += self.alarms.not_stored(alarm_event(self.roster, alarm) for alarm in self.controller.alarms)
+        if looks and self.controller.finished is not Reason.ALARM:
             gone = self.models.recorded | self.controller.set_aside.keys()
             events += self.alarms.judge(gone)
             judged = self.controller.counts.sum(axis=2) + self.controller.ungraded
@@ -308,7 +313,9 @@ def apply_stored(state: RunState, reader: RunReader, events: Sequence[Event], *,
 
 
 def _stands_among_trials(event: Event) -> bool:
-    return isinstance(event, ModelSetAside) or (isinstance(event, AnswersLost) and not event.killed)
+    if isinstance(event, AnswersLost):
+        return not (event.killed or event.discarded)
+    return isinstance(event, ModelSetAside)
 
 
 def _apply_outcomes(state: RunState, outcomes: Iterable[StoredOutcome]) -> None:

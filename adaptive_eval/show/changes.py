@@ -266,8 +266,8 @@ def _drawn_scores(cells_a: CountArray, cells_b: CountArray, weights: FloatArray)
     both = cells.any(axis=-1).all(axis=0)
     if both.sum() < 2:
         return None
-    nothing, first = np.zeros(shares.shape[:2], dtype=int), np.array([0])
-    (paired,) = drawn_pairs(shares, nothing, weights, first, first + 1)
+    first = np.array([0])
+    (paired,) = drawn_pairs(shares, weights, first, first + 1)
     score_b, score_a = (shares[:, both] @ weights).mean(axis=1).tolist()
     return score_a, score_b, float(np.sqrt(paired.found.var[0]))
 

@@ -31,7 +31,7 @@ from adaptive_eval.store import Event
 REFRESH_SECONDS = 0.25
 SHOWN_EVENTS = 3
 SHOWN_FINDINGS = 2
-"""Sentences of the finding; a gate has one for each model, the worst first, any other run has one in all."""
+"""Sentences of the finding: alarms come first, then one sentence, or one for each model of a gate, the worst first."""
 OTHER_LINES = 5
 """Lines of the screen that are always there besides the rows of the ranking."""
 MIN_ROWS = 5

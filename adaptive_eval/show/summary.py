@@ -10,8 +10,9 @@ from types import MappingProxyType
 
 from rich.cells import cell_len
 
-from adaptive_eval.core.types import Verdict
+from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
+from adaptive_eval.record.alarms import cut_off_pairs
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.finding import UNDECIDED, counted_sentence, finding
 from adaptive_eval.record.lines import Scale, duration, minute, safe_line, safe_name, several
@@ -70,7 +71,7 @@ def findings(
         if len(results.models) > SHOWN_MODELS:
             yield f"      and {len(results.models) - SHOWN_MODELS} more"
         yield ""
-        yield from () if briefly else _need_lines(results, ranking.names)
+        yield from () if briefly or results.run.reason == Reason.ALARM else _need_lines(results, ranking.names)
         if not briefly and (counted := counted_sentence(results)) is not None:
             yield counted
         if (promised := promise_line(results)) is not None:
@@ -156,6 +157,8 @@ def pair_names(better: str, worse: str | None, names: Mapping[str, str] = Mappin
 
 
 def _pair_need(results: Results, pair: PairRow) -> str:
+    if (pair.better, pair.worse) in cut_off_pairs(results):
+        return "need whole answers where some were cut off"
     if pair.verdict == "blocked":
         return "need a model that was set aside, or grades of answers that have none"
     if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
@@ -182,7 +185,7 @@ def cost_line(results: Results, elapsed: float | None) -> str:
 
 def lost_answers(rows: Sequence[OtherCostRow]) -> list[str]:
     """Answers that were asked for and never came, of all models that the run had; nothing if all came."""
-    lost = sum(row.answers for row in rows)
+    lost = sum(row.answers for row in rows if row.what != "discarded")
     return [several(lost, "lost answer")] if lost else []
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
+from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost, Outcome
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.graders.types import SignalValue
@@ -49,8 +50,8 @@ class StoredOutcome(NamedTuple):
 
     def to_outcome(self, model: int, question: int) -> Outcome:
         """Convert to the core's `Outcome`; `model` and `question` are the core's indices."""
-        timed_out = bool(self.flags) and self.timed_out
-        return Outcome(model, question, self.trial, self.category, self.cost, timed_out, self.seconds)
+        kinds = answer_kinds(self.flags) if self.flags else 0
+        return Outcome(model, question, self.trial, self.category, self.cost, kinds, self.seconds)
 
 
 class TrialKey(NamedTuple):

@@ -16,6 +16,7 @@ from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.tally import UnknownGrades
 from scorio.sinf.prior import EVENTS
 
 BINARY = np.array([0.0, 1.0])
@@ -71,7 +72,8 @@ def test_pairs_are_judged_by_what_both_made_of_the_same_questions(
     fills: list[tuple[float | None, float | None]] = [(None, None)]
     if ungraded.any():
         fills += [(high, low), (low, high)]
-    ways = drawn_pairs(counts, ungraded, weights, first, second)
+    unknown = UnknownGrades(ungraded, np.zeros_like(counts))
+    ways = drawn_pairs(counts, weights, first, second, unknown.extremes(counts, weights) if ungraded.any() else None)
     assert len(ways) == len(fills)
     for (chosen, found, values), (of_first, of_second) in zip(ways, fills, strict=True):
         assert chosen.all() and values.max() == pytest.approx(high - low)

@@ -43,7 +43,7 @@ def test_what_is_below_the_minimum_is_asked_first_and_nothing_runs_ahead_of_it()
     asks = controller.ask(100)
     assert [(ask.model, ask.question, ask.trial) for ask in asks] == [
         *((0, 1, trial) for trial in (2, 3)),
-        *((2, question, trial) for question in (0, 1) for trial in range(4)),
+        *((2, question, trial) for trial in range(4) for question in (0, 1)),
     ]
 
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_eval.core import Bench, Controller, Outcome, Plan
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.settings import Pace, Trials
 from adaptive_eval.core.types import Ask, Cause, Look, Lost, Reason, Verdict
 
@@ -19,7 +20,7 @@ def controller(lookahead: int = 0) -> Controller:
 
 def told(ask: Ask, timed_out: bool) -> Outcome:
     right = not timed_out and (ask.model == 0 or ask.trial % 2 == 0)
-    return Outcome(*ask[:3], int(right), timed_out=timed_out)
+    return Outcome(*ask[:3], int(right), kinds=AnswerKind.TIMED_OUT * timed_out)
 
 
 def test_a_model_that_never_answers_has_no_score_and_no_verdict() -> None:

@@ -20,7 +20,7 @@ from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
 from adaptive_eval.core.settings import PastHorizon
-from adaptive_eval.core.tally import score_bounds, why_unjudgeable
+from adaptive_eval.core.tally import UnknownGrades, score_bounds, why_unjudgeable
 from adaptive_eval.core.types import Cause, Lost
 
 seeds = st.integers(0, 2**20)
@@ -222,12 +222,14 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
     def anew(rows: NDArray[np.intp], filled: NDArray[np.integer]) -> Estimates:
         return update(known, rows, filled, bench, "uniform", 8)
 
-    found = score_bounds(anew, known, counts, np.array([ungraded, [0, 0]]), bench.weights, late)
+    nothing, cut = np.zeros((2, 2), int), np.zeros_like(late)
+    unknown = UnknownGrades(np.array([ungraded, [0, 0]]), cut, late)
+    found = score_bounds(anew, known, counts, unknown, bench.weights)
     assert found is not None
     assert found.lowest.score[0] == pytest.approx(lowest)
     assert found.highest.score[0] == pytest.approx(highest)
     assert found.lowest.score[1] == known.score[1] == found.highest.score[1]
-    assert score_bounds(anew, known, counts, np.zeros((2, 2), int), bench.weights) is None
+    assert score_bounds(anew, known, counts, UnknownGrades(nothing, cut), bench.weights) is None
 
 
 def test_time_outs_do_not_block_a_call() -> None:
@@ -236,7 +238,8 @@ def test_time_outs_do_not_block_a_call() -> None:
     controller = Controller(plan)
     right = {0: 31, 1: 22, 2: 0}
     controller.tell(
-        Outcome(*ask[:3], int(ask.trial < right[ask.model]), timed_out=ask.trial >= 38) for ask in controller.ask(1000)
+        Outcome(*ask[:3], int(ask.trial < right[ask.model]), kinds=32 * (ask.trial >= 38))
+        for ask in controller.ask(1000)
     )
     assert controller.looks[-1].count(Verdict.RESOLVED) == 2
     result = controller.result()

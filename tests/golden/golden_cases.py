@@ -149,10 +149,9 @@ def priced(url: str) -> list[dict[str, Any]]:
     return [{"name": name, "base_url": url, **PRICE} for name in MODELS]
 
 
-BRIEF: dict[str, Any] = {"sampling": {"max_tokens": 300}}
-CAP_TRIALS: dict[str, Any] = {"budget": {"trials": 120}, **BRIEF}
-CAP_TOKENS: dict[str, Any] = {"budget": {"tokens": 46_000}, "trials": {"min": 2, "max": 8}, **BRIEF}
-CAP_USD: dict[str, Any] = {"budget": {"usd": 0.7}, **BRIEF}
+CAP_TRIALS: dict[str, Any] = {"budget": {"trials": 120}}
+CAP_TOKENS: dict[str, Any] = {"budget": {"tokens": 90_000}, "trials": {"min": 2, "max": 8}}
+CAP_USD: dict[str, Any] = {"budget": {"usd": 1.6}}
 
 
 @case()

@@ -230,7 +230,7 @@ def usage_of(*outcomes: tuple[str, str, int | None]) -> TrialUsage:
 
 def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
     drawn = [SamplingFreedom(1.0) if sampled else None]
-    found = [*repeat_cautions(["m"], [usage], drawn), *signal_cautions(["m"], [usage])]
+    found = [*repeat_cautions(["m"], [usage], drawn), *signal_cautions(["m"], [usage], [], Scale(0.0, 1.0))]
     return Counter(caution.kind for caution in found)
 
 

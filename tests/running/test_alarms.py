@@ -167,7 +167,7 @@ def test_a_gate_does_not_call_a_model_worse_that_only_gave_empty_answers(place: 
     ended = place.run(objective=gate)
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     assert "UNDECIDED: bob" in ended.stdout
-    assert "called FAIL, which answers of bob that timed out, are empty or" in ended.stdout
+    assert "called FAIL, which answers of bob that timed out, were cut off, are empty or" in ended.stdout
     assert "worse than ada" not in ended.stdout
     told = re.search(r"to do     bob: of (\d+) answers (\d+) are empty\n", ended.stdout)
     assert told is not None and told[1] == told[2] and "start over" in ended.stdout

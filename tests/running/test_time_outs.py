@@ -215,7 +215,10 @@ def test_a_gate_calls_nobody_worse_for_what_timed_out(tmp_path: Path, server: Ha
         trials={"min": 4, "max": 8, "favour": "answers", "seeds": "consecutive"},
     )
     assert code == ExitCode.SPENT, output
-    assert "UNDECIDED: bob" in output and "called FAIL, which answers of bob that timed out, are empty or" in output
+    assert (
+        "UNDECIDED: bob" in output
+        and "called FAIL, which answers of bob that timed out, were cut off, are empty or" in output
+    )
     (row,) = results(tmp_path)["gate"]
     assert (row["model"], row["outcome"]) == ("bob", "UNDECIDED")
 

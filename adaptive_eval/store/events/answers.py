@@ -1,5 +1,6 @@
 """Events of answers: lost, or suspicious."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from adaptive_eval.store.events.event import Event, optional_field
@@ -22,18 +23,23 @@ class AnswersLost(Event, kind="answers_lost"):
     """Whether no cap counts them: their cost is that of as many stored answers of the model."""
     failed: bool | None = optional_field()
     """Whether they came and cannot be used, such as samples of Inspect without a score: the cost is what they used."""
+    discarded: bool | None = optional_field()
+    """Whether they came and were discarded after an alarm, to be asked again; the cost is theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmRaised(Event, kind="alarm"):
-    """After the opening, all answers of a model share a suspicious trait."""
+    """The answers of a model cannot be what was asked for: at the first look all share a suspicious trait, or later too
+    many are cut off, or a kind of failure has become more frequent."""
 
     model: str
     fault: str = ""
-    """An `AnswerFault`."""
+    """An `AnswerFault`, or the signal of a kind of answers."""
     text: str = ""
     example: str | None = None
     """One of these answers."""
+    since: Mapping[str, int] | None = optional_field()
+    """After a change of the model's server: by question, the number of the first trial since then."""
 
     @property
     def description(self) -> str:

@@ -162,6 +162,19 @@
  * @property {GroupRow[]} groups
  * @property {EarlyEnd | null} early_end
  * @property {LabelledRun | null} labelled
+ * @property {AlarmRow[]} alarms
+ */
+
+/**
+ * @typedef {object} AlarmRow
+ * @property {string} model
+ * @property {string} kind
+ * @property {number} answers
+ * @property {number} of
+ * @property {number} before
+ * @property {number} before_of
+ * @property {number | null} since
+ * @property {string} text
  */
 
 /**
@@ -212,6 +225,7 @@
  * @property {number | null} server_seconds
  * @property {number | null} server_gpu_seconds
  * @property {number | null} corrected
+ * @property {number} cut
  * @property {number | null} score_without_prior
  * @property {number | null} rank_without_prior
  * @property {GradingCost | null} grading

@@ -1,0 +1,254 @@
+"""Alarms about a model's answers: too many are cut off, or a kind of failure has become more frequent.
+
+**Cut answers.** If the grades of more than `MOST_CUT` of a model's answers are lower bounds (`Plan.may_be_right`), its
+score means little, and further answers under the same limit would not change that.
+
+**A server that changes.** The answers of a model to one question are exchangeable as long as its server stays the same.
+So if a question has N answers, K of them of some kind, then among its B latest answers the number of that kind is
+hypergeometric, whatever its share is. The sum over the questions is compared with its largest possible chance,
+
+    P(sum_q X_q >= x) <= min_t exp(-t x) prod_q E exp(t X_q),
+
+where Hoeffding (1963) bounds each factor by that of a binomial variable, in four ways: the hypergeometric law is
+symmetric in K and B, and in answers of the kind and others. Neither hard questions nor their order matter, since each
+question is compared with itself.
+
+This is done for each kind, after each of a model's batches, and for some moments between two passes over the questions,
+mostly late ones. The limit on the chance is divided among all of these, with 1 / (j (j + 1)) for the j-th batch, so
+that a run of any length raises a false alarm with a probability of at most `FALSE_ALARM` (benchmarks/answer_alarms.md).
+That holds if a model's own answers decide only whether it is asked more, not which questions: those follow from the
+answers of other models (`policies`).
+
+Drawn questions have one answer each, in random order. There all answers of a model are exchangeable, as if they were
+those to one question.
+"""
+
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
+from adaptive_eval.core.rounds import PASSES, Batch, pass_sizes
+from adaptive_eval.core.settings import Bench
+from scorio.moments import FloatArray, IntArray
+
+FALSE_ALARM = 1e-4
+"""Largest probability that a run raises an alarm although no server has changed."""
+EARLIER_CHANGE = 0.01
+"""Chance at which an earlier change, before one that has raised the alarm, is believed: that costs only answers."""
+MOST_CUT = 0.10
+"""Above this share of cut answers a run stops: the score could be off by ten points of a hundred."""
+ALWAYS_BORNE = 2
+"""This few cut answers, whatever their share, never stop a run."""
+TILTS = (0.1, 0.2, 0.4, 0.7, 1.1, 1.7, 2.5, 4.0, 6.0, 10.0)
+"""Values of t. The bound holds for each of them."""
+SPACING = 1.4
+"""Each moment that is tried is this many times as many passes before the latest one as the next, rounded."""
+
+
+class AnswerAlarm(NamedTuple):
+    """Too many answers of a model are of one kind: of all its answers, or of those since its server has changed."""
+
+    model: int
+    kind: AnswerKind
+    answers: int
+    """Answers of the kind among the latest `of`."""
+    of: int
+    before: int = 0
+    """Answers of the kind among those before the change."""
+    before_of: int = 0
+    since: tuple[int, ...] | None = None
+    """(M,): the number of the first trial of each question after the change; None if nothing has changed."""
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the server has changed."""
+        return self.since is not None
+
+    @property
+    def reason(self) -> str:
+        """The finding in words, to follow the model's name."""
+        what = PHRASES[self.kind]
+        if not self.is_change:
+            return f"{self.answers} of its {self.of} answers ({self.answers / self.of:.0%}) {what}"
+        if not self.before_of:
+            return f"{self.answers} of its {self.of} answers {what}, more of the later ones than of the first"
+        before = f"{self.before} of the {self.before_of} before"
+        return f"{self.answers} of its {self.of} answers since its answer {self.before_of + 1} {what}, and {before}"
+
+
+class ServerChange(NamedTuple):
+    """A moment since which answers of a kind are more frequent."""
+
+    kind: AnswerKind
+    log_chance: float
+    at: int
+    """The place of the first trial after it, in the order in which a model's trials are asked."""
+
+
+class AskedTrials(NamedTuple):
+    """A model's committed trials in the order in which they were asked, as arrays."""
+
+    questions: IntArray
+    passes: IntArray
+    """The number of the pass in which each was asked, over all batches."""
+    categories: NDArray[np.uint8]
+    """UNGRADED without a grade."""
+    kinds: NDArray[np.uint8]
+    """Bits of `AnswerKind`."""
+
+
+class _CommittedBatch(NamedTuple):
+    extra: IntArray
+    width: int
+    categories: NDArray[np.uint8]
+    kinds: NDArray[np.uint8] | None
+    """None if all answers are plain."""
+    look: int
+
+
+class AnswerHistory:
+    """The committed trials of one model."""
+
+    def __init__(self, questions: int, *, drawn: bool = False) -> None:
+        self._questions, self._drawn = questions, drawn
+        self._batches: list[_CommittedBatch] = []
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def add(self, batch: Batch, look: int) -> None:
+        """Add a committed batch, which the look of this number is the first to see."""
+        extra = batch.slots.extra
+        small = extra.astype(np.min_scalar_type(int(extra.max(initial=0))))
+        kinds = batch.kinds.copy() if batch.kinds.any() else None
+        categories = batch.categories_by_place().copy()
+        self._batches.append(_CommittedBatch(small, batch.slots.width, categories, kinds, look))
+
+    @property
+    def kinds(self) -> AnswerKind:
+        """The kinds of the answers in the latest batch."""
+        kinds = self._batches[-1].kinds
+        return AnswerKind(0 if kinds is None else int(np.bitwise_or.reduce(kinds)))
+
+    def trials(self) -> AskedTrials:
+        """All trials."""
+        parts, passes = [], 0
+        for batch in self._batches:
+            sizes = pass_sizes(batch.extra, batch.width)
+            questions = np.repeat(np.arange(sizes.size) % self._questions, sizes.ravel())
+            if self._drawn:
+                number = np.arange(len(questions)) * PASSES // max(len(questions), 1)
+            else:
+                number = np.repeat(np.arange(len(sizes)), sizes.sum(axis=1))
+            kinds = np.zeros_like(batch.categories) if batch.kinds is None else batch.kinds
+            parts.append((questions, passes + number, batch.categories, kinds))
+            passes += int(number.max(initial=-1)) + 1
+        return AskedTrials(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def look_of(self, trial: int) -> int:
+        """The number of the first look that saw the trial at this place among all."""
+        ends = np.cumsum([len(batch.categories) for batch in self._batches])
+        return self._batches[int(np.searchsorted(ends, trial, side="right"))].look
+
+    def find_change(self, kind: AnswerKind, log_limit: float) -> "ServerChange | None":
+        """The change since which this kind is more frequent; None if none has a chance within the limit, given as its
+        logarithm."""
+        asked = self.trials()
+        strata = np.zeros_like(asked.questions) if self._drawn else asked.questions
+        shape = int(asked.passes.max(initial=0)) + 1, 1 if self._drawn else self._questions
+        cells = asked.passes * shape[1] + strata
+        trials, hits = (
+            np.bincount(cells[some], minlength=shape[0] * shape[1]).reshape(shape)
+            for some in (slice(None), (asked.kinds & kind) > 0)
+        )
+        moments = tried_moments(len(trials))
+        chances = log_chances(trials, hits, moments)
+        if not len(moments) or chances.min() > log_limit - log(len(moments)):
+            return None
+        first = first_changed_pass(trials, hits)
+        return ServerChange(kind, float(chances.min()), int(np.searchsorted(asked.passes, first)))
+
+
+def first_changed_pass(trials: IntArray, hits: IntArray) -> int:
+    """The first pass since which hits are more frequent, from the numbers (T, M) of trials and hits of each pass and
+    question: that after the likeliest moment, or after an earlier one if there was a change before it already. If the
+    pass before has hits, the change may have come in it, and it is the first one."""
+    first = len(trials)
+    while first > 1:
+        moments = np.arange(1, first)
+        chances = log_chances(trials[:first], hits[:first], moments)
+        if chances.min() > log(EARLIER_CHANGE / len(moments)):
+            break
+        first = int(moments[chances.argmin()])
+    return first - 1 if hits[first - 1].any() else first
+
+
+def tried_moments(passes: int) -> IntArray:
+    """The moments at which a change is tried: after how many of the passes."""
+    back, number = [], 1.0
+    while number < passes:
+        back.append(round(number))
+        number *= SPACING
+    return passes - np.unique(np.array(back, dtype=np.int64))
+
+
+def log_chances(trials: IntArray, hits: IntArray, moments: IntArray) -> FloatArray:
+    """For each of these moments, given as the number of passes (T, M) before it, the logarithm of a bound on the chance
+    that no fewer of the hits come after it, if the order of the trials of each question does not matter."""
+    total, of_kind = trials.sum(axis=0), hits.sum(axis=0)
+    some = (of_kind > 0) & (of_kind < total)  # no order of the others would differ
+    n, k = total[some].astype(float), of_kind[some].astype(float)
+    early = trials[:, some].cumsum(axis=0)[moments - 1].astype(float)
+    after = n - early
+    came = k.sum() - hits[:, some].sum(axis=1).cumsum()[moments - 1]
+    found = np.zeros(len(came))
+    for tilt in TILTS:
+        growth = np.expm1(tilt)
+        least = tilt * (k - early)
+        factors = (
+            after * np.log1p(k / n * growth),
+            k * np.log1p(after / n * growth),
+            least + (n - k) * np.log1p(early / n * growth),
+            least + early * np.log1p((n - k) / n * growth),
+        )
+        found = np.minimum(found, np.minimum.reduce(factors).sum(axis=1) - tilt * came)
+    return found
+
+
+class ChangeFinder:
+    """Watches the answers of all models of a run."""
+
+    def __init__(self, bench: Bench, *, drawn: bool) -> None:
+        self._bench = bench
+        self._histories = [AnswerHistory(bench.questions, drawn=drawn) for _ in range(bench.models)]
+
+    def add(self, batch: Batch, look: int) -> None:
+        """Add a committed batch, which the look of this number is the first to see."""
+        if not batch.is_counted:
+            self._histories[batch.model].add(batch, look)
+
+    def history(self, model: int) -> AnswerHistory:
+        """The committed trials of a model."""
+        return self._histories[model]
+
+    def find_change(self, model: int) -> ServerChange | None:
+        """The likeliest change of a model's server, if its latest batch shows any."""
+        history = self._histories[model]
+        number = len(history)
+        if not number or not history.kinds:
+            return None
+        hypotheses = len(self._histories) * len(AnswerKind) * number * (number + 1)
+        log_limit = log(FALSE_ALARM) - log(hypotheses)
+        found = (history.find_change(kind, log_limit) for kind in history.kinds)
+        return min((one for one in found if one is not None), key=lambda one: one.log_chance, default=None)
+
+    def describe(self, model: int, change: ServerChange) -> AnswerAlarm:
+        """The alarm for a change."""
+        asked, (kind, _, at) = self._histories[model].trials(), change
+        hits = (asked.kinds & kind) > 0
+        since = np.bincount(asked.questions[:at], minlength=self._bench.questions)
+        before, after = int(hits[:at].sum()), int(hits[at:].sum())
+        return AnswerAlarm(model, kind, after, len(hits) - at, before, at, tuple(since.tolist()))

@@ -1,0 +1,47 @@
+"""Kinds of answers that are no plain text: the one table of what each means and what follows from it.
+
+An answer that was cut off has a grade, but the whole answer might have had a better one. Unless the rubric says what
+becomes of cut answers, their grades are lower bounds (`tally`). If a kind becomes more frequent during a run, the
+server has changed, and trials from then on decide nothing (`answer_alarms`).
+"""
+
+from collections.abc import Mapping
+from enum import IntFlag
+from functools import lru_cache
+
+
+class AnswerKind(IntFlag):
+    """Kinds of answers, under the names of their signals; an answer may be of several, the most specific first."""
+
+    CONTEXT_LENGTH = 1
+    CONTENT_FILTER = 2
+    REFUSAL = 4
+    REASONING_ONLY = 8
+    TRUNCATED = 16
+    TIMED_OUT = 32
+    UNANSWERED = 64
+    EMPTY = 128
+
+    @property
+    def signal(self) -> str:
+        """The name of its signal."""
+        return str(self.name).lower()
+
+
+PHRASES: Mapping[AnswerKind, str] = {
+    AnswerKind.CONTEXT_LENGTH: "were not generated because prompt and max_tokens exceed the context",
+    AnswerKind.CONTENT_FILTER: "were withheld by a content filter",
+    AnswerKind.REFUSAL: "are refusals",
+    AnswerKind.REASONING_ONLY: "have reasoning and no other text",
+    AnswerKind.TRUNCATED: "were cut off at a limit",
+    AnswerKind.TIMED_OUT: "timed out at every attempt",
+    AnswerKind.UNANSWERED: "never came because the server fails these requests every time",
+    AnswerKind.EMPTY: "are empty",
+}
+"""What is said of several answers of a kind."""
+
+
+@lru_cache(maxsize=1024)
+def answer_kinds(flags: str) -> int:
+    """The kinds of an answer whose signals are given by name, separated by spaces; other names are ignored."""
+    return sum(kind for kind in AnswerKind if kind.signal in flags.split())

@@ -1,0 +1,271 @@
+"""A server that changes during a run raises an alarm, and its later answers count no more."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import comb, exp, inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from thoroughness import examples
+
+from adaptive_eval.core import Ask, Bench, Controller, Judging, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core.answer_alarms import AnswerAlarm, log_chances, tried_moments
+from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.drawn import drawn_pairs
+from adaptive_eval.core.objectives import Pairs
+from adaptive_eval.core.rounds import TrialSlots
+from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.types import Cause
+from scorio.moments import IntArray
+
+BINARY = np.array([0.0, 1.0])
+QUESTIONS = 20
+Grade = Callable[[Ask], tuple[int, AnswerKind | int]]
+
+
+def plan_for(models: int = 2, **changes: object) -> Plan:
+    """A run that goes on to its horizon if nothing ends it."""
+    bench, rule, judging = Bench(models, QUESTIONS, BINARY), ZScore(99.0), Judging(futility=None)
+    plan = Plan(bench, rule=rule, judging=judging, trials=Trials(8, 40), pace=Pace(lookahead=0))
+    return replace(plan, **changes)  # type: ignore[arg-type]
+
+
+def run(plan: Plan, grade: Grade, until: Callable[[Controller], bool] = lambda controller: False) -> Controller:
+    """Tell every trial as `grade` says, to the end or `until` something."""
+    controller = Controller(plan)
+    while controller.finished is None and not until(controller):
+        asks = controller.ask(1 << 20)
+        controller.tell(Outcome(*ask[:3], grade(ask)[0], kinds=int(grade(ask)[1])) for ask in asks)
+    return controller
+
+
+def fair(ask: Ask) -> int:
+    """Right half of the time, in the same way for all models."""
+    return (ask.question + ask.trial) % 2
+
+
+# -- the test -------------------------------------------------------------------------------------------------------
+
+
+def exact_chance(trials: IntArray, hits: IntArray, moment: int) -> float:
+    """The chance that no fewer of the hits come after this many passes, by adding up all cases."""
+    tail = np.ones(1)
+    for of, k in zip(trials.T, hits.sum(axis=0).tolist(), strict=True):
+        n, late = int(of.sum()), int(of[moment:].sum())
+        each = [comb(late, x) * comb(n - late, k - x) / comb(n, k) for x in range(k + 1)]
+        tail = np.convolve(tail, each)
+    return float(tail[int(hits[moment:].sum()) :].sum())
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.data())
+def test_the_bound_on_a_chance_is_one(data: st.DataObject) -> None:
+    passes, questions = data.draw(st.integers(2, 6)), data.draw(st.integers(1, 4))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
+    trials = rng.integers(0, 5, (passes, questions))
+    hits = rng.binomial(trials, rng.random(questions) * (np.arange(passes)[:, None] + 1) / passes)
+    moments = np.arange(1, passes)
+    for moment, bound in zip(moments.tolist(), log_chances(trials, hits, moments).tolist(), strict=True):
+        assert exact_chance(trials, hits, moment) <= exp(bound) * (1.0 + 1e-9)
+
+
+def test_a_clear_change_has_a_chance_close_to_its_bound() -> None:
+    trials = np.ones((6, 10), dtype=np.int64)
+    hits = (np.arange(6) >= 4)[:, None] * trials
+    (bound,) = log_chances(trials, hits, np.array([4]))
+    assert exact_chance(trials, hits, 4) <= exp(bound) <= 1e3 * exact_chance(trials, hits, 4)
+
+
+def test_late_moments_are_tried_most() -> None:
+    assert tried_moments(1).tolist() == []
+    assert sorted(tried_moments(5).tolist()) == [1, 2, 3, 4]
+    assert sorted(39 - tried_moments(39)) == [1, 2, 3, 4, 5, 8, 11, 15, 21, 29]
+
+
+@given(st.data(), st.integers(1, 6))
+def test_passes_over_the_questions_hold_every_trial_once(data: st.DataObject, together: int) -> None:
+    extra = np.array(data.draw(st.lists(st.integers(0, 14), min_size=1, max_size=6)))
+    first = np.arange(len(extra)) * 3
+    slots = TrialSlots(first, extra, together)
+    questions, trials = slots.trials_at(np.arange(slots.size))
+    assert slots.size == extra.sum() and questions.tolist() == slots.questions().tolist()
+    places = list(zip(questions.tolist(), trials.tolist(), strict=True))
+    assert len(set(places)) == len(places)
+    assert all(first[q] <= trial < first[q] + extra[q] for q, trial in places)
+    assert [slots.slot(*place) for place in places] == slots.slots(questions, trials).tolist() == [*range(slots.size)]
+    assert slots.slot(0, int(first[0] + extra[0])) is None
+    for q in range(len(extra)):  # requests are whole, and few trials of a question follow each other
+        own = [place for place, (question, _) in enumerate(places) if question == q]
+        runs = np.split(np.array(own), np.flatnonzero(np.diff(own) > 1) + 1)
+        assert all(len(one) % together == 0 for one in runs[:-1])
+
+
+# -- what raises an alarm --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*AnswerKind])
+@pytest.mark.parametrize("since", [3, 8, 11])
+def test_a_kind_that_becomes_more_frequent_ends_the_run(kind: AnswerKind, since: int) -> None:
+    def grade(ask: Ask) -> tuple[int, int]:
+        bad = ask.model == 1 and ask.trial >= since and ask.question % 10 < 4  # fewer than a silent round has
+        return (0, kind) if bad else (fair(ask), 0)
+
+    found = run(plan_for(), grade)
+    assert found.finished is Reason.ALARM and found.set_aside[1].cause is Cause.ANSWERS
+    (alarm,) = found.alarms
+    assert (alarm.model, alarm.kind) == (1, kind) and alarm.since is not None
+    assert max(alarm.since) <= since < min(alarm.since) + 4  # in the pass of the change
+    assert found.looks[-1].count(Verdict.RESOLVED) == 0 and found.ask(100) == []
+    assert found.counts[1].sum() == sum(alarm.since)  # of all later answers none is in the score
+
+
+def test_answers_to_hard_questions_raise_no_alarm() -> None:
+    """Half of the questions are always cut off, and later rounds ask these most."""
+    hard = QUESTIONS // 2
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        return (0, AnswerKind.EMPTY) if ask.question < hard else (fair(ask), 0)
+
+    assert run(plan_for(), grade).alarms == []
+    trials = np.array([[4] * QUESTIONS, [1] * hard + [0] * hard, [9] * hard + [0] * hard])
+    always = np.arange(QUESTIONS) < hard
+    assert np.all(log_chances(trials, trials * always, np.array([1, 2])) == 0.0)
+
+
+def test_a_share_that_was_there_from_the_beginning_raises_no_alarm() -> None:
+    found = run(plan_for(), lambda ask: (0, AnswerKind.REFUSAL * ((ask.question + ask.trial) % 3 == 0)))
+    assert found.alarms == []
+
+
+def test_the_most_specific_of_two_kinds_is_named() -> None:
+    both = AnswerKind.REASONING_ONLY | AnswerKind.EMPTY
+    found = run(plan_for(), lambda ask: (0, both) if ask.model and ask.trial >= 3 else (fair(ask), 0))
+    assert [alarm.kind for alarm in found.alarms] == [AnswerKind.REASONING_ONLY]
+
+
+def test_of_drawn_questions_the_order_is_the_sample() -> None:
+    bench = Bench(2, 400, BINARY)
+    plan = plan_for(bench=bench, trials=Trials(1, 1), drawn=100)
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        return (0, AnswerKind.EMPTY) if ask.model == 1 and ask.question >= 150 else (ask.question % 2, 0)
+
+    found = run(plan, grade)
+    assert found.finished is Reason.ALARM
+    (alarm,) = found.alarms
+    assert alarm.since is not None and 100 <= sum(alarm.since) <= 150
+    assert found.counts[1].sum() == sum(alarm.since)
+    first, second = np.array([0]), np.array([1])
+    fresh = drawn_pairs(found.counts, BINARY, first, second)
+    assert found.standing is not None and found.standing.evidence.difference[0] == pytest.approx(fresh[0].found.mean[0])
+
+
+def test_a_user_may_let_the_run_go_on() -> None:
+    found = run(plan_for(stops_on_alarm=False), lambda ask: (0, AnswerKind.EMPTY * (ask.model == 1 and ask.trial >= 3)))
+    assert found.finished is not Reason.ALARM and not found.set_aside
+    assert [(alarm.model, alarm.kind) for alarm in found.alarms] == [(1, AnswerKind.EMPTY)]
+
+
+def test_the_reason_says_since_which_answer() -> None:
+    often = AnswerAlarm(1, AnswerKind.TRUNCATED, 30, 40)
+    late = AnswerAlarm(1, AnswerKind.EMPTY, 30, 40, 1, 60, (3, 3))
+    early = AnswerAlarm(1, AnswerKind.EMPTY, 30, 40, 0, 0, (0, 0))
+    assert often.reason == "30 of its 40 answers (75%) were cut off at a limit"
+    assert late.reason == "30 of its 40 answers since its answer 61 are empty, and 1 of the 60 before"
+    assert early.reason == "30 of its 40 answers are empty, more of the later ones than of the first"
+
+
+# -- what no longer counts -------------------------------------------------------------------------------------------
+
+
+def verdicts_at(controller: Controller, look: int) -> dict[frozenset[int | None], Verdict]:
+    return {frozenset((pair.better, pair.worse)): pair.verdict for pair in controller.looks[look].comparisons}
+
+
+def test_calls_before_the_change_stand() -> None:
+    """Model 0 is called better than model 1 at the first look. Model 1 goes on against model 2, and its server
+    changes."""
+    plan = plan_for(3, rule=ZScore(4.0), objective=Pairs(((0, 1), (1, 2))))
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        bad = ask.model == 1 and ask.trial >= 12
+        return (0, AnswerKind.EMPTY) if bad else (int(ask.model == 0 or fair(ask)), 0)
+
+    found = run(plan, grade)
+    assert found.finished is Reason.ALARM
+    called, undecided = frozenset((0, 1)), frozenset((1, 2))
+    assert verdicts_at(found, 0)[called] is verdicts_at(found, -1)[called] is Verdict.RESOLVED
+    assert verdicts_at(found, -1)[undecided] is Verdict.BLOCKED
+
+
+def test_calls_on_answers_since_the_change_are_taken_back() -> None:
+    """Some answers of model 1 are empty in one round, after which it is called worse than model 0. It goes on against
+    model 2, which was wrong as often, and all its answers are empty in the next round."""
+    plan = plan_for(3, rule=ZScore(0.3), trials=Trials(12, 40), objective=Pairs(((0, 1), (1, 2))))
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        wrong = ask.trial == 12 and ask.question in (1, 3, 5, 7, 9)
+        if ask.model == 1 and (wrong or ask.trial > 12):
+            return 0, AnswerKind.EMPTY
+        return 0 if ask.model == 2 and wrong else fair(ask), 0
+
+    found, equal = run(plan, grade), frozenset((0, 1))
+    assert found.finished is Reason.ALARM
+    assert verdicts_at(found, -2)[equal] is Verdict.RESOLVED
+    assert verdicts_at(found, -1)[equal] is Verdict.BLOCKED
+    assert found.counts[1].sum() <= 12 * QUESTIONS
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_after_an_alarm_the_evidence_is_that_of_the_answers_before(coupled: bool) -> None:
+    rng = np.random.default_rng(1)
+    table = rng.random((2, QUESTIONS, 40)) < 0.5
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        bad = ask.model == 1 and ask.trial >= 10
+        return (0, AnswerKind.CONTENT_FILTER) if bad else (int(table[0 if coupled else ask.model][ask[1:3]]), 0)
+
+    plan = plan_for(coupled=coupled, trials=Trials(8, 40))
+    found = run(plan, grade)
+    (alarm,) = found.alarms
+    assert alarm.since is not None
+    kept = np.array(alarm.since)
+    fresh = Controller(replace(plan, stops_on_alarm=False))
+    while fresh.trials[0] < found.trials[0]:
+        asks = fresh.ask(1 << 20)
+        fresh.tell(Outcome(*ask[:3], grade(ask)[0]) for ask in asks)
+    assert found.counts[1].sum(axis=1).tolist() == kept.tolist()
+    own = np.array([[table[0 if coupled else 1][q, t] for t in range(kept[q])].count(True) for q in range(QUESTIONS)])
+    assert found.counts[1, :, 1].tolist() == own.tolist()
+    assert np.array_equal(found.counts[0], fresh.counts[0])
+    assert found.standing is not None
+    assert not coupled or found.standing.evidence.difference.tolist() == [0.0]
+
+
+# -- how often it is wrong -------------------------------------------------------------------------------------------
+
+
+def least_adjusted_chance(shares: NDArray[np.float64], rng: np.random.Generator, sizes: list[int]) -> float:
+    """The smallest chance over a run in which nothing changes, times the number of moments and of batches tried."""
+    trials = np.tile(np.array(sizes)[:, None], (1, len(shares)))
+    hits, least = rng.binomial(trials, shares), inf
+    for number, passes in enumerate(range(4, len(sizes) + 1), 1):
+        moments = tried_moments(passes)
+        bound = log_chances(trials[:passes], hits[:passes], moments).min()
+        least = min(least, float(exp(bound)) * len(moments) * number * (number + 1))
+    return least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [0.1, 1.0, 20.0])
+def test_without_a_change_alarms_are_as_rare_as_stated(spread: float) -> None:
+    """At limits that are large enough to be counted; benchmarks/answer_alarms.md has the one that runs use."""
+    rng, runs = np.random.default_rng(5), 150
+    found = [
+        least_adjusted_chance(rng.beta(0.3 * spread, 0.7 * spread, 30), rng, [2] * 4 + [1] * 16) for _ in range(runs)
+    ]
+    for limit in (0.5, 0.1):
+        assert np.mean(np.array(found) <= limit) <= limit

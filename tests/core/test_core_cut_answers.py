@@ -1,0 +1,169 @@
+"""Answers that were cut off decide nothing: no call that they could undo, and too many of them end the run."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from core_runs import Answers, Shell, exact, plans, straight
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from thoroughness import examples
+
+from adaptive_eval.core import Ask, Bench, Controller, Judging, Outcome, Plan, Reason, Trials, Verdict
+from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
+from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.types import Cause
+from adaptive_eval.graders.types import FLAGS
+
+CUT = int(AnswerKind.TRUNCATED)
+BINARY = np.array([0.0, 1.0])
+seeds = st.integers(0, 2**20)
+
+
+def one_look(bound: float, trials: int = 4, questions: int = 2, delta: float = 0.0, **more: object) -> Plan:
+    """A plan with a single look at all trials."""
+    judging = Judging(delta=delta, futility=None)
+    plan = Plan(Bench(3, questions, BINARY), rule=ZScore(bound), trials=Trials(trials, trials), judging=judging)
+    return replace(plan, prior="uniform", may_be_right=CUT, **more)  # type: ignore[arg-type]
+
+
+def told(plan: Plan, grade: Callable[[Ask], tuple[int, int]]) -> Controller:
+    """A controller that was told the grade and the kinds of every trial."""
+    controller = Controller(plan)
+    while controller.finished is None:
+        controller.tell([Outcome(*ask[:3], *grade(ask)[:1], kinds=grade(ask)[1]) for ask in controller.ask(1 << 20)])
+    return controller
+
+
+def test_every_signal_of_an_answer_is_a_kind() -> None:
+    assert {kind.signal for kind in AnswerKind} == set(FLAGS)
+    assert answer_kinds("empty truncated") == AnswerKind.EMPTY | AnswerKind.TRUNCATED
+    assert answer_kinds("") == answer_kinds("a_signal_of_a_later_version") == 0
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.data(), st.sampled_from([0.3, 1.0, 2.0]), st.sampled_from([0.0, 0.3, 0.6]))
+def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
+    data: st.DataObject, bound: float, delta: float
+) -> None:
+    cell = st.sampled_from([(0, 0), (1, 0), (1, 0), (0, CUT), (0, 0), (1, CUT)])
+    table = [[[data.draw(cell) for _ in range(4)] for _ in range(2)] for _ in range(3)]
+    plan = one_look(bound, delta=delta, stops_on_alarm=False)
+
+    def judged(right: Sequence[bool]) -> Controller:
+        """The run if all cut answers of some models had been right and whole."""
+
+        def grade(ask: Ask) -> tuple[int, int]:
+            category, kinds = table[ask.model][ask.question][ask.trial]
+            return (1, 0) if right[ask.model] and kinds else (category, kinds if not any(right) else 0)
+
+        return told(plan, grade)
+
+    found = judged((False, False, False)).standing
+    assert found is not None
+    for right in product((False, True), repeat=3):
+        way = judged(right).standing
+        assert way is not None
+        for pair, (first, second) in enumerate(((0, 1), (0, 2), (1, 2))):
+            if right[first] == right[second]:
+                continue
+            if found.memory.call[pair]:
+                assert way.memory.call[pair] == found.memory.call[pair]
+            if found.memory.tie[pair]:
+                assert way.memory.tie[pair] or way.memory.call[pair]
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_the_best_model_is_not_called_worse_when_its_answers_are_cut_off(coupled: bool) -> None:
+    plan = Plan(Bench(3, 20, BINARY), trials=Trials(8, 40), coupled=coupled, may_be_right=CUT)
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        if ask.model == 0:
+            return (0, CUT) if (ask.trial + ask.question) % 10 else (1, 0)
+        return int((ask.trial + ask.question) % 3 == 0) if ask.model == 1 else 0, 0
+
+    found = told(plan, grade)
+    assert found.finished is Reason.ALARM and found.set_aside[0].cause is Cause.ANSWERS
+    (alarm,) = found.alarms
+    assert (alarm.model, alarm.kind, alarm.since) == (0, AnswerKind.TRUNCATED, None)
+    assert found.set_aside[0].reason == f"{alarm.answers} of its {alarm.of} answers (90%) were cut off at a limit"
+    assert all(found.looks[-1].count(verdict) == 0 for verdict in (Verdict.RESOLVED, Verdict.TIED))
+    result = found.result()
+    assert result is not None
+    (row,) = (row for row in result.models if row.model == 0)
+    assert row.lowest == row.score and row.highest == 1.0 and row.cut == alarm.answers
+    assert told(replace(plan, may_be_right=0), grade).finished is not Reason.ALARM
+
+
+@pytest.mark.parametrize(
+    ("cut", "of", "alarmed"),
+    [(2, 8, False), (3, 8, True), (4, 40, False), (5, 40, True), (40, 40, True)],
+)
+def test_more_than_a_tenth_of_cut_answers_ends_the_run(cut: int, of: int, alarmed: bool) -> None:
+    plan = one_look(99.0, trials=of, questions=1)
+    found = told(plan, lambda ask: (0, CUT if ask.model == 1 and ask.trial < cut else 0))
+    assert (found.finished is Reason.ALARM) == alarmed == bool(found.alarms)
+    right = told(plan, lambda ask: (1, CUT if ask.model == 1 and ask.trial < cut else 0))
+    assert not right.alarms  # nothing better can have been lost
+
+
+def test_a_user_may_go_on_and_cut_answers_still_decide_nothing() -> None:
+    plan = one_look(1.0, trials=20, stops_on_alarm=False)
+    found = told(plan, lambda ask: (int(ask.model == 1), CUT * (ask.model == 0)))
+    assert found.finished is Reason.BLOCKED and not found.set_aside and len(found.alarms) == 1
+    verdicts = {frozenset((pair.better, pair.worse)): pair.verdict for pair in found.looks[-1].comparisons}
+    assert verdicts[frozenset((1, 0))] is Verdict.BLOCKED
+
+
+def test_a_pair_that_only_cut_answers_keep_from_going_on_is_blocked() -> None:
+    """As graded it would be open, and with all grades as they could be no number of trials decides it."""
+    bench = Bench(2, 20, BINARY)
+    plan = Plan(bench, trials=Trials(8, 40), may_be_right=CUT, stops_on_alarm=False)
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        place = (7 * ask.question + 3 * ask.trial) % 20
+        return int(place < (10 if ask.model else 9)), CUT * (ask.model == 0 and place >= 18)
+
+    found = told(plan, grade)
+    (pair,) = found.looks[-1].comparisons
+    assert pair.verdict is Verdict.BLOCKED and found.finished is Reason.BLOCKED
+    assert told(replace(plan, may_be_right=0), grade).looks[-1].comparisons[0].verdict is not Verdict.BLOCKED
+
+
+class Cutting(Answers):
+    """Answers of which a share was cut off; those of the last model more often from some trial on."""
+
+    def __init__(self, plan: Plan, seed: int, share: float) -> None:
+        super().__init__(plan, seed)
+        self._share = share
+
+    def of(self, asks: Iterable[Ask]) -> list[Outcome]:
+        return [one._replace(kinds=CUT * self._is_cut(one)) for one in super().of(asks)]
+
+    def _is_cut(self, one: Outcome) -> bool:
+        last = one.model == self.plan.bench.models - 1 and one.trial >= 6
+        return bool(np.random.default_rng((self.seed, *one[:3])).random() < self._share + 0.8 * last)
+
+
+class Aware(Shell):
+    """A shell that drops what is in flight of a model that the core has set aside."""
+
+    def step(self) -> list:  # type: ignore[type-arg]
+        self.flying = [ask for ask in self.flying if ask.model not in self.controller.set_aside]
+        return super().step()
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(60), deadline=None)
+@given(plans(), seeds, st.sampled_from([0.0, 0.02, 0.3]), st.booleans())
+def test_looks_and_alarms_depend_on_what_was_committed_alone(plan: Plan, seed: int, share: float, stops: bool) -> None:
+    plan = replace(plan, may_be_right=CUT, stops_on_alarm=stops)
+    answers = Cutting(plan, seed, share)
+    plain = straight(plan, answers)
+    controller = Aware(plan, answers, np.random.default_rng(seed), restarts=0.05).run()
+    assert exact(controller.looks) == exact(plain.looks)
+    assert controller.alarms == plain.alarms and controller.set_aside == plain.set_aside
+    assert controller.finished is plain.finished
+    plain.result()
