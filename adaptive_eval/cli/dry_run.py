@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -12,12 +13,13 @@ from adaptive_eval.cli.shared import LONGEST_LINE
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
 from adaptive_eval.core import Plan
+from adaptive_eval.core.answer_alarms import MOST_CUT
 from adaptive_eval.endpoints.types import Answer, Health
-from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.rubric import Rubric, grades_cut_answers
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.record.history import stored_trial_count
-from adaptive_eval.record.lines import Scale, duration, safe_line, safe_name, several
+from adaptive_eval.record.lines import Scale, duration, first_few, safe_line, safe_name, several
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.warnings import sampling_sentence
 from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words
@@ -32,6 +34,8 @@ SHOWN_CHARACTERS = 80
 """Characters shown of a question, and of each end of an answer."""
 CUT_OFF_SHARE = 0.9
 """Share of max_tokens below which a truncated answer was cut off by its server; servers count tokens differently."""
+SHOWN_CUT = 3
+"""Models that are named whose answers were cut off."""
 
 
 def rehearse(
@@ -109,6 +113,9 @@ def show_answers(tried: Sequence[TriedAnswer], prepared: PreparedRun) -> bool:
         typer.echo(f"{head}  {safe_line(one.question.prompt, SHOWN_CHARACTERS)!r}")
         for line in _answer_lines(one, prepared.rubric, longest.get(one.model)):
             typer.echo(f"        {line}")
+    if not grades_cut_answers(prepared.rubric):
+        for line in _cut_lines(tried):
+            typer.echo(line)
     grades = [one.grade for one in tried if isinstance(one.answer, Answer)]
     if grades and all(isinstance(one, GraderError) for one in grades):
         typer.echo("warn  the grader fails on all of these answers, and a run needs grades: fix the grader")
@@ -123,8 +130,8 @@ def _answer_lines(one: TriedAnswer, rubric: Rubric, max_tokens: int | None) -> I
         return
     more = ", ".join([several(one.answer.completion_tokens, "token"), *sorted(one.answer.signals)])
     yield f"wrote {safe_line(_cut_middle(one.answer.text), 2 * SHOWN_CHARACTERS + 3)!r} ({more})"
-    if "truncated" in one.answer.signals and 0 < one.answer.completion_tokens < CUT_OFF_SHARE * (max_tokens or 0):
-        yield f"cut off by its server before max_tokens ({max_tokens}): is the server's context too small?"
+    if "truncated" in one.answer.signals:
+        yield _cut_off_at(one.answer.completion_tokens, max_tokens)
     if not isinstance(one.grade, Grade):
         yield f"no grade: {safe_line(str(one.grade), 400)}"
         return
@@ -132,6 +139,32 @@ def _answer_lines(one: TriedAnswer, rubric: Rubric, max_tokens: int | None) -> I
     category = one.grade.category
     key = repr(safe_line(one.question.answer, SHOWN_CHARACTERS))
     yield f"found {extracted}, key {key}: {safe_line(rubric.names[category])} ({rubric.weights[category]:g})"
+
+
+def _cut_off_at(tokens: int, max_tokens: int | None) -> str:
+    """Say which limit has cut off an answer of so many tokens."""
+    if max_tokens is None:
+        return "cut off at a limit of the server or the task: sampling.max_tokens is not set"
+    if 0 < tokens < CUT_OFF_SHARE * max_tokens:
+        return f"cut off by its server before max_tokens ({max_tokens}): is the server's context too small?"
+    return f"cut off at sampling.max_tokens ({max_tokens})"
+
+
+def _cut_lines(tried: Sequence[TriedAnswer]) -> Iterator[str]:
+    """Warn of models whose answers were cut off, the worst first."""
+    answers, cut = Counter[str](), Counter[str]()
+    for one in tried:
+        if isinstance(one.answer, Answer):
+            answers[one.model] += 1
+            cut[one.model] += "truncated" in one.answer.signals
+    worst = [name for name, number in cut.most_common() if number]
+    told = [f"{cut[name]} of {answers[name]} answers of {safe_name(name, 40)}" for name in worst]
+    if told:
+        yield (
+            f"warn  {first_few(told, SHOWN_CUT)} were cut off: raise sampling.max_tokens, since a run stops if more "
+            f"than {MOST_CUT:.0%} of a model's answers are, or say in the rubric how to grade them (a category with "
+            "`when: {truncated: true}`)"
+        )
 
 
 def _cut_middle(text: str) -> str:
