@@ -139,6 +139,13 @@ StartServers = Annotated[
     ),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start a new run beside the existing one, which is kept.")]
+AskAgain = Annotated[
+    bool,
+    typer.Option(
+        "--ask-again",
+        help="After an alarm about a server: discard its model's answers since then, and ask for them again.",
+    ),
+]
 Shown = Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")]
 Metrics = Annotated[
     str | None,
@@ -166,6 +173,7 @@ def run(
     dry_run: DryRun = False,
     start_servers: StartServers = False,
     fresh: Fresh = False,
+    ask_again: AskAgain = False,
     display: Shown = None,
     metrics: Metrics = None,
     ray: Ray = None,
@@ -181,9 +189,10 @@ def run(
     models to rank as --model NAME.
 
     Exit codes: 0 every comparison is decided; 1 the run directory could not be used, or the disk is full; 2 wrong
-    configuration; 3 the budget or the horizon came first, the grader fails on an answer, or labels leave it undecided;
-    4 stopped by the user (Ctrl-C once waits for what is in flight, twice stops at once); 5 the models' servers could
-    not be used; 6 a model fails the gate (objective.gate): it is worse than the baseline by more than delta.
+    configuration; 3 the budget or the horizon came first, the grader fails on an answer, labels leave it undecided, or
+    an alarm; 4 stopped by the user (Ctrl-C once waits for what is in flight, twice stops at once); 5 the models'
+    servers could not be used; 6 a model fails the gate (objective.gate): it is worse than the baseline by more than
+    delta.
     """
     with report_errors():
         if start_servers and (not dry_run or ray is not None):
@@ -219,7 +228,7 @@ def run(
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
         with _open_sites(ray, prepared.config, directory) as sites, _open_watcher(shown, metrics) as watcher:
-            running = execute(prepared, directory, watcher, shown.ended, sites=sites)
+            running = execute(prepared, directory, watcher, shown.ended, sites=sites, ask_again=ask_again)
             code = run_to_end(running)
     raise typer.Exit(code)
 

@@ -36,6 +36,7 @@ def run(
     *,
     directory: str | Path | None = None,
     fresh: bool = False,
+    ask_again: bool = False,
     display: Shown | None = None,
 ) -> RunRecord:
     """Rank the models of a configuration, and wait until that is done; the same call again resumes the run.
@@ -46,6 +47,7 @@ def run(
         overrides: Settings over those of the file or mapping, such as `"trials.max=40"`.
         directory: Where the run lies; default: `store.folder` and the run's name.
         fresh: Start over beside the run that is there; nothing is deleted.
+        ask_again: After an alarm about a server, discard its model's answers since then, and ask for them again.
         display: notebook, rich, plain, json or none; default: what suits the place.
 
     Returns:
@@ -61,7 +63,7 @@ def run(
             record = adaptive_eval.run("configs/quickstart.yaml", ["trials.max=8"])
             print(record.to_pandas().ranking[["name", "tier", "score"]])
     """
-    return _Started(_work(config, overrides, directory, fresh, display)).wait()
+    return _Started(_work(config, overrides, directory, fresh, ask_again, display)).wait()
 
 
 async def run_async(
@@ -70,6 +72,7 @@ async def run_async(
     *,
     directory: str | Path | None = None,
     fresh: bool = False,
+    ask_again: bool = False,
     display: Shown | None = None,
 ) -> RunRecord:
     """`run`, for a loop that goes on meanwhile; cancelled, it stops as Ctrl-C does.
@@ -79,6 +82,7 @@ async def run_async(
         overrides: As `run` takes them.
         directory: Where the run lies; default: `store.folder` and the run's name.
         fresh: Start over beside the run that is there; nothing is deleted.
+        ask_again: After an alarm about a server, discard its model's answers since then, and ask for them again.
         display: notebook, rich, plain, json or none; default: what suits the place.
 
     Returns:
@@ -92,7 +96,7 @@ async def run_async(
 
             record = await adaptive_eval.run_async("configs/quickstart.yaml", display="none")
     """
-    return await _Started(_work(config, overrides, directory, fresh, display)).waited()
+    return await _Started(_work(config, overrides, directory, fresh, ask_again, display)).waited()
 
 
 class StopRequests:
@@ -188,13 +192,18 @@ class _Started:
 
 
 def _work(
-    config: Configuration, overrides: Sequence[str], directory: str | Path | None, fresh: bool, display: Shown | None
+    config: Configuration,
+    overrides: Sequence[str],
+    directory: str | Path | None,
+    fresh: bool,
+    ask_again: bool,
+    display: Shown | None,
 ) -> Work:
     async def work(stops: StopRequests) -> RunRecord:
         prepared = prepare(_loaded(config, overrides))
         place = run_directory(prepared, None if directory is None else Path(directory), fresh)
         shown = _opened(display, prepared.rubric.weights)
-        await execute(prepared, place, shown, shown.ended, stops)
+        await execute(prepared, place, shown, shown.ended, stops, ask_again=ask_again)
         return read_run(place)
 
     return work

@@ -1,7 +1,7 @@
 """Spending of a run besides the stored answers of its current models, and in words.
 
-That is spending on models that the configuration no longer names, on answers that never came, on a verifier before any
-answer, and on verdicts of an unfinished `regrade`.
+That is spending on models that the configuration no longer names, on answers that never came or were discarded after an
+alarm, on a verifier before any answer, and on verdicts of an unfinished `regrade`.
 Caps apply to the whole run, and count it too.
 """
 
@@ -70,9 +70,11 @@ def other_costs(
     added again."""
     lost, rows = events_of_kind(events, AnswersLost), []
     failed = [event for event in lost if event.failed]
-    answers = [event for event in lost if (event.answers or not event.verdicts) and not event.failed]
+    discarded = [event for event in lost if event.discarded]
+    never = [event for event in lost if not event.failed and not event.discarded]
+    answers = [event for event in never if event.answers or not event.verdicts]
     verdicts = [event for event in lost if not event.answers and event.verdicts]
-    for what, some in (("lost", answers), ("failed", failed), ("lost_verdicts", verdicts)):
+    for what, some in (("lost", answers), ("failed", failed), ("discarded", discarded), ("lost_verdicts", verdicts)):
         for model, cost in sorted(cost_by_model(some, models).items()):
             name, counted = models[model], 0.0 if model in as_held else cost.gpu_seconds
             asked = sum(event.answers for event in some if event.model == name)
@@ -117,12 +119,13 @@ PURPOSES = {
     "left": "{}, which the run has no more",
     "lost": "answers of {} that never came",
     "failed": "answers of {} that failed in a task",
+    "discarded": "answers of {} that were discarded after an alarm",
     "lost_verdicts": "verdicts on answers of {} that never came",
     "regrade": "verdicts of a regrade that did not come to its end",
     "baseline": "the verifier before any answer",
 }
 """What each kind of spending was for; {} are the models."""
-SUMMED_KINDS = ("lost", "failed", "lost_verdicts")
+SUMMED_KINDS = ("lost", "failed", "discarded", "lost_verdicts")
 """Kinds of spending that are summed over all models."""
 SUMMED_FIELDS = ("trials", "answers", "tokens", "usd", "gpu_seconds", "counted_gpu_seconds")
 

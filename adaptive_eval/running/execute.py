@@ -30,6 +30,7 @@ from adaptive_eval.running.notify import end_line, error_line, notify_end
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.running.session import Session
 from adaptive_eval.running.watching import Watcher
+from adaptive_eval.scheduler.repair import alarms_to_ask_again
 from adaptive_eval.store import CommitBatch, OpenedStore, RunHeader, RunReader, Store, require_same_meaning
 from adaptive_eval.store.locate import fresh_directory, newest_directory
 from adaptive_eval.store.spending import total_spent
@@ -71,11 +72,14 @@ async def execute(
     tell: Callable[[Ended], None],
     stops: StopSource | None = None,
     sites: RemoteServers | None = None,
+    *,
+    ask_again: bool = False,
 ) -> ExitCode:
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
     `tell` hears how it ended while the servers that it has started are being stopped, which may take a while. Who gives
     no `stops` has Ctrl-C, SIGTERM and a closed terminal, and who gives no `sites` has servers started on this machine.
+    With `ask_again`, answers since an alarm about their model are discarded and asked again.
     Raises `ConfigError` when the run does not fit what it begins with, or its grader not the answer keys, `StoreError`
     when the directory cannot be used or written, and `Rejected` when a model refuses its first request; whatever was
     committed by then is intact, and what was raised is stored beside it.
@@ -89,7 +93,9 @@ async def execute(
 
     redactor = run_redactor(prepared.config)
     try:
-        return await _Execution(prepared, watcher, tell_and_note, sites, redactor).run(directory, stops)
+        return await _Execution(prepared, watcher, tell_and_note, sites, redactor, ask_again=ask_again).run(
+            directory, stops
+        )
     except Exception as error:
         redactor.error(error)
         lines.append(error_line(prepared.config.name, error))
@@ -109,12 +115,17 @@ class _Execution:
         tell: Callable[[Ended], None],
         sites: RemoteServers | None,
         redactor: Redactor,
+        *,
+        ask_again: bool,
     ) -> None:
+        self._ask_again = ask_again
         self._prepared, self._watcher, self._tell, self._sites = prepared, watcher, tell, sites
         self._redactor = redactor
 
     async def run(self, directory: Path, stops: StopSource | None) -> ExitCode:
         """Begin or resume the run in `directory`."""
+        if self._ask_again:
+            _require_alarm(directory)
         beginning = load_starting_point(self._prepared, directory)
         await adopt_grader(beginning.prepared, directory)
         if not stored_trial_count(beginning.prepared, directory):
@@ -139,9 +150,8 @@ class _Execution:
             async with open_run_graders(prepared) as grading:
                 bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
                 news = [*beginning.pending_events, *await take_baseline(grading, store, bears)]
-                ended = await Session(prepared, store, serving, grading, self._watcher).carry_on(
-                    opened, news, interrupts
-                )
+                session = Session(prepared, store, serving, grading, self._watcher, ask_again=self._ask_again)
+                ended = await session.carry_on(opened, news, interrupts)
             store.close()  # who reads how it ended may go on with the run
             self._tell(ended)
             return ended
@@ -154,6 +164,17 @@ def _begin_with_dry_run(opened: OpenedStore, beginning: StartingPoint, directory
         if records:
             opened.store.commit(CommitBatch(trials=records))
             shutil.rmtree(dry_run_folder(directory), ignore_errors=True)
+
+
+def _require_alarm(directory: Path) -> None:
+    """Raise `ConfigError` unless an alarm about the run says since when to ask again."""
+    with RunReader.if_begun(directory) as reader:
+        if reader is not None and alarms_to_ask_again(reader.events()):
+            return
+    raise ConfigError(
+        f"--ask-again discards the answers since an alarm about a model's server, but {directory} has no such alarm "
+        "whose answers were not discarded already; run it without --ask-again"
+    )
 
 
 @contextmanager

@@ -102,8 +102,16 @@ class Session:
     """One start of a run: the scheduler at work, and those who are told of it."""
 
     def __init__(
-        self, prepared: PreparedRun, store: Store, serving: Serving, grading: Grading, watcher: Watcher
+        self,
+        prepared: PreparedRun,
+        store: Store,
+        serving: Serving,
+        grading: Grading,
+        watcher: Watcher,
+        *,
+        ask_again: bool = False,
     ) -> None:
+        """`ask_again`: discard the answers since the alarms of earlier starts, and ask them again."""
         self._prepared = prepared
         self._store = store
         self._serving = serving
@@ -124,7 +132,7 @@ class Session:
         )
         gpu_seconds = sum(row.counted_gpu_seconds for row in removed)
         loop = Loop(state, prepared.questions, grading, store, self, serving.supplies, gpu_seconds)
-        self._scheduler = Scheduler(loop)
+        self._scheduler = Scheduler(loop, ask_again=ask_again)
         self._subject = run_subject(prepared.config, prepared.questions, store.reader.created)
         self._labels = LabelSource(store.reader, prepared.config, prepared.roster)
         self._taker = StatusTaker(

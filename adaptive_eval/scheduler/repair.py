@@ -5,6 +5,9 @@ model aside when too few requests of a round were really answered (`core.rounds`
 (`core.tally`), such as those that its server always fails. Readers of the run see that decision until somebody
 starts the run again, probably after mending the server.
 
+If the user asks for it, answers since an alarm about their model are discarded and asked again; what they cost still
+counts.
+
 Stored answers without a grade are graded once more, in small batches that are stored as soon as they are graded: it may
 take long, shows its progress, and can be stopped. Under caps a verdict is reserved before it is asked for, and reserves
 for verdicts that an earlier start has not received are recorded as lost.
@@ -18,7 +21,7 @@ from functools import partial, reduce
 from itertools import islice
 
 from adaptive_eval.core.rounds import enough_answers
-from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.core.types import NO_COST, Cause, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.committer import RunJournal
@@ -26,9 +29,11 @@ from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.scheduler.verdict_costs import add_cost, used
 from adaptive_eval.store import (
+    AlarmRaised,
     AnswersLost,
     AnswerUngraded,
     CommitBatch,
+    Event,
     ModelSetAside,
     Regrade,
     RegradingBegun,
@@ -62,14 +67,30 @@ class StoreRepair:
         self._stopped = False
         self._grading_task: asyncio.Task[list[Regrade]] | None = None
 
-    async def run(self) -> None:
-        """Do all repairs."""
+    async def run(self, *, ask_again: bool) -> None:
+        """Do all repairs; `ask_again`: discard the answers since the alarms of earlier starts."""
+        for alarm in alarms_to_ask_again(self._store.reader.events()) if ask_again else ():
+            if alarm.model in self._lanes:
+                self._discard_since(alarm)
         for name, trials in trials_to_ask_again(self._store.reader).items():
             if name in self._lanes:
                 text = f"{len(trials)} of its requests had no answer when it was set aside, and were asked again"
                 self._store.forget_trials(name, trials, event := ServersNoticed(name, "asked_again", text))
                 self._observer.happened(event)
         await self._regrade()
+
+    def _discard_since(self, alarm: AlarmRaised) -> None:
+        """Discard the answers of a model since the change that an alarm tells of."""
+        since = alarm.since or {}
+        found = [
+            one
+            for one in self._store.reader.outcomes()
+            if one.model == alarm.model and one.trial >= since.get(one.question, 0)
+        ]
+        cost = reduce(Cost.plus, (one.cost for one in found), NO_COST)
+        event = AnswersLost(alarm.model, len(found), *cost, discarded=True)
+        self._store.forget_trials(alarm.model, [TrialKey(one.question, one.trial) for one in found], event)
+        self._observer.happened(event)
 
     async def _regrade(self) -> None:
         if next(self._ungraded(), None) is None:  # to find none, all trials are read: once is enough
@@ -164,9 +185,21 @@ class StoreRepair:
             self._observer.happened(event)
 
 
+def alarms_to_ask_again(events: Sequence[Event]) -> Sequence[AlarmRaised]:
+    """Alarms about changes of servers, since which no answers were discarded yet, the latest of each model."""
+    found: dict[str, AlarmRaised] = {}
+    for event in events:
+        if isinstance(event, AlarmRaised) and event.since is not None:
+            found[event.model] = event
+        elif isinstance(event, AnswersLost) and event.discarded:
+            found.pop(event.model, None)
+    return tuple(found.values())
+
+
 def trials_to_ask_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:
     """Trials to ask again of models that were set aside: time-outs of silent rounds, and permanent failures."""
-    set_aside = {event.model for event in events_of_kind(reader.events(), ModelSetAside)}
+    gone = events_of_kind(reader.events(), ModelSetAside)
+    set_aside = {event.model for event in gone if event.cause is not Cause.ANSWERS}
     if not set_aside:
         return {}
     rounds: defaultdict[tuple[str, int], list[TrialPlace]] = defaultdict(list)

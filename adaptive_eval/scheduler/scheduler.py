@@ -31,11 +31,12 @@ def _is_retaken(last: StoredLook, looks: Sequence[Look], roster: Roster) -> bool
 class Scheduler:
     """Runs one run until it is finished or stopped."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, *, ask_again: bool = False) -> None:
+        """`ask_again`: discard the answers since the alarms of earlier starts, and ask them again."""
         self._loop = loop
         self.state, self.meter, self.ending = loop.state, loop.meter, loop.ending
         self.requests, self.supply = loop.requests, loop.supply
-        self._repair = StoreRepair(loop.state, loop.grader, loop.journal)
+        self._repair, self._ask_again = StoreRepair(loop.state, loop.grader, loop.journal), ask_again
         self.taken_up = (0, 0)
         """Trials and tokens that earlier starts of the run have stored."""
 
@@ -72,7 +73,7 @@ class Scheduler:
     async def _begin(self) -> None:
         """Repair and apply the records of earlier starts; no model is asked meanwhile."""
         state, store, observer = self.state, self._loop.journal.store, self._loop.journal.observer
-        await self._repair.run()
+        await self._repair.run(ask_again=self._ask_again)
         left = self.supply.take_over(store, state.roster)
         state.alarms.look_up(store.reader)
         for record in stored_records(store.reader, judged=state.judged):

@@ -1,0 +1,247 @@
+"""Answers that were cut off, and servers that go bad during a run: whole runs by the command line over loopback."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+from saying import Saying, saying
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.cli import app
+from adaptive_eval.record.view import drop_rows, read_view
+from adaptive_eval.store import AlarmRaised, AnswersLost, RunReader, events_of_kind
+from adaptive_eval.store.spending import total_spent
+
+MODELS = ("ada", "bob", "cyd")
+SKILLS = {"ada": 9, "bob": 6, "cyd": 3}
+QUESTIONS = 8
+LIMIT = 450
+CUT_RUBRIC = {
+    "categories": [
+        {"name": "correct", "weight": 1, "when": {"is_correct": True}},
+        {"name": "cut off", "weight": 0, "when": {"truncated": True}},
+        {"name": "wrong", "weight": 0},
+    ]
+}
+
+
+def answer(model: str, question: str, seed: int) -> str:
+    """Right for a share of the seeds that is the model's skill."""
+    if not question.startswith("number"):
+        return "OK."  # to see whether the model is there
+    right = question.split()[1]
+    return f"After {seed} steps, the answer is {right if (7 * seed + int(right)) % 10 < SKILLS[model] else 0}."
+
+
+@pytest.fixture
+def server() -> Iterator[Saying]:
+    with saying(MODELS, answer) as one:
+        yield one
+
+
+class Place:
+    """A folder with a benchmark for one server."""
+
+    def __init__(self, folder: Path, server: Saying) -> None:
+        self.folder, self.server, self.run_dir = folder, server, folder / "run"
+        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(QUESTIONS)]
+        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    def config(self, models: Sequence[str | dict[str, str]] = MODELS, **changes: object) -> Path:
+        address = {"base_url": self.server.base_url}
+        settings = {
+            "questions": "questions.jsonl",
+            "models": [{"name": one, **address} if isinstance(one, str) else one for one in models],
+            "prompt": "{prompt}",
+            "sampling": {"temperature": 0.6, "max_tokens": LIMIT},
+            "grader": "numeric",
+            "trials": {"min": 6, "max": 20, "favour": "answers"},
+        }
+        path = self.folder / "run.yaml"
+        path.write_text(yaml.safe_dump(settings | changes))
+        return path
+
+    def run(self, *options: str, **changes: object) -> Result:
+        config = str(self.config(**changes))  # type: ignore[arg-type]
+        return CliRunner().invoke(app, ["run", config, "--run-dir", str(self.run_dir), "--display", "plain", *options])
+
+    def report(self, form: str) -> str:
+        return CliRunner().invoke(app, ["report", str(self.run_dir), "--format", form, "-o", "-"]).stdout
+
+    @property
+    def results(self) -> dict[str, object]:
+        found: dict[str, object] = json.loads((self.run_dir / "results.json").read_bytes())
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path, server: Saying) -> Place:
+    return Place(tmp_path, server)
+
+
+def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(place: Place, server: Saying) -> None:
+    server.says = lambda model, question, seed: (
+        "Well" if model == "ada" and seed % 20 else answer(model, question, seed)
+    )
+    server.ends = lambda model, question, seed: "length" if server.says(model, question, seed) == "Well" else "stop"
+    ended = place.run()
+    assert ended.exit_code == ExitCode.SPENT, ended.stderr
+    headline = f"Stopped by an alarm: answers were cut off at sampling.max_tokens ({LIMIT}): "
+    assert headline in ended.stdout and "% of ada; their grades decide nothing." in ended.stdout
+    assert "worse than" not in ended.stdout and "better than ada" not in ended.stdout
+    steps = ended.stdout[ended.stdout.index("to do") :]
+    assert "raise sampling.max_tokens" in steps and "--fresh" in steps and "trials." not in steps
+    (alarm,) = place.results["alarms"]  # type: ignore[misc]
+    assert (alarm["model"], alarm["kind"], alarm["since"]) == ("ada", "truncated", None)
+    assert place.results["run"]["reason"] == "alarm"  # type: ignore[index]
+    for form in ("md", "pr", "summary", "html"):
+        assert "were cut off at sampling.max" in place.report(form), form
+    assert drop_rows(read_view(place.run_dir)).finding[0].startswith(headline)  # on the page
+    watched = CliRunner().invoke(app, ["monitor", str(place.run_dir)])
+    assert watched.exit_code == ExitCode.SPENT and headline in watched.stdout
+    asked = len(server.asked)
+    again = place.run()
+    assert again.exit_code == ExitCode.SPENT and len(server.asked) == asked and headline in again.stdout
+
+
+def test_the_model_with_the_most_cut_answers_comes_first(place: Place, server: Saying) -> None:
+    share = {"ada": 3, "bob": 2, "cyd": 10}
+    server.says = lambda *one: "Well"
+    server.ends = lambda model, question, seed: "length" if seed % 10 < share[model] else "stop"
+    ended = place.run()
+    assert ended.exit_code == ExitCode.SPENT
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("Stopped by an alarm: answers")]
+    assert line.index("cyd") < line.index("ada") < line.index("bob")
+    assert "No ranking: there is an alarm about the answers of every model." in ended.stdout
+
+
+@pytest.mark.slow
+def test_a_rubric_that_names_cut_answers_lets_their_grades_stand(place: Place, server: Saying) -> None:
+    server.says = lambda model, question, seed: (
+        "Well" if model == "ada" and seed % 20 else answer(model, question, seed)
+    )
+    server.ends = lambda model, question, seed: "length" if server.says(model, question, seed) == "Well" else "stop"
+    assert place.run().exit_code == ExitCode.SPENT
+    config = place.config(rubric=CUT_RUBRIC)
+    assert CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)]).exit_code == 0
+    ended = place.run(rubric=CUT_RUBRIC)
+    assert ended.exit_code == ExitCode.REACHED, ended.stdout + ended.stderr
+    assert "better than ada" in ended.stdout and not place.results["alarms"]
+
+
+def test_a_few_cut_answers_block_what_they_could_decide_and_the_headline_says_it(place: Place, server: Saying) -> None:
+    cut = [(7 * seed) % 13 == 0 for seed in range(13)]
+    server.says = lambda model, question, seed: answer("bob", question, 0 if cut[seed % 13] else seed)
+    server.ends = lambda model, question, seed: "length" if model == "ada" and cut[seed % 13] else "stop"
+    ended = place.run(models=("ada", "bob"), stopping={"delta": 0.04, "on_alarm": "never"})
+    assert ended.exit_code == ExitCode.SPENT, ended.stdout
+    blocked = [pair["verdict"] == "blocked" for pair in place.results["pairs"]]  # type: ignore[attr-defined]
+    told = any("could turn on cut answers" in line or "were cut off" in line for line in ended.stdout.splitlines())
+    assert told and (not any(blocked) or "raise sampling.max_tokens" in ended.stdout)
+
+
+def test_a_dry_run_says_that_its_answers_were_cut_off(place: Place, server: Saying) -> None:
+    server.ends = lambda model, question, seed: "length" if model == "bob" else "stop"
+    ended = place.run("--dry-run")
+    assert ended.exit_code == 0
+    assert f"cut off by its server before max_tokens ({LIMIT})" in ended.stdout
+    assert "warn  2 of 2 answers of bob were cut off: raise sampling.max_tokens" in ended.stdout
+    assert "of ada were cut off" not in ended.stdout
+    assert "were cut off" not in place.run("--dry-run", rubric=CUT_RUBRIC).stdout
+
+
+@pytest.mark.slow
+def test_cut_answers_of_a_recorded_model_decide_nothing_either(place: Place, server: Saying, tmp_path: Path) -> None:
+    server.says = lambda model, question, seed: "Well" if model == "ada" else answer(model, question, seed)
+    server.ends = lambda model, question, seed: "length" if model == "ada" else "stop"
+    place.run(models=("ada", "cyd"), stopping={"on_alarm": "never"})
+    before, place.run_dir = place.run_dir, tmp_path / "later"
+    recorded = {"name": "ada", "recorded": str(before)}
+    ended = place.run(models=[recorded, "bob"])
+    assert ended.exit_code == ExitCode.SPENT, ended.stdout + ended.stderr
+    (pair,) = place.results["pairs"]  # type: ignore[misc]
+    assert pair["verdict"] == "blocked" and "1 comparison could turn on cut answers: " in ended.stdout
+    assert "100% of ada" in ended.stdout and "trials." not in ended.stdout[ended.stdout.index("to do") :]
+
+
+class Turning:
+    """A server that goes bad for one model after so many of its answers."""
+
+    def __init__(self, server: Saying, how: str, after: int = 20) -> None:
+        self.server, self.how, self.left = server, how, after
+        server.says, server.ends = self.says, self.ends
+
+    def says(self, model: str, question: str, seed: int) -> str:
+        if model == "bob":
+            self.left -= 1
+        return "" if self._is_bad(model) and self.how == "empty" else answer(model, question, seed)
+
+    def ends(self, model: str, question: str, seed: int) -> str:
+        return self.how if self._is_bad(model) and self.how != "empty" else "stop"
+
+    def fix(self) -> None:
+        self.server.says, self.server.ends = answer, lambda *asked: "stop"
+
+    def _is_bad(self, model: str) -> bool:
+        return model == "bob" and self.left < 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["context", "empty", "reasoning", "length", "content_filter"])
+def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
+    place: Place, server: Saying, tmp_path: Path, how: str
+) -> None:
+    (tmp_path / "good").mkdir()
+    place_of_good_run = Place(tmp_path / "good", server)
+    assert place_of_good_run.run(concurrency=1).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    turning = Turning(server, how)
+    ended = place.run(concurrency=1)
+    assert ended.exit_code == ExitCode.SPENT and "Stopped by an alarm: a server has changed; bob: " in ended.stdout
+    assert "better than bob" not in ended.stdout and "worse than" not in ended.stdout
+    (alarm,) = place.results["alarms"]  # type: ignore[misc]
+    assert alarm["model"] == "bob" and 9 <= alarm["since"] <= 21
+    assert "--ask-again" in ended.stdout
+    asked = len(server.asked)
+    assert place.run(concurrency=1).exit_code == ExitCode.SPENT and len(server.asked) == asked  # nothing bought
+    turning.fix()
+    went_on = place.run("--ask-again", concurrency=1)
+    assert went_on.exit_code in (ExitCode.REACHED, ExitCode.SPENT), went_on.stderr
+    assert "alarm:" not in went_on.stdout and not place.results["alarms"]
+    for key in ("pairs", "looks"):  # as if the server had never been bad
+        assert place.results[key] == place_of_good_run.results[key]
+    with closing(RunReader.open(place.run_dir)) as reader:
+        (lost,) = events_of_kind(reader.events(), AnswersLost)
+        assert lost.discarded and lost.answers == alarm["of"]
+        assert len(events_of_kind(reader.events(), AlarmRaised)) == 1
+        spent, stored = total_spent(reader).tokens, sum(one.tokens for one in reader.sums())
+        assert spent == stored + lost.tokens
+        assert len(server.asked) >= asked + lost.answers
+    assert CliRunner().invoke(app, ["verify", str(place.run_dir)]).exit_code == 0
+    refused = place.run("--ask-again", concurrency=1)
+    assert refused.exit_code == ExitCode.CONFIGURATION and "has no such alarm" in refused.stderr
+
+
+@pytest.mark.slow
+def test_a_server_that_stays_bad_raises_the_alarm_again_and_nothing_loops(place: Place, server: Saying) -> None:
+    Turning(server, "empty")
+    assert place.run(concurrency=1).exit_code == ExitCode.SPENT
+    asked = len(server.asked)
+    again = place.run("--ask-again", concurrency=1)
+    assert again.exit_code == ExitCode.SPENT and "Stopped by an alarm" in again.stdout
+    assert asked < len(server.asked) <= 2 * asked
+    with closing(RunReader.open(place.run_dir)) as reader:
+        assert len(events_of_kind(reader.events(), AlarmRaised)) == 2
+
+
+def test_the_user_may_accept_what_a_server_has_become_or_go_on_without_it(place: Place, server: Saying) -> None:
+    Turning(server, "empty")
+    assert place.run(concurrency=1).exit_code == ExitCode.SPENT
+    accepted = place.run("--set", "stopping.on_alarm=never", concurrency=1)
+    assert accepted.exit_code == ExitCode.SPENT and "Alarm: a server has changed; bob: " in accepted.stdout
+    assert "better than cyd" in accepted.stdout and "out of reach" in accepted.stdout
+    without = place.run(concurrency=1, models=("ada", "cyd"))
+    assert without.exit_code == ExitCode.REACHED and not place.results["alarms"]
