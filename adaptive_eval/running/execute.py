@@ -93,9 +93,8 @@ async def execute(
 
     redactor = run_redactor(prepared.config)
     try:
-        return await _Execution(prepared, watcher, tell_and_note, sites, redactor, ask_again=ask_again).run(
-            directory, stops
-        )
+        execution = _Execution(prepared, watcher, tell_and_note, sites, redactor, ask_again=ask_again)
+        return await execution.run(directory, stops)
     except Exception as error:
         redactor.error(error)
         lines.append(error_line(prepared.config.name, error))

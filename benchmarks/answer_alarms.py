@@ -1,0 +1,130 @@
+"""How often an alarm says that a server has changed: when none has, and how soon when one has.
+
+    python benchmarks/answer_alarms.py [--quick] [--json PATH] [--markdown PATH]
+
+A model answers 30 questions in 4 passes of 2 answers each, which the first look judges, then in 16 rounds of one. Each
+question has its own share of answers of some kind (empty, cut off ...), drawn from a Beta distribution. Where a server
+changes, the share of each question rises to a new one at some pass. The alarm is that of a run with four models.
+"""
+
+import sys
+from itertools import product
+from math import exp, inf, log
+
+import numpy as np
+from tables import Check, arguments, check_table, markdown, publish
+
+from adaptive_eval.core.answer_alarms import FALSE_ALARM, first_changed_pass, log_chances, tried_moments
+from adaptive_eval.core.answer_kinds import AnswerKind
+from scorio.moments import FloatArray, IntArray
+
+QUESTIONS, MODELS = 30, 4
+SIZES = np.array([2] * 4 + [1] * 16)
+OPENING = 4
+"""Passes before the first look."""
+HYPOTHESES = MODELS * len(AnswerKind)
+MEANS, CONCENTRATIONS = (0.02, 0.1, 0.3, 0.7), (0.3, 3.0, 100.0)
+"""Shares of a kind over the questions: their means, and how alike the questions are."""
+LIMITS = (1.0, 0.1, 0.01)
+"""Limits, for one kind of one model, at which false alarms are frequent enough to be counted."""
+CHANGES = ((0.0, 1.0), (0.0, 0.3), (0.0, 0.1), (0.1, 0.5), (0.1, 0.2))
+SINCE = (2, 6, 12)
+
+
+def passes(shares: FloatArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """Trials and hits (T, M) of a run, from the shares (T, M) of hits."""
+    trials = np.tile(SIZES[:, None], (1, QUESTIONS))
+    return trials, rng.binomial(trials, shares)
+
+
+def chances(trials: IntArray, hits: IntArray) -> FloatArray:
+    """For each look of a run, the smallest bound on a chance, times the number of moments and looks tried."""
+    found = []
+    for number, seen in enumerate(range(OPENING, len(SIZES) + 1), 1):
+        moments = tried_moments(seen)
+        bound = float(log_chances(trials[:seen], hits[:seen], moments).min())
+        found.append(exp(min(bound + log(len(moments) * number * (number + 1)), 0.0)))
+    return np.array(found)
+
+
+def without_change(runs: int, rng: np.random.Generator) -> dict[float, FloatArray]:
+    """The smallest chance of each run, by the mean share."""
+    found = {}
+    for mean in MEANS:
+        least = []
+        for concentration, _ in product(CONCENTRATIONS, range(runs)):
+            p = rng.beta(mean * concentration, (1.0 - mean) * concentration, QUESTIONS)
+            least.append(chances(*passes(np.tile(p, (len(SIZES), 1)), rng)).min())
+        found[mean] = np.array(least)
+    return found
+
+
+def with_change(runs: int, rng: np.random.Generator) -> list[tuple[str, ...]]:
+    """For each change, how often the alarm comes, after how many answers, and how far off its moment is."""
+    rows = []
+    for before, after in CHANGES:
+        cells, offsets = [], []
+        for since in SINCE:
+            delays = []
+            late = (np.arange(len(SIZES)) >= since)[:, None]
+            for _ in range(runs):
+                trials, hits = passes(np.where(late, after, before) * np.ones(QUESTIONS), rng)
+                raised = np.flatnonzero(chances(trials, hits) <= FALSE_ALARM / HYPOTHESES)
+                if len(raised):
+                    seen = OPENING + int(raised[0])
+                    delays.append(int(SIZES[since:seen].sum()) if seen > since else -inf)
+                    offsets.append(first_changed_pass(trials[:seen], hits[:seen]) - since)
+            cells.append(f"{len(delays) / runs:.0%}" + (f", {np.median(delays):g}" if delays else ""))
+        rows.append((f"{before:.0%} to {after:.0%}", *cells, f"{np.median(offsets):g}" if offsets else ""))
+    return rows
+
+
+def main() -> None:
+    options = arguments(__doc__ or "").parse_args()
+    rng, runs = np.random.default_rng(11), 12 if options.quick else 2500
+    worlds = without_change(runs, rng)
+    least = np.concatenate(list(worlds.values()))
+    alarms = int((least <= FALSE_ALARM / HYPOTHESES).sum())
+    goal = f"<= {FALSE_ALARM * len(least):g}"
+    checks = [
+        Check(f"alarms in {len(least):,} runs without a change", alarms, goal, alarms <= FALSE_ALARM * len(least))
+    ]
+    for limit in LIMITS[1:]:
+        share = float((least <= limit).mean())
+        checks.append(
+            Check(f"runs with a chance of {limit:g} or less", round(share, 5), f"<= {limit:g}", share <= limit)
+        )
+    changed = with_change(max(runs // 50, 4), rng)
+    asked = [int(SIZES[:since].sum()) for since in SINCE]
+    checks += [Check(f"a change from {row[0]} after {asked[0]} answers: noticed", row[1], "", None) for row in changed]
+    tables = [
+        markdown(
+            ("mean share", "runs", *(f"chance <= {limit:g}" for limit in LIMITS[1:]), "alarms"),
+            [
+                (
+                    f"{mean:g}",
+                    len(own),
+                    *(f"{(own <= limit).mean():.3%}" for limit in LIMITS[1:]),
+                    int((own <= FALSE_ALARM / HYPOTHESES).sum()),
+                )
+                for mean, own in worlds.items()
+            ],
+        ),
+        markdown(("share", *(f"after {number}" for number in asked), "passes off"), changed),
+    ]
+    text = [
+        "# Alarms about servers that change",
+        (__doc__ or "").strip(),
+        f"Without a change (the limit of a run is {FALSE_ALARM:g}, divided among its models and kinds):",
+        tables[0],
+        "With a change after so many answers per question: how often it is noticed, the median number of answers per "
+        "question until then, and how many passes too late its moment is found:",
+        tables[1],
+        check_table(checks[:3]),
+    ]
+    publish(options, "\n\n".join(text) + "\n", checks)
+    sys.exit(0 if all(check.holds in (True, None) for check in checks) else 1)
+
+
+if __name__ == "__main__":
+    main()
