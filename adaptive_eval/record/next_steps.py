@@ -12,7 +12,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.record.alarms import has_changed_server, has_cut_answers, limit_to_raise
-from adaptive_eval.record.ending import EXIT_CODES, Ending
+from adaptive_eval.record.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
 from adaptive_eval.record.labelled import MIN_LABELS
 from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.results import PairRow, Results
@@ -24,6 +24,7 @@ RESERVE = 1.1
 """Caps are to be so much above what is needed: trials are reserved at their most."""
 AFRESH = "--fresh, or another --run-dir"
 AGAIN = "run the same command again"
+COUNT_CUT = "a cut answer shall count as it is graded, give it a category (when: {truncated: true}), then:"
 MORE_LABELS = 2
 """Times the labels that would be enough if the corrected difference stayed: labels are best given once."""
 UNDECIDED_BY_LABELS = Verdict.UNDECIDED_BY_LABELS
@@ -50,8 +51,10 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield Advice("after one of grader or answer keys:", regrade)
     elif ending.fatal_error is not None:
         yield _step(ending, "fix that, then")
-    elif reason is Reason.ALARM or has_cut_answers(ending.results):
+    elif reason is Reason.ALARM or (ending.results is not None and ending.results.alarms):
         yield from _after_alarm(ending, regrade)
+    elif has_cut_answers(ending.results):
+        yield from _whole_answers(ending, run, regrade)
     elif ending.ungraded and any(row.signals.get("unanswered") for row in models):
         yield _step(ending, "fix the servers that fail some requests every time, then")
         again = "which asks those of models that were set aside again; for others start over"
@@ -81,7 +84,7 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
 
 
 def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
-    """What to do where a server has changed, or answers were cut off."""
+    """What to do where a server has changed, or too many answers were cut off."""
     results = ending.results
     if has_changed_server(results):
         again = "fix the server; then discard its answers since the change, and ask for them again"
@@ -90,8 +93,19 @@ def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
     if results is None or has_cut_answers(results):
         raised = f"raise {limit_to_raise(results)}, since cut answers decide nothing, then start over"
         yield _step(ending, raised, fresh=True)
-        mine = "or, if a cut answer shall count as it is graded, give it a category (when: {truncated: true}), then:"
-        yield Advice(mine, regrade)
+        yield Advice(f"or, if {COUNT_CUT}", regrade)
+
+
+def _whole_answers(ending: Ending, run: str, regrade: str) -> Iterator[Advice]:
+    """What to do where a few cut answers keep a comparison from being decided, and others may be undecided."""
+    further = {Verdict.OPEN, Verdict.OUT_OF_REACH}
+    pairs = () if ending.results is None else ending.results.pairs
+    yield Advice(f"if {COUNT_CUT}", regrade)
+    yield from _more_labels(ending, run)
+    if ending.reason in UNDECIDED_REASONS and any(pair.verdict in further for pair in pairs):
+        yield _for_more(ending)
+    raised = f"or raise {limit_to_raise(ending.results)}, since cut answers decide nothing, and start over"
+    yield _step(ending, raised, fresh=True)
 
 
 def hide_folders(ending: Ending) -> Ending:
