@@ -6,7 +6,8 @@ scores: the same rule, at the same information, with a larger standard error. A 
 corrected difference. If that has none, a call or a tie by the grades no longer stands: the labels leave it undecided.
 
 If only one of the two scores is corrected, the grader's error with the other is unknown, and may be the same. Then a
-verdict by the grades stands only if the corrected score supports it too, and nothing is decided anew.
+verdict by the grades stands only if the corrected score supports it too, and nothing is decided anew. The same holds
+for all comparisons of a run that an alarm has ended (`answer_alarms`).
 
 A call by the grades stands if |z| of the corrected difference reaches a normal quantile, that of 1 - 0.4 (1 -
 confidence): 2.05 at 0.95. That the run may have stopped at a look that suited the call was paid for by its own
@@ -110,16 +111,19 @@ def corrected_look(
     available: AvailableTrials,
     correction: ScoreCorrection,
     decided: DecidingLooks,
+    *,
+    anew: bool = True,
 ) -> JudgedLook:
     """The look judged by corrected scores; forecasts, which are of further trials, stay those of the grades.
 
-    `readings` are those of the evidence by the grades, `decided` the looks that called or tied each pair.
+    `readings` are those of the evidence by the grades, `decided` the looks that called or tied each pair. Unless
+    `anew`, a verdict by the grades stands only if corrected scores support it too, and nothing is decided anew.
     """
     moved = [correction.evidence(reading) for reading in readings]
     evidence = replace(moved[0], deciding=None)
     sides, grades = correction.corrected_sides(evidence), standing.memory
     own, rule, boundary = judge_corrected(grades, moved, criteria, decided)
-    memory = _merge(grades, own, sides)
+    memory = _merge(grades, own, sides if anew else np.minimum(sides, 1))
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, standing.forecast))
     estimates = correction.estimates(standing.estimates)

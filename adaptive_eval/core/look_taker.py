@@ -73,11 +73,12 @@ class LookTaker:
         self.standing = self._judge(replace(available, left=nothing_left), calls_stand=True)
 
     def correct(
-        self, standing: JudgedLook, available: AvailableTrials, correction: ScoreCorrection
+        self, standing: JudgedLook, available: AvailableTrials, correction: ScoreCorrection, *, anew: bool
     ) -> tuple[JudgedLook, DecidingLooks]:
-        """The latest look judged by corrected scores, and the looks that decided its pairs."""
+        """The latest look judged by corrected scores, and the looks that decided its pairs; `anew` as in
+        `corrected_look`."""
         criteria, readings = self._read_evidence()
-        look = corrected_look(standing, readings, criteria, available, correction, self.decided)
+        look = corrected_look(standing, readings, criteria, available, correction, self.decided, anew=anew)
         return look, deciding_looks(self.decided, look, self.taken)
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:

@@ -133,7 +133,7 @@ def conclude(
     """The result as of the latest look, `standing`, or by scores with a correction for errors of the grader."""
     plan, bounds, decided = looks.plan, looks.tally.bounds(time_outs=True), looks.decided
     if correction is not None:
-        standing, decided = looks.correct(standing, available, correction)
+        standing, decided = looks.correct(standing, available, correction, anew=reason is not Reason.ALARM)
         bounds = None if bounds is None else correction.bounds(bounds)
     counts: NDArray[np.integer] = looks.tally.counts
     bench = plan.bench

@@ -132,7 +132,8 @@ class Ending:
     def decided_by_labels(self) -> bool:
         """Whether labels decide every comparison of a run that has left some of them undecided."""
         found = self.results
-        if found is None or not found.corrected or self.reason not in UNDECIDED_REASONS:
+        unknown_grades = self.reason is Reason.BLOCKED and not self.lost
+        if found is None or not found.corrected or not (unknown_grades or self.reason in UNDECIDED_REASONS):
             return False
         decided = {Verdict.RESOLVED, Verdict.TIED}.issuperset(pair.verdict for pair in found.pairs)
         return bool(found.pairs) and decided and gate_outcome(found.gate) != UNDECIDED

@@ -78,7 +78,7 @@ def finding(results: Results) -> tuple[str, ...]:
 
 def _by_grades(results: Results) -> Iterator[str]:
     labelled = results.labelled
-    if labelled is None or labelled.by_grades is None or is_alarmed(results.decisions, results.warnings):
+    if labelled is None or labelled.by_grades is None or _no_ranking(results) is not None:
         return
     with_labels = several(labelled.labels, "label")
     yield f"This is by scores corrected with {with_labels}. The grades alone: {labelled.by_grades}"
@@ -93,15 +93,23 @@ def main_findings(results: Results) -> tuple[str, ...]:
     return (*lines[:MAX_GATE_LINES], *([f"And {more} more."] if more > 0 else []))
 
 
+def _no_ranking(results: Results) -> str | None:
+    """Why an alarm leaves no model to rank; None if it does."""
+    scored = {row.name for row in results.models if row.score is not None}
+    if results.run.reason == Reason.ALARM and scored <= {row.model for row in results.alarms}:
+        return "No ranking: there is an alarm about the answers of every model."
+    if is_alarmed(results.decisions, results.warnings):
+        return "No ranking: all answers of every model are empty, identical, unreadable or wrong."
+    return None
+
+
 def _ranking_sentence(results: Results) -> str:
     scored = [row for row in results.models if row.score is not None]
     asked = objective_view(results.decisions)
     if not scored:
         return "No model has a score yet."
-    if results.run.reason == Reason.ALARM and {row.name for row in scored} <= {row.model for row in results.alarms}:
-        return "No ranking: there is an alarm about the answers of every model."
-    if is_alarmed(results.decisions, results.warnings):
-        return "No ranking: all answers of every model are empty, identical, unreadable or wrong."
+    if (nothing := _no_ranking(results)) is not None:
+        return nothing
     if not asked.compares:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
         known, why = "is" if done == 1 else "are", _because_of_labels(results)

@@ -387,6 +387,6 @@ def signal_cautions(
                 continue
             text = f"{share:.1%} of its answers {PHRASES[kind]}{_MORE.get(kind, '')}"
             if kind is AnswerKind.TRUNCATED and model in rows and rows[model].cut:
-                best = scale.score(rows[model].highest)
+                best = scale.score(min(rows[model].highest, scale.high))
                 text += f"; no comparison is called that they could reverse: its score could be up to {best}"
             yield Caution(kind.signal, name, text)

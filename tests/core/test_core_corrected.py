@@ -9,7 +9,8 @@ import pytest
 from core_runs import Answers, straight
 from numpy.typing import NDArray
 
-from adaptive_eval.core import Bench, Controller, Pace, Plan, Trials, Verdict
+from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.corrected import ScoreCorrection, judge_corrected
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Criteria, DecidingLooks, Judging, LatchedVerdicts, judge
@@ -179,6 +180,38 @@ def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> Non
     assert verdicts(plain)[0, 1] is verdicts(found)[0, 1] is RESOLVED
     turned = run.result(correction([-0.75, 0.0, 0.0]))
     assert turned is not None and verdicts(turned)[1, 0] is RESOLVED
+
+
+def told(cut: int, *, empty_from: int | None = None, stops: bool = True) -> Controller:
+    """A run of two models that are right in half of their trials, to its end. Of the first, answers to this many of the
+    20 questions are cut off, and all are empty from some trial on."""
+    bench, judging = Bench(2, 20, np.array([0.0, 1.0])), Judging(futility=None)
+    plan = Plan(bench, rule=ZScore(4.0), judging=judging, trials=Trials(8, 24), pace=Pace(lookahead=0))
+    truncated = int(AnswerKind.TRUNCATED)
+    controller = Controller(replace(plan, may_be_right=truncated, stops_on_alarm=stops))
+    while controller.finished is None:
+        outcomes = []
+        for ask in controller.ask(1 << 20):
+            bad = ask.model == 0 and empty_from is not None and ask.trial >= empty_from
+            kinds = int(AnswerKind.EMPTY) if bad else truncated * (ask.model == 0 and ask.question < cut)
+            right = (ask.question + ask.trial) % 2 and not kinds
+            outcomes.append(Outcome(*ask[:3], int(right), kinds=kinds))
+        controller.tell(outcomes)
+    return controller
+
+
+@pytest.mark.parametrize(("cut", "verdict"), [(0, RESOLVED), (8, Verdict.BLOCKED)])
+def test_labels_call_nothing_that_cut_answers_could_reverse(cut: int, verdict: Verdict) -> None:
+    run = told(cut, stops=False)
+    found = run.result(correction([-0.3, 0.0]))
+    assert found is not None and only(found).verdict.verdict is verdict
+
+
+def test_after_an_alarm_labels_call_nothing_anew() -> None:
+    run = told(0, empty_from=12)
+    found = run.result(correction([-0.3, 0.0]))
+    assert run.finished is Reason.ALARM
+    assert found is not None and only(found).verdict.verdict is Verdict.BLOCKED
 
 
 def paths(

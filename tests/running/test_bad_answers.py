@@ -144,6 +144,30 @@ def test_a_few_cut_answers_block_what_they_could_decide_and_the_headline_says_it
     assert told and (not any(blocked) or "raise sampling.max_tokens" in ended.stdout)
 
 
+def test_labels_may_decide_what_cut_answers_block(place: Place, server: Saying) -> None:
+    cut = [(7 * seed) % 13 == 0 for seed in range(13)]
+    server.says = lambda model, question, seed: answer("bob", question, 0 if cut[seed % 13] else seed)
+    server.ends = lambda model, question, seed: "length" if model == "ada" and cut[seed % 13] else "stop"
+    changes = {"models": ("ada", "bob"), "stopping": {"delta": 0.04, "on_alarm": "never"}}
+    ended = place.run(**changes)
+    assert ended.exit_code == ExitCode.SPENT, ended.stdout
+    steps = ended.stdout[ended.stdout.index("to do") :]
+    assert steps.index("adaptive-eval regrade") < steps.index("raise sampling.max_tokens") < steps.index("--fresh")
+    with closing(RunReader.open(place.run_dir)) as reader:
+        rows = [
+            (one.model, one.question, one.trial, "correct" if one.model == "ada" else "wrong")
+            for one in reader.trials()
+        ]
+    labels = place.folder / "labels.csv"
+    labels.write_text("\n".join(",".join(map(str, row)) for row in [("model", "question", "trial", "label"), *rows]))
+    label = ["label", str(place.run_dir), "--from", str(labels)]
+    assert CliRunner().invoke(app, label).exit_code == 0
+    ended = place.run(**changes)
+    assert ended.exit_code == ExitCode.REACHED, ended.stdout
+    assert "ada is best: 100.0%" in ended.stdout and "blocked" not in ended.stdout
+    assert "up to 100.0%" in ended.stdout
+
+
 def test_a_dry_run_says_that_its_answers_were_cut_off(place: Place, server: Saying) -> None:
     server.ends = lambda model, question, seed: "length" if model == "bob" else "stop"
     ended = place.run("--dry-run")
