@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
@@ -131,12 +130,6 @@ class EndedRuns:
             assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
         shutil.copytree(kept / directory.name, directory)
         return directory
-
-
-def without_checksums(database: sqlite3.Connection) -> None:
-    """Make it a run from before there were checksums, so that what a test changes in it counts as written."""
-    for table in ("trial_checks", "row_checks"):
-        database.execute(f"DROP TABLE IF EXISTS {table}")
 
 
 def trials_in(directory: Path) -> int:

@@ -12,7 +12,7 @@ import shutil
 import socket
 import stat
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,28 +23,46 @@ from adaptive_eval.base.errors import ConfigError, StoreError, StoreFull
 _held: "weakref.WeakSet[FileLock]" = weakref.WeakSet()
 
 
+MOST_HOLDER = 10_000
+"""Most bytes that are read of what a holder has written."""
+
+
 class FileLock:
     """A lock on a file, held until `close`; the file says who holds it."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, holder: Mapping[str, object], before: Mapping[str, object]) -> None:
         self.descriptor = descriptor
         """A process that inherits it holds the lock, too; -1 after `close`."""
+        self.before = before
+        """What its last holder has left."""
+        self.said = dict(holder)
+        """What is stored for `read_holder`."""
         _held.add(self)
 
     @classmethod
-    def take(cls, path: Path, **said: str) -> Self:
-        """Take the lock, or raise `OSError`: `BlockingIOError` if it is held; `said` is stored for `read_holder`."""
+    def take(cls, path: Path, *, keep: Sequence[str] = (), **said: str) -> Self:
+        """Take the lock, or raise `OSError`: `BlockingIOError` if it is held; `said` is stored for `read_holder`, and
+        what the last holder has left under the names `keep` stays."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             since = datetime.now(UTC).isoformat("T", "seconds")
-            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, **said}
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+            before = _parse_holder(os.pread(descriptor, MOST_HOLDER, 0))
+            kept = {name: before[name] for name in keep if name in before}
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, **said, **kept}
+            lock = cls(descriptor, holder, before)
+            lock.note()
         except OSError:
             os.close(descriptor)
             raise
-        return cls(descriptor)
+        return lock
+
+    def note(self, **said: object) -> None:
+        """Store further words of the holder."""
+        self.said |= said
+        words = json.dumps(self.said).encode()
+        os.pwrite(self.descriptor, words, 0)
+        os.ftruncate(self.descriptor, len(words))
 
     def close(self) -> None:
         """Release the lock; a second call does nothing. The file stays: removing it would race with the next holder."""
@@ -71,8 +89,21 @@ def is_locked(path: Path) -> bool:
 def read_holder(path: Path) -> Mapping[str, object]:
     """The last holder of the lock: `pid`, `host`, `since` and its own words; empty while that is being written."""
     try:
-        holder = json.loads(path.read_text())
-    except (OSError, ValueError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return {}
+    try:
+        return _parse_holder(os.read(descriptor, MOST_HOLDER))
+    except OSError:
+        return {}
+    finally:
+        os.close(descriptor)
+
+
+def _parse_holder(words: bytes) -> Mapping[str, object]:
+    try:
+        holder = json.loads(words)
+    except (ValueError, RecursionError):
         return {}
     return holder if isinstance(holder, dict) and holder.keys() >= {"pid", "host", "since"} else {}
 

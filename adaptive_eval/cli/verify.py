@@ -11,7 +11,7 @@ MAX_SHOWN = 50
 
 
 def verify(run: Run) -> None:
-    """Check RUN for damage: every stored row by its checksum, the database, and results.json. Nothing is changed.
+    """Check RUN for damage: every answer by its digest, the database, and results.json. Nothing is changed.
 
     Exit code 0: all that can be checked is intact; 1: something is damaged, and every damage is listed.
     """
@@ -21,8 +21,7 @@ def verify(run: Run) -> None:
         typer.echo(f"note: {safe_line(note)}")
     if not found.damages:
         unless = ", as far as it can be checked" if found.notes else ""
-        earlier = f" ({found.earlier_looks:,} under earlier settings)" if found.earlier_looks else ""
-        stored = f"{several(found.trials, 'trial')}, {several(found.looks, 'look')}{earlier}"
+        stored = f"{several(found.trials, 'trial')}, {several(found.looks, 'look')}"
         typer.echo(f"{stored}, results, events, questions: intact{unless}")
         return
     for damage in found.damages[:MAX_SHOWN]:

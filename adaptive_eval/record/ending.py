@@ -313,7 +313,7 @@ def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
 IMPORTED = "Imported: these are the trials of logs, judged once."
 REGRADED = "Regraded: the run was finished, and by the new grades a comparison is open."
 STOPPED = "Stopped. Every answer that was graded is stored."
-KILLED = "Killed: the process has left no end of the run. Every answer that was committed is stored."
+KILLED = "Killed: the process has left no end of the run. The same command goes on from the answers that are stored."
 PRECISE = "Finished: every score is as precise as was asked."
 LABELS_DECIDE = "Finished: with labels, every comparison is resolved or tied."
 LABELS_LEAVE = "Finished: the grades decide every comparison, but labels leave {} undecided."

@@ -185,8 +185,8 @@ class StoredRun:
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether the run has so many trials that the store keeps their sums."""
-        return self.reader.summed_until > 0
+        """Whether the run has so many trials that replaying them takes long."""
+        return self.reader.is_large
 
     def published(self, *, rows: bool = True) -> Results | None:
         """Results as published when the run ended; None if something has happened since, or there are other labels."""
@@ -202,12 +202,12 @@ class StoredRun:
 
 
 @contextmanager
-def open_run(directory: Path, *, summed: bool = True) -> Iterator[StoredRun]:
+def open_run(directory: Path, *, whole: bool = True) -> Iterator[StoredRun]:
     """Open the run in `directory` at one moment; raises `StoreError` if there is none or it is damaged.
 
-    With `summed` false, trials that the store keeps sums of are not checked: enough for sums and single answers.
+    Without `whole`, large runs are not checked beforehand.
     """
-    with RunReader.intact(directory, summed=summed) as reader:
+    with RunReader.intact(directory, whole=whole) as reader:
         yield StoredRun(reader)
 
 

@@ -11,7 +11,6 @@ from adaptive_eval.record.results_file import RESULTS_FILE, is_intact, read_resu
 from adaptive_eval.store import RunFinished, RunReader, is_held
 from adaptive_eval.store.database import DATABASE_FILE, reindex_instructions
 from adaptive_eval.store.integrity import Integrity
-from adaptive_eval.store.log_check import lost_commits
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +23,12 @@ class Verified:
     notes: tuple[str, ...]
     mend: str | None = None
     """The repair, if there is one."""
-    earlier_looks: int = 0
-    """Number of looks taken under earlier settings, which no report shows."""
 
 
 def verify_run(directory: Path) -> Verified:
     """Check all of a run; raises `StoreError` if it cannot be opened."""
     stored = Integrity.check(directory)
-    notes = [
-        f"{number:,} rows of {table} have no checksum (they were stored by an earlier version) and cannot be checked"
-        for table, number in stored.unchecked.items()
-    ]
-    damages = [*stored.damages]
+    notes, damages = list[str](), [*stored.damages]
     results, whole = read_results(directory), is_intact(directory)
     if whole is False:
         damages.append(f"{RESULTS_FILE}: is not what was written")
@@ -44,9 +37,7 @@ def verify_run(directory: Path) -> Verified:
     elif not stored.damages:
         _compare_with_store(directory, results, damages, notes)
     mend = reindex_instructions(directory) if stored.only_structure else None
-    looks = stored.rows.get("looks", 0)
-    earlier = looks - results.looks[-1].look if results is not None and results.looks else 0
-    return Verified(stored.rows.get("trials", 0), looks, tuple(damages), tuple(notes), mend, max(earlier, 0))
+    return Verified(stored.trials, stored.looks, tuple(damages), tuple(notes), mend)
 
 
 def harmless_damage(directory: Path) -> Iterator[str]:
@@ -57,11 +48,6 @@ def harmless_damage(directory: Path) -> Iterator[str]:
     if is_intact(directory) is False:
         path = directory / RESULTS_FILE
         yield f"{path} is not what was written, and is ignored: it is computed from {DATABASE_FILE}"
-    if lost_commits(database) == 1:
-        yield (
-            f"the last commit in {database}-wal cannot be read: a power failure has cut that write, or it was "
-            "damaged since. It is ignored, as if its answers had never arrived"
-        )
 
 
 def _compare_with_store(directory: Path, results: Results, damages: list[str], notes: list[str]) -> None:

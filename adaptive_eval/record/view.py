@@ -211,7 +211,7 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
     For a large run, everything that would require reading all trials is left out with a warning. `rows` as in a `Feed`.
     """
     running = is_held(directory)
-    with open_run(directory, summed=False) as stored:
+    with open_run(directory, whole=False) as stored:
         results = stored.brief_results(running=running, rows=rows)
         view = _build_view(stored, results, running=running)
         if results is None:

@@ -11,18 +11,19 @@ import re
 import shlex
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 from adaptive_eval.base.errors import RunLocked, StoreError, StoreFull
 from adaptive_eval.base.files import FileLock, closed_on_error, is_locked, read_holder, require_plain
-from adaptive_eval.store import checksums
-from adaptive_eval.store.log_check import lost_commits
-from adaptive_eval.store.tables import SUMS, TABLES
+from adaptive_eval.store.tables import TABLES
 
 LOCK_FILE = "lock"
+COMMITTED = "committed"
+"""What the writer of a run notes in its lock after each commit: the number of the last trial. It stands outside the
+database and its log, so that a log that is missing or cut off is noticed."""
 TRIES, PAUSE = 10, 0.02
 """Attempts to take the lock: a process that only tests it holds it for microseconds."""
 
@@ -33,7 +34,7 @@ def lock_run(directory: Path) -> FileLock:
     require_no_links(directory)
     for _ in range(TRIES):
         try:
-            return FileLock.take(path)
+            return FileLock.take(path, keep=[COMMITTED])
         except BlockingIOError:
             time.sleep(PAUSE)
         except OSError as error:
@@ -63,6 +64,11 @@ WRITTEN = (DATABASE_FILE, "logs")
 SIDE_FILES = ("wal", "journal", "shm")
 """Suffixes of the files that SQLite opens with the database."""
 ANOTHER = "give the directory of a run, or one that is new"
+WITHOUT_LOG = (
+    "Put it back, or restore a copy of the whole directory; to go on with what is there, remove {lock}; to start over, "
+    "use --fresh"
+)
+"""The hint where trials were committed that cannot be read."""
 
 APPLICATION_ID = 0x61644576
 """Marks the file as one of adaptive-eval (PRAGMA application_id)."""
@@ -103,7 +109,6 @@ def create(directory: Path) -> sqlite3.Connection:
             f"BEGIN IMMEDIATE; {TABLES}; PRAGMA user_version = {SCHEMA_VERSION}; "
             f"PRAGMA application_id = {APPLICATION_ID};"
         )
-        checksums.keep_checksums(connection)
     return connection
 
 
@@ -113,17 +118,36 @@ def open_existing(directory: Path) -> sqlite3.Connection:
     with closed_on_error(connection), explained(directory):
         _require_ours(connection, directory)
         _enable_durable_log(connection, directory)
-        checksums.keep_checksums(connection)
     return connection
 
 
-def structure_faults(connection: sqlite3.Connection, tables: Iterable[str] | None = None) -> list[str]:
-    """Faults that SQLite finds in the pages and indices of the database, or of some tables."""
-    parts = [MOST_FAULTS] if tables is None else [table for table in tables if checksums.has_table(connection, table)]
+def write_to_file(connection: sqlite3.Connection) -> None:
+    """Move what the log has into the file itself, so that the file alone says what run it is."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def newest_trial(connection: sqlite3.Connection) -> int:
+    """The number of the last trial; 0 before the first."""
+    return int(connection.execute("SELECT coalesce(max(id), 0) FROM trials").fetchone()[0])
+
+
+def missing_commits(directory: Path, connection: sqlite3.Connection, noted: object) -> str | None:
+    """What is wrong if trials were committed that cannot be read; `noted` is what the lock says (`COMMITTED`)."""
+    last = newest_trial(connection)
+    if not isinstance(noted, int) or noted <= last:
+        return None
+    return (
+        f"{directory / DATABASE_FILE} has {last:,} trials, but {noted:,} were committed: its log, "
+        f"{DATABASE_FILE}-wal, is missing or damaged"
+    )
+
+
+def structure_faults(connection: sqlite3.Connection) -> list[str]:
+    """Faults that SQLite finds in the pages and indices of the database."""
     try:
         ((usual,),) = connection.execute("PRAGMA cache_size")
         connection.execute(f"PRAGMA cache_size = {-ORDER_CACHE}")
-        said = [str(text) for part in parts for (text,) in connection.execute(f"PRAGMA integrity_check({part})")]
+        said = [str(text) for (text,) in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})")]
         connection.execute(f"PRAGMA cache_size = {usual}")
     except sqlite3.Error as error:
         said = [str(error)]
@@ -146,7 +170,20 @@ def open_readonly(directory: Path, verify: str = VERIFY) -> sqlite3.Connection:
     connection = _connect_to_read(directory)
     with closed_on_error(connection), explained(directory, verify):
         _require_ours(connection, directory)
+        if verify:  # else all damages are listed
+            require_whole(connection, directory, noted_commits(directory))
     return connection
+
+
+def noted_commits(directory: Path) -> object:
+    """What the lock of a run says of commits; None while the run is being written."""
+    return None if is_locked(directory / LOCK_FILE) else read_holder(directory / LOCK_FILE).get(COMMITTED)
+
+
+def require_whole(connection: sqlite3.Connection, directory: Path, noted: object) -> None:
+    """Raise `StoreError` if trials were committed that cannot be read; `noted` is what the lock says of commits."""
+    if (problem := missing_commits(directory, connection, noted)) is not None:
+        raise StoreError(f"{problem}. {WITHOUT_LOG.format(lock=directory / LOCK_FILE)}")
 
 
 def open_if_begun(directory: Path) -> sqlite3.Connection | None:
@@ -159,12 +196,11 @@ def open_if_begun(directory: Path) -> sqlite3.Connection | None:
             connection.close()
             return None
         _require_ours(connection, directory)
+        require_whole(connection, directory, noted_commits(directory))
     return connection
 
 
 def _connect_to_read(directory: Path) -> sqlite3.Connection:
-    if not is_locked(directory / LOCK_FILE):
-        _require_intact_log(directory)
     # in a read-only directory SQLite cannot share the database, and nobody is writing it
     unshared = not os.access(directory, os.W_OK) and not (directory / f"{DATABASE_FILE}-wal").exists()
     return _connect(directory, "ro&immutable=1" if unshared else "ro")
@@ -192,19 +228,8 @@ def is_run(directory: Path) -> bool:
     """Whether a run was begun in this directory."""
     if not (directory / DATABASE_FILE).exists():
         return False
-    _require_intact_log(directory)
     with closing(_connect(directory, "rw")) as connection, explained(directory):
         return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-
-
-def _require_intact_log(directory: Path) -> None:
-    """Raise `StoreError` if commits in the log cannot be read: going on would lose them for good."""
-    path = directory / DATABASE_FILE
-    if path.is_file() and (lost := lost_commits(path)) > 1:
-        raise StoreError(
-            f"{path}-wal is damaged: the last {lost} commits in it cannot be read, and whoever opens it with SQLite "
-            "loses them. Restore a copy of the whole directory, or start over with --fresh"
-        )
 
 
 @contextmanager
@@ -240,9 +265,7 @@ def _connect(directory: Path, mode: str) -> sqlite3.Connection:
             raise StoreError(f"{file} cannot be read: {error.strerror}; {ANOTHER}") from error
     with explained(directory):
         # used by one thread at a time: the main thread opens and closes it, the writer's uses it in between
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
-        connection.create_function("checksum", -1, checksums.checksum, deterministic=True)
-        return connection
+        return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
 
 
 def _enable_durable_log(connection: sqlite3.Connection, directory: Path) -> None:
@@ -253,7 +276,6 @@ def _enable_durable_log(connection: sqlite3.Connection, directory: Path) -> None
             "put the run directory on a local disk"
         )
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA temp_store = MEMORY")  # so that the checksum triggers create no files
 
 
 def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:
@@ -266,7 +288,7 @@ def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:
             "use the version of adaptive-eval that wrote it"
         )
     for (made,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
-        if not _PLAIN.match(made) and made.removeprefix("CREATE TRIGGER ") not in SUMS:
+        if not _PLAIN.match(made):
             raise StoreError(
                 f"{directory / DATABASE_FILE} brings SQL of its own ({made!a:.80}), which adaptive-eval has not "
                 f"written and does not run; {ANOTHER}"

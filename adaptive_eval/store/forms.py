@@ -1,7 +1,7 @@
 """SQL that finds trials which are not in the form in which trials are written: a run directory may be a stranger's.
 
-Checksums say that a row was not changed, but not who wrote it. Stored JSON, such as looks and events, is checked where
-it is parsed.
+SQLite enforces no types, and finds only damage to its structure. Stored JSON, such as looks and events, is checked
+where it is parsed.
 """
 
 from collections.abc import Iterator
@@ -47,5 +47,5 @@ def _conditions() -> Iterator[str]:
         yield f"typeof({name}) IN ({kinds})"
 
 
-MISFORMED = f"SELECT id FROM trials WHERE id > ? AND NOT ({' AND '.join(f'({one})' for one in _conditions())}) LIMIT 1"
-"""Finds a trial after a given id that is not in the form in which trials are written."""
+MISFORMED = f"SELECT id FROM trials WHERE NOT ({' AND '.join(f'({one})' for one in _conditions())}) LIMIT 1"
+"""Finds a trial that is not in the form in which trials are written."""

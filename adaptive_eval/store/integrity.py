@@ -1,49 +1,55 @@
-"""Checks a stored run for damage: the structure of the database, and every row's checksum."""
+"""Checks a stored run for damage: the structure of the database, its commits, and every answer by its digest."""
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_eval.store import checksums, database
-from adaptive_eval.store.log_check import lost_commits
-from adaptive_eval.store.tables import COLUMNS
-
-LOST_COMMIT = (
-    "the log of the database: its last commit cannot be read; if a kill or a power failure has cut that write, "
-    "nothing is lost, for nobody was told of it, and the next start of the run mends it"
-)
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.store import database, queries
+from adaptive_eval.store.forms import MISFORMED
+from adaptive_eval.store.records import text_digest
+from adaptive_eval.store.rows import unpack_text
 
 
 @dataclass(frozen=True, slots=True)
 class Integrity:
     """The result of checking a run."""
 
-    rows: dict[str, int]
-    """Number of rows by table, without unreadable tables."""
-    unchecked: dict[str, int]
-    """Rows without a checksum by table, from earlier versions."""
+    trials: int
+    looks: int
     damages: tuple[str, ...]
     only_structure: bool = False
-    """Whether all rows are intact, and only the structure of the database is damaged."""
+    """Whether all answers are intact, and only the structure of the database is damaged."""
 
     @classmethod
     def check(cls, directory: Path) -> "Integrity":
         """Check the run in `directory` in one consistent read; raises `StoreError` if it cannot be opened."""
-        found, damages = {}, [LOST_COMMIT] if lost_commits(directory / database.DATABASE_FILE) else []
+        trials, looks, damages = 0, 0, list[str]()
         with closing(database.open_readonly(directory, "")) as connection, database.explained(directory, ""):
             connection.execute("BEGIN")
             structure = [f"the database: {fault}" for fault in database.structure_faults(connection)]
-            damages += structure
-            for table in COLUMNS:
-                try:
-                    found[table] = checksums.check_table(connection, table)
-                except sqlite3.Error as error:
-                    damages.append(f"{table}: cannot be read ({error})")
-            damages += [damage for checked in found.values() for damage in checked.damages]
-        return cls(
-            {table: checked.rows for table, checked in found.items()},
-            {table: checked.unchecked for table, checked in found.items() if checked.unchecked},
-            tuple(damages),
-            0 < len(structure) == len(damages),
-        )
+            lost = database.missing_commits(directory, connection, database.noted_commits(directory))
+            damages += [*structure, *([] if lost is None else [lost])]
+            try:
+                ((looks,),) = connection.execute("SELECT count(*) FROM looks")
+                damages += [f"trials {one}: is not as trials are written" for (one,) in connection.execute(MISFORMED)]
+                for damage in _check_answers(connection):
+                    trials += 1
+                    damages += [] if damage is None else [damage]
+            except sqlite3.Error as error:
+                damages.append(f"the database: cannot be read ({error})")
+        return cls(trials, looks, tuple(damages), 0 < len(structure) == len(damages))
+
+
+def _check_answers(connection: sqlite3.Connection) -> Iterator[str | None]:
+    """For each answer what is wrong with it, if anything."""
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")  # what is not UTF-8 has another digest
+    for row in map(queries.TrialRow._make, connection.execute(f"{queries.TRIALS}ORDER BY trials.id")):
+        name = f"trials: the answer of trial {row.trial} of {row.model} on {row.question}"
+        try:
+            digest = text_digest(unpack_text(row.text), unpack_text(row.reasoning))
+            yield None if digest == row.digest else f"{name} is not what was written"
+        except (StoreError, UnicodeDecodeError) as error:
+            yield f"{name} cannot be read ({error})"

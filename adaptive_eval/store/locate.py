@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 from adaptive_eval.base.errors import StoreError
-from adaptive_eval.base.files import is_locked, make_folder
-from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
+from adaptive_eval.base.files import FileLock, is_locked, make_folder
+from adaptive_eval.store.database import COMMITTED, DATABASE_FILE, LOCK_FILE
 
 SHOWN_FILES = 3
 
@@ -31,12 +31,16 @@ def make_directory(directory: Path) -> None:
         )
 
 
-def require_nothing_lost(directory: Path) -> None:
-    """Raise `StoreError` if files of a run remain whose database is empty; a killed start leaves only the database."""
-    if others := _other_files(directory, but=DATABASE_FILE):
+def require_nothing_lost(directory: Path, lock: FileLock) -> None:
+    """Raise `StoreError` if a run was begun whose database has no tables. A start that was killed before its first
+    commit leaves only the database, and has asked for nothing."""
+    others = _other_files(directory, but=DATABASE_FILE)
+    if others or COMMITTED in lock.before:
+        left = f", and has left {others}" if others else ""
         raise StoreError(
-            f"{directory / DATABASE_FILE} is empty, but a run was begun here and has left {others}: what it "
-            "had stored is lost. Restore a copy of it, or start over with --fresh"
+            f"a run was begun in {directory}{left}, but {DATABASE_FILE} has nothing of it: the file or its log, "
+            f"{DATABASE_FILE}-wal, is missing or damaged. Put it back, or restore a copy of the whole directory; to "
+            "start over, use --fresh"
         )
 
 

@@ -1,9 +1,7 @@
 """The SQL queries that read a run: columns of trials by name, and sums over trials."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from adaptive_eval.store.checksums import checksum_in_sql
 from adaptive_eval.store.records import (
     AWAITS_VERDICT,
     LARGEST_SIZE,
@@ -51,13 +49,18 @@ class TrialRow(NamedTuple):
     tokens: int
     usd: float
     gpu_seconds: float
-    damaged: int | None
-    """Whether it differs from its checksum; None without one."""
     digest: int | None
     token_logprobs: bytes | None
 
 
-LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
+_STANDING = (
+    "FROM looks WHERE NOT EXISTS (SELECT 1 FROM looks AS later "
+    "WHERE later.configuration > looks.configuration AND later.number <= looks.number) "
+)
+"""Looks that stand: those under a later configuration go on from them, or replace them where they begin earlier."""
+LOOKS = f"SELECT number, body {_STANDING}"
+LOOK_TIMES = f"SELECT number, at {_STANDING}"
+MOST_LOOKS = f"SELECT coalesce(max(number) + 1, 0) {_STANDING}"
 FIRST_LOOK = "SELECT number, body FROM looks WHERE number = 0 ORDER BY configuration LIMIT 1"
 MOST_JUDGES = 9
 """Largest number of judges in a panel; each has its own signal."""
@@ -76,11 +79,8 @@ _COLUMNS = {
     "correct": _FLAG.format("is_correct"),
     "found": _FLAG.format("has_answer"),
     "token_logprobs": "(SELECT body FROM token_logprobs WHERE id = trials.id)",
-    "damaged": "NULL",
 }
 """SQL for names that are not columns of the table of trials."""
-_CHECKED = {"damaged": f"(SELECT crc FROM trial_checks WHERE id = trials.id) <> {checksum_in_sql('trials', 'trials.')}"}
-"""Replaces the NULL if the run has checksums."""
 _NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
 _TOTAL = "coalesce(sum({0}), 0.0)"
 """The sum of numbers, 0.0 without rows."""
@@ -89,9 +89,9 @@ _NUMBER = "json_extract(signals, '$.{}')"
 _EXISTS = "json_type(signals, '$.{}') IS NOT NULL"
 
 
-def _select_columns(names: tuple[str, ...], column_sql: Mapping[str, str]) -> str:
+def _select_columns(names: tuple[str, ...]) -> str:
     """The start of a query for these columns, in this order."""
-    return f"SELECT {', '.join(column_sql.get(name, f'trials.{name}') for name in names)} {_NAMED}"
+    return f"SELECT {', '.join(_COLUMNS.get(name, f'trials.{name}') for name in names)} {_NAMED}"
 
 
 def _sums_by_replica() -> str:
@@ -142,22 +142,15 @@ GRADING_USES = (
     "SELECT name, count(*), {} + {}, {}, {} FROM trials JOIN models ON models.id = model ".format(*_JUDGE_TOTALS)
     + f"WHERE {_EXISTS.format('judge_prompt_tokens')} GROUP BY name ORDER BY name"
 )
-OUTCOMES = f"{_select_columns(OUTCOME_COLUMNS, _COLUMNS)}ORDER BY trials.id"
-FACTS = f"{_select_columns(TrialFacts._fields, _COLUMNS)}WHERE category IS NOT NULL ORDER BY trials.id"
-PLACES = f"{_select_columns(TrialPlace._fields, _COLUMNS)}ORDER BY trials.id"
+OUTCOMES = f"{_select_columns(OUTCOME_COLUMNS)}ORDER BY trials.id"
+FACTS = f"{_select_columns(TrialFacts._fields)}WHERE category IS NOT NULL ORDER BY trials.id"
+PLACES = f"{_select_columns(TrialPlace._fields)}ORDER BY trials.id"
 CELLS = (
-    f"{_select_columns(CellExtent._fields, _COLUMNS)}WHERE trials.id <= ? AND round <= ? "
+    f"{_select_columns(CellExtent._fields)}WHERE trials.id <= ? AND round <= ? "
     "GROUP BY model, question ORDER BY model, question"
 )
 ROUND_COUNTS = (
-    f"{_select_columns(RoundCount._fields, _COLUMNS)}WHERE category IS NOT NULL "
+    f"{_select_columns(RoundCount._fields)}WHERE category IS NOT NULL "
     "GROUP BY model, question, round, category ORDER BY model, question, round, category"
 )
-
-
-class Queries:
-    """The queries that depend on which tables a run has."""
-
-    def __init__(self, *, checked: bool) -> None:
-        """`checked` says whether the run has checksums."""
-        self.trials = _select_columns(TrialRow._fields, {**_COLUMNS, **(_CHECKED if checked else {})})
+TRIALS = _select_columns(TrialRow._fields)

@@ -1,5 +1,7 @@
 """Reads a stored run: for a resume, for reports and monitors (also while it runs), and for regrading."""
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
@@ -30,9 +32,11 @@ from adaptive_eval.store.records import (
     Spending,
     StoredLook,
     StoredOutcome,
+    StoredSettings,
     TrialFacts,
     TrialPlace,
     TrialRecord,
+    answer_digest,
     total_bits,
     wasted_use,
 )
@@ -40,15 +44,16 @@ from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs, unpack_text
 from adaptive_eval.store.run_database import RunDatabase, damaged
 from adaptive_eval.store.summing import (
-    NO_SUMS,
     Counts,
-    add_cells,
     align_with_roster,
     all_spending,
     all_sums,
+    count_cells,
     thin_out,
 )
 
+LARGE = 200_000
+"""Trials from which on a run is large."""
 MOST_ROUNDS = 2**31 - 1
 """The highest number that a round may have."""
 
@@ -62,13 +67,14 @@ class RunReader:
 
     @classmethod
     @contextmanager
-    def intact(cls, directory: Path, *, summed: bool = True) -> Iterator[Self]:
+    def intact(cls, directory: Path, *, whole: bool = True) -> Iterator[Self]:
         """Open the run in `directory` for one consistent read; raises `StoreError` if it is damaged.
 
-        `summed` is that of `require_intact`.
+        Without `whole`, large runs are not checked beforehand.
         """
         with closing(cls.open(directory)) as reader, reader.consistent_read():
-            reader.require_intact(summed=summed)
+            if whole or not reader.is_large:
+                reader.require_intact()
             yield reader
 
     @classmethod
@@ -149,9 +155,8 @@ class RunReader:
 
     def trial_count(self) -> int:
         """The number of stored trials."""
-        known = self._database.kept_sums()
-        ((count,),) = self._rows("SELECT count(*) FROM trials WHERE id > ?", known.last)
-        return int(count) + known.trials
+        ((count,),) = self._rows("SELECT count(*) FROM trials")
+        return int(count)
 
     def outcomes(self) -> Iterator[StoredOutcome]:
         """Every trial without its texts, in the order of commitment."""
@@ -230,37 +235,37 @@ class RunReader:
         "ungraded" leaves out trials without an answer, which no grader can grade.
         """
         condition = "WHERE category IS NULL " if which == "ungraded" else ""
-        for row in self._rows(f"{self._database.queries.trials}{condition}ORDER BY trials.id"):
+        for row in self._rows(f"{queries.TRIALS}{condition}ORDER BY trials.id"):
             record = self._record(row)
             if which == "all" or "unanswered" not in record.answer.signals:
                 yield record
 
     def model_trials(self, model: str) -> Iterator[TrialRecord]:
         """The trials of one model with their texts, question by question."""
-        for row in self._rows(f"{self._database.queries.trials}WHERE models.name = ? ORDER BY question, trial", model):
+        for row in self._rows(f"{queries.TRIALS}WHERE models.name = ? ORDER BY question, trial", model):
             yield self._record(row)
 
     def cell(self, model: str, question: str, after: int = -1) -> Iterator[TrialRecord]:
         """The trials of one model and question with numbers above `after`, in ascending order."""
         condition = "WHERE models.name = ? AND questions.key = ? AND trial > ? ORDER BY trial"
-        yield from map(self._record, self._rows(self._database.queries.trials + condition, model, question, after))
+        yield from map(self._record, self._rows(queries.TRIALS + condition, model, question, after))
 
     def latest_from(self, model: str, replica: str) -> TrialRecord:
         """The trial that was committed last from one replica of a model."""
         condition = "WHERE models.name = ? AND replica = ? ORDER BY trials.id DESC LIMIT 1"
-        return self._record(next(iter(self._rows(self._database.queries.trials + condition, model, replica))))
+        return self._record(next(iter(self._rows(queries.TRIALS + condition, model, replica))))
 
     def sums(self, after: int = 0) -> list[ReplicaSums]:
         """Sums over the trials with ids above `after`, by model and replica."""
-        return all_sums(self._database, NO_SUMS._replace(last=after) if after else self._database.kept_sums())
+        return all_sums(self._database, after)
 
     def looks(self, first: int = 0) -> list[StoredLook]:
-        """The looks of the newest configuration, from number `first` on."""
+        """The looks of the run, from number `first` on."""
         return list(self._looks(queries.LOOKS + "AND number >= ? ORDER BY number", first))
 
     def most_looks(self) -> int:
-        """The largest number of looks that were taken under any configuration."""
-        ((most,),) = self._rows("SELECT coalesce(max(number) + 1, 0) FROM looks")
+        """How many looks were taken."""
+        ((most,),) = self._rows(queries.MOST_LOOKS)
         return int(most)
 
     def capped_opening(self) -> bool | None:
@@ -269,20 +274,19 @@ class RunReader:
         return None if first is None else "capped_opening" in first.body
 
     def latest_look(self) -> StoredLook | None:
-        """The last look of the newest configuration; None before the first."""
+        """The last look; None before the first."""
         return next(self._looks(queries.LOOKS + "ORDER BY number DESC LIMIT 1"), None)
 
     def counts(self, roster: Roster, categories: int, after: int = 0) -> Counts:
         """Counts[model, question, category] of the graded trials with ids above `after`, in the order of the roster."""
         models, questions = self.ids("models", "name"), self.ids("questions", "key")
-        known = NO_SUMS if after else self._database.kept_sums()
-        cells = self._rows(queries.GRADED, after or known.last)
-        return align_with_roster(add_cells(known.counts(), cells), models, questions, roster, categories)
+        cells = count_cells(self._rows(queries.GRADED, after))
+        return align_with_roster(cells, models, questions, roster, categories)
 
     @property
-    def summed_until(self) -> int:
-        """The id of the last trial that the kept sums include; 0 if the run is too small to have any."""
-        return self._database.kept_sums().last
+    def is_large(self) -> bool:
+        """Whether the run has so many trials that checking or replaying all of them takes long."""
+        return self.newest_trial_id >= LARGE
 
     def round_counts(self) -> Iterator[RoundCount]:
         """The number of graded trials by model, question, round and category."""
@@ -294,13 +298,24 @@ class RunReader:
         return int(count)
 
     def look_times(self) -> dict[int, float]:
-        """When each look of the newest configuration was first taken, in seconds since 1970."""
-        rows = self._rows("SELECT number, at FROM looks WHERE configuration = (SELECT max(id) FROM configurations)")
-        return {number: at for number, at in rows}
+        """When each look was first taken, in seconds since 1970."""
+        return {number: at for number, at in self._rows(queries.LOOK_TIMES)}
+
+    def settings(self) -> list[StoredSettings]:
+        """Every configuration of the run, with the looks that were taken under it."""
+        looks: defaultdict[int, dict[int, float]] = defaultdict(dict)
+        for configuration, number, at in self._rows("SELECT configuration, number, at FROM looks"):
+            looks[configuration][number] = at
+        rows = [(int(key), float(at)) for key, at in self._rows("SELECT id, at FROM configurations ORDER BY id")]
+        ends = [at for _, at in rows[1:]] + [math.inf]
+        return [
+            StoredSettings(body, looks.get(key, {}), end)
+            for (key, _), body, end in zip(rows, self.configurations(), ends, strict=True)
+        ]
 
     def spending(self, steps: int) -> list[Spending]:
         """Cumulative spending at about `steps` evenly spaced trials, in the order of commitment."""
-        return thin_out(all_spending(self._database, self._database.kept_sums(), steps), steps)
+        return thin_out(all_spending(self._database, steps), steps)
 
     def events(self) -> list[Event]:
         """All events of the run."""
@@ -333,18 +348,16 @@ class RunReader:
         for number, body in self._rows(query, *parameters):
             yield StoredLook(number, unpack_json(body))
 
-    def require_intact(self, *, summed: bool = True) -> None:
-        """Raise `StoreError` with the first damage that can be found.
-
-        Without `summed`, trials in the kept sums are skipped: each is checked when it is read.
-        """
-        self._database.require_intact(0 if summed else self.summed_until)
+    def require_intact(self) -> None:
+        """Raise `StoreError` with the first damage that can be found; answers are checked when they are read."""
+        self._database.require_intact()
 
     def _record(self, values: Row) -> TrialRecord:
         row = queries.TrialRow._make(values)
-        if row.damaged:
+        record = _record(row)
+        if answer_digest(record.answer) != row.digest:
             raise self._damaged(f"trial {row.trial} of {row.model} on {row.question} is not what was written")
-        return _record(row)
+        return record
 
     def _damaged(self, what: str) -> StoreError:
         return damaged(self.directory, self._database.where, what)

@@ -209,6 +209,16 @@ class StoredLook(NamedTuple):
     body: Json
 
 
+class StoredSettings(NamedTuple):
+    """A configuration of a run, and the looks that were taken under it."""
+
+    configuration: Json
+    look_times: Mapping[int, float]
+    """When each was taken, by its number."""
+    until: float
+    """When the next configuration came; infinite for the newest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spending:
     """Cumulative usage of all models at one moment of the run."""
@@ -410,9 +420,14 @@ def answer_digest(answer: Answer) -> int | None:
 
     None for an empty answer, which does not count as a repeat.
     """
-    if not answer.text and not answer.reasoning:
+    return text_digest(answer.text, answer.reasoning)
+
+
+def text_digest(text: str | None, reasoning: str | None) -> int | None:
+    """The digest of an answer with these texts."""
+    if not text and not reasoning:
         return None
-    digest = blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=8)
-    if answer.reasoning:
-        digest.update(b"\0" + answer.reasoning.encode("utf-8", "surrogatepass"))
+    digest = blake2b((text or "").encode("utf-8", "surrogatepass"), digest_size=8)
+    if reasoning:
+        digest.update(b"\0" + reasoning.encode("utf-8", "surrogatepass"))
     return int.from_bytes(digest.digest(), "big", signed=True)

@@ -8,12 +8,10 @@ from typing import Self
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import FileLock, closed_on_error
-from adaptive_eval.store import checksums, database
+from adaptive_eval.store import database
 from adaptive_eval.store.forms import MISFORMED
 from adaptive_eval.store.locate import require_nothing_lost
-from adaptive_eval.store.queries import Queries, Row
-from adaptive_eval.store.summing import KEEP_SUMS, KeptSums, newest_sums, read_sums
-from adaptive_eval.store.tables import COLUMNS, SUMS
+from adaptive_eval.store.queries import Row
 
 CLOSING_MS = 1000
 """How long to wait for a reader that blocks a checkpoint when closing: the log may as well stay."""
@@ -27,8 +25,6 @@ class RunDatabase:
         self.connection = connection
         self._lock = lock
         self._identity = database.identity(directory)
-        with database.explained(directory):
-            self._find_tables()
 
     @classmethod
     def open_to_read(cls, directory: Path) -> Self:
@@ -48,20 +44,12 @@ class RunDatabase:
         with closed_on_error(lock):
             resumed = database.is_run(directory)
             if not resumed:
-                require_nothing_lost(directory)
+                require_nothing_lost(directory, lock)
             connection = database.open_existing(directory) if resumed else database.create(directory)
             with closed_on_error(connection):
+                if resumed:
+                    database.require_whole(connection, directory, lock.before.get(database.COMMITTED))
                 return cls(directory, connection, lock), resumed
-
-    def _find_tables(self) -> None:
-        self.queries = Queries(checked=checksums.has_checksums(self.connection))
-
-    def add_tables(self, script: str) -> None:
-        """Create tables that not every run has, in one transaction."""
-        with database.explained(self.directory):
-            self.connection.executescript(f"BEGIN IMMEDIATE; {script}; COMMIT;")
-            checksums.keep_checksums(self.connection)
-            self._find_tables()
 
     @property
     def where(self) -> str:
@@ -84,31 +72,13 @@ class RunDatabase:
             finally:
                 self.connection.rollback()
 
-    def require_intact(self, after: int = 0) -> None:
-        """Check every row's checksum and form, and the structure of the database.
-
-        Tables by trial are checked only from the trial after `after` on.
-        """
+    def require_intact(self) -> None:
+        """Raise `StoreError` if the structure of the database is damaged, or a trial is not as trials are written."""
         with database.explained(self.directory):
-            for table in COLUMNS:
-                for damage in checksums.check_table(self.connection, table, after).damages:
-                    raise damaged(self.directory, self.where, damage)
-            for (number,) in self.connection.execute(MISFORMED, (after,)):
+            for (number,) in self.connection.execute(MISFORMED):
                 raise damaged(self.directory, self.where, f"trials {number} is not as trials are written")
-            for fault in database.structure_faults(self.connection, checksums.SMALL_TABLES if after else None):
+            for fault in database.structure_faults(self.connection):
                 raise damaged(self.directory, self.where, f"{fault}; {database.reindex_instructions(self.directory)}")
-
-    def kept_sums(self) -> KeptSums:
-        """The stored sums over the first trials, if there are any."""
-        with database.explained(self.directory):
-            return read_sums(self.connection)
-
-    def keep_sums(self) -> None:
-        """Store the sums over the trials of a large run."""
-        if (newest := newest_sums(self)) is not None:
-            self.add_tables(SUMS)
-            with self.transaction() as writes:
-                writes.execute(KEEP_SUMS, newest)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -126,6 +96,8 @@ class RunDatabase:
                 self._require_in_place()
                 raise
             self._require_in_place()  # a commit to a deleted file succeeds
+            if self._lock is not None:
+                self._note_commit(self._lock)
 
     def close(self) -> None:
         """Close the database, and release the run directory."""
@@ -139,6 +111,18 @@ class RunDatabase:
         finally:
             if self._lock is not None:
                 self._lock.close()
+
+    def _note_commit(self, lock: FileLock) -> None:
+        """Note the last trial in the lock; after the first commit of all, once the file itself says what run it is."""
+        if database.COMMITTED not in lock.said:
+            database.write_to_file(self.connection)
+        try:
+            lock.note(**{database.COMMITTED: database.newest_trial(self.connection)})
+        except OSError as error:
+            raise StoreError(
+                f"{self.directory / database.LOCK_FILE} cannot be written: {error.strerror}. What was committed is "
+                "intact: mend the cause and run the same command"
+            ) from error
 
     def _require_in_place(self) -> None:
         """Raise `StoreError` if the opened file is no longer the one in the directory."""

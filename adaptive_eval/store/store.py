@@ -4,7 +4,6 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,11 +34,10 @@ from adaptive_eval.store.rows import (
 )
 from adaptive_eval.store.run_database import RunDatabase
 from adaptive_eval.store.same_meaning import differences, require_same_meaning
-from adaptive_eval.store.summing import SUMMED_EVERY
 
 NEXT_SECONDS = 1e-6
 """Between two records, where a clock says that the second came before the first."""
-# a resume takes its looks again, and most are unchanged
+# a resume takes the looks under its settings again, and most are unchanged
 _INSERT_LOOK = (
     "INSERT INTO looks (configuration, number, at, body) VALUES (?, ?, ?, ?) "
     "ON CONFLICT (configuration, number) DO UPDATE SET body = excluded.body, at = excluded.at "
@@ -82,8 +80,6 @@ class Store:
         self._configuration = self.reader.newest_configuration_id()
         self._has_sent = False
         """Whether requests were entered as in flight since this start."""
-        self._unsummed = 0
-        """Trials committed since the last call of `keep_sums`."""
         self._closed = False
         self._latest = self.reader.newest_at
 
@@ -143,10 +139,6 @@ class Store:
                 writes.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
             if batch.held is not None:
                 writes.execute("UPDATE run SET value = ? WHERE key = 'held'", (dump_json(batch.held),))
-        self._unsummed += len(batch.trials)
-        if self._unsummed >= SUMMED_EVERY:
-            self._unsummed = 0
-            self._database.keep_sums()
         return batch
 
     def lose(self, event: AnswersLost) -> None:
@@ -205,11 +197,7 @@ class Store:
         if self._closed:
             return
         self._closed = True
-        try:
-            with suppress(StoreError):  # without sums, readers read the trials
-                self._database.keep_sums()
-        finally:
-            self._database.close()
+        self._database.close()
 
     def _adopt(self, header: RunHeader) -> Event | None:
         """Resume under today's configuration: refuse changes of the trials' meaning, record all others."""

@@ -1,8 +1,8 @@
 """The tables of `run.sqlite`, each column with a comment on a line of its own.
 
 Models and questions are small integers here; outside the tables they go by name and id. A trial is unique by (model,
-question, trial). A look belongs to the configuration under which it was taken: a resume that changes a setting takes
-its looks again on the same trials, and the earlier ones stay readable. `configurations` has one row for each distinct
+question, trial). A look belongs to the configuration under which it was taken, and stands when a later start changes
+settings: looks under these settings have the numbers that follow. `configurations` has one row for each distinct
 configuration with which the run was started, the newest last.
 """
 
@@ -89,34 +89,12 @@ CREATE TABLE token_logprobs (      -- only with `sampling: {logprobs: tokens}`
 );
 """
 
-SUMS = """
-CREATE TABLE IF NOT EXISTS summed (    -- one row: what the trials up to one come to
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    last INTEGER NOT NULL,         -- the number of the last of these trials
-    trials INTEGER NOT NULL,       -- how many there are
-    replicas TEXT NOT NULL,        -- JSON: what came from each replica of each model
-    spending TEXT NOT NULL,        -- JSON: what had been used at some moments
-    models INTEGER NOT NULL,       -- the shape of the counts
-    questions INTEGER NOT NULL,
-    counts BLOB NOT NULL           -- zlib of 32 bits each: graded trials by model, question and category
-);
-CREATE TRIGGER IF NOT EXISTS summed_changed AFTER UPDATE OF category, tokens, usd, gpu_seconds ON trials BEGIN
-    DELETE FROM row_checks WHERE place = 'summed' AND EXISTS (SELECT 1 FROM summed WHERE last >= old.id);
-    DELETE FROM summed WHERE last >= old.id;
-END;
-CREATE TRIGGER IF NOT EXISTS summed_removed AFTER DELETE ON trials BEGIN
-    DELETE FROM row_checks WHERE place = 'summed' AND EXISTS (SELECT 1 FROM summed WHERE last >= old.id);
-    DELETE FROM summed WHERE last >= old.id;
-END;
-"""
-"""The table of large runs, see `store/summing.py`."""
-
 
 def _columns(tables: str) -> dict[str, list[str]]:
     """Names of the columns by table; what begins with a capital is a constraint."""
-    found = re.findall(r"^CREATE TABLE (?:IF NOT EXISTS )?(\w+) \((.*?)^\)", tables, re.DOTALL | re.MULTILINE)
+    found = re.findall(r"^CREATE TABLE (\w+) \((.*?)^\)", tables, re.DOTALL | re.MULTILINE)
     return {table: re.findall(r"^    ([a-z_]+) ", body, re.MULTILINE) for table, body in found}
 
 
-COLUMNS = _columns(TABLES + SUMS)
-"""The columns of every table, in the order in which they enter its checksums: that order may never change."""
+COLUMNS = _columns(TABLES)
+"""The columns of every table."""

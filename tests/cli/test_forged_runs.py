@@ -1,6 +1,6 @@
-"""A run directory that somebody has forged who knows the code: all that it names is the attacker's, all checksums are
-right. Who reads it starts nothing, asks nobody and opens nothing that it names; who goes on with it does so by the
-configuration that is given, and keys go where that one says."""
+"""A run directory that somebody has forged who knows the code: all that it names is the attacker's. Who reads it
+starts nothing, asks nobody and opens nothing that it names; who goes on with it does so by the configuration that is
+given, and keys go where that one says."""
 
 import json
 import shutil
@@ -97,7 +97,7 @@ Settings = Mapping[str, Any]
 
 
 def forge(run: Path, changes: Settings, models: Sequence[Settings], grader: str | None = None) -> None:
-    """Write the attacker's settings over the stored ones, with checksums that are right."""
+    """Write the attacker's settings over the stored ones, as it would itself."""
     with closing(open_existing(run)) as database:
         ((body,),) = database.execute("SELECT body FROM configurations")
         stored = json.loads(body)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_runs import ENDED, Site, without_checksums
+from live_runs import ENDED, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -57,9 +57,7 @@ def fresh(here: Path, rng: random.Random) -> sqlite3.Connection:
     shutil.copytree(here / "COPY", here / "RUN")
     if rng.random() < 0.7:
         (here / "RUN" / "results.json").unlink()
-    database = sqlite3.connect(here / "RUN" / DATABASE_FILE)
-    without_checksums(database)
-    return database
+    return sqlite3.connect(here / "RUN" / DATABASE_FILE)
 
 
 def put(database: sqlite3.Connection, table: str, body: str, where: str = "") -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import yaml
-from live_runs import Site, without_checksums
+from live_runs import Site
 from patient_time import HANGS
 from typer.testing import CliRunner, Result
 
@@ -200,7 +200,6 @@ def stranger(
     if request.param == "killed":  # as a kill leaves it
         with closing(sqlite3.connect(here / "RUN" / DATABASE_FILE)) as database:
             database.execute("DELETE FROM events WHERE kind = 'finished'")
-            without_checksums(database)
             database.commit()
     shutil.copytree(here / "RUN", here / "COPY")
     forget()
@@ -344,7 +343,6 @@ def test_secrets_that_a_stored_configuration_asks_for_are_not_filled_in(
         stored["prompt"]["system"] = "${MY_KEY}"
         stored["models"][0]["prompt"]["system"] = "${MY_KEY}"
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
-        without_checksums(database)
         database.commit()
     for line in (
         "report RUN --output -",
@@ -392,7 +390,6 @@ def test_a_run_from_before_anything_was_told_of_plug_ins_opens(stranger: Strange
         stored["objective"]["kind"] = "best"  # there was no other kind of them
         assert stored["objective"].keys() >= {"k", "baseline", "pairs", "half_width", "value"}
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
-        without_checksums(database)
         database.commit()
     words = read_view(stranger.run).words
     assert words.promise == "That of the plug-in evilrun.payload:Rule, not one of adaptive-eval's own."

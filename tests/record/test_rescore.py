@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from live_runs import MODELS, EndedRuns, Site, without_checksums
+from live_runs import MODELS, EndedRuns, Site
 from played import Played, prepared
 from typer.testing import CliRunner
 
@@ -20,8 +20,7 @@ from adaptive_eval.record.rescore import OWN_RUBRIC, RescoredRubric, RubricUnava
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.view import read_report
 from adaptive_eval.show.rescored import rubric_sections
-from adaptive_eval.store import RunReader, summing
-from adaptive_eval.store import store as storing
+from adaptive_eval.store import RunReader, reader
 from adaptive_eval.store.database import DATABASE_FILE
 
 LOGGED = {"grader": "math", "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}}
@@ -113,7 +112,6 @@ def test_scores_are_averages_of_what_was_worked_out_by_hand(run: Path, site: Sit
 def test_trials_of_an_incomplete_round_are_left_out(run: Path) -> None:
     whole = rescore(run)
     with closing(sqlite3.connect(run / DATABASE_FILE)) as database:
-        without_checksums(database)
         columns = [row[1] for row in database.execute("PRAGMA table_info(trials)")][1:]
         copied = ", ".join({"trial": "trial + 1000", "round": "round + 1000"}.get(one, one) for one in columns)
         database.execute(f"INSERT INTO trials ({', '.join(columns)}) SELECT {copied} FROM trials WHERE id < 20")
@@ -138,8 +136,7 @@ def test_the_markdown_report_leaves_it_to_the_command_and_plots_have_a_figure(ru
 def test_the_report_of_a_large_run_names_the_command_which_reads_every_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (storing, summing):
-        monkeypatch.setattr(module, "SUMMED_EVERY", 50)
+    monkeypatch.setattr(reader, "LARGE", 50)
     Played(tmp_path / "run", prepared(tmp_path)).finish()
     report = read_report(tmp_path / "run")
     assert report.results is not None and "`adaptive-eval rescore` reads them all" in report.results.warnings[-1].text

@@ -2,9 +2,7 @@
 
 import json
 import math
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 from live_runs import ENDED, MODELS, Found, Site, small_world, stored
@@ -19,7 +17,6 @@ from adaptive_eval.record.results_file import read_results
 from adaptive_eval.simulate.answering import split_tokens
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import TrialRecord
-from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.integrity import Integrity
 from adaptive_eval.store.rows import pack_json, pack_logprobs, unpack_logprobs
 
@@ -109,14 +106,6 @@ def test_a_rubric_goes_by_the_least_likely_tokens_live_and_afterwards(site: Site
     (sure,) = [one for one in rescore(site.directory("later"), rubrics).rubrics if one.name == "sure"]
     # both runs have the same answers, so thresholds and scores are the same
     assert {one.name: one.score for one in sure.models} == {row.name: pytest.approx(row.score) for row in live.models}
-
-
-def test_what_is_damaged_is_noticed(site: Site, url: str) -> None:
-    assert site.run(site.write(**settings(url, trials={"min": 1, "max": 1}))).exit_code in ENDED
-    with closing(sqlite3.connect(site.directory() / DATABASE_FILE)) as connection:
-        connection.execute("UPDATE token_logprobs SET body = ? WHERE id = 3", (pack_json([["a"], [0]]),))
-        connection.commit()
-    assert Integrity.check(site.directory()).damages == ("token_logprobs 3: is not what was written",)
 
 
 @pytest.mark.parametrize(

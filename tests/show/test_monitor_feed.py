@@ -21,8 +21,7 @@ from adaptive_eval.record.view import RunView, drop_rows, read_report, read_view
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.store import Regrade, RunReader, TrialRecord, TrialsRegraded, summing
-from adaptive_eval.store import store as storing
+from adaptive_eval.store import Regrade, RunReader, TrialRecord, TrialsRegraded, reader
 
 Play = Callable[..., Played]
 
@@ -202,8 +201,7 @@ def test_the_record_of_spending_stays_short_and_keeps_its_end(play: Play, monkey
 def test_a_large_run_is_shown_without_reading_its_trials(
     play: Play, monkeypatch: pytest.MonkeyPatch, ended: bool
 ) -> None:
-    for module in (storing, summing):
-        monkeypatch.setattr(module, "SUMMED_EVERY", 50)
+    monkeypatch.setattr(reader, "LARGE", 50)
     run = play()
     if ended:
         run.finish()

@@ -114,19 +114,25 @@ def test_a_trial_is_unique_and_a_batch_is_whole_or_absent(open_store: OpenStore)
     assert store.reader.trial_count() == 2
 
 
-def test_looks_belong_to_the_configuration_that_took_them(open_store: OpenStore, directory: Path) -> None:
+def test_looks_stand_under_later_configurations_which_go_on_from_them(open_store: OpenStore, directory: Path) -> None:
     store = open_store()
     store.commit(CommitBatch([make_trial()], [StoredLook(0, {"z": 1.0})]))
     store.commit(CommitBatch(looks=[StoredLook(0, {"z": 1.5})]))
     assert store.reader.looks() == [StoredLook(0, {"z": 1.5})]
     store.close()
     store = open_store(replace(HEADER, configuration={"budget": {"trials": 500}, "seed": 7}))
-    assert store.reader.looks() == []
+    assert store.reader.looks() == [StoredLook(0, {"z": 1.5})]
     (event,) = store.reader.events()
     assert isinstance(event, SettingsChanged)
     assert (event.trials, event.looks, event.changes) == (1, 1, (Change("budget.trials", 100, 500),))
     assert len(store.reader.configurations()) == 2
     assert store.reader.most_looks() == 1
+    store.commit(CommitBatch(looks=[StoredLook(1, {"z": 2.0})]))
+    assert [look.number for look in store.reader.looks()] == [0, 1] == sorted(store.reader.look_times())
+    assert [len(one.look_times) for one in store.reader.settings()] == [1, 1]
+    assert store.reader.latest_look() == StoredLook(1, {"z": 2.0})
+    store.commit(CommitBatch(looks=[StoredLook(0, {"z": 3.0})]))
+    assert [look.body["z"] for look in store.reader.looks()] == [3.0, 2.0], "taken anew from the first one on"
 
 
 def test_looks_are_forgotten_from_a_number_on(open_store: OpenStore) -> None:
@@ -395,10 +401,15 @@ def test_an_emptied_database_is_not_begun_over(directory: Path, open_store: Open
     open_store().close()
     (directory / DATABASE_FILE).write_bytes(b"")
     (directory / "results.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(StoreError, match=r"run.sqlite is empty, but a run was begun here and has left results.json: "):
+    with pytest.raises(
+        StoreError, match=r"a run was begun in .*, and has left results.json, but run.sqlite has nothing"
+    ):
         open_store()
     assert (directory / DATABASE_FILE).read_bytes() == b""
     (directory / "results.json").unlink()
+    with pytest.raises(StoreError, match=r"a run was begun in .*, but run.sqlite has nothing of it"):
+        open_store()
+    (directory / "lock").unlink()
     assert open_store().reader.header() == HEADER
 
 

@@ -94,8 +94,8 @@ class Feed:
             return False
         with closing(RunReader.open(self.directory)) as reader, reader.consistent_read():
             anew = self._mark is None or mark.database[0] != self._mark.database[0]
-            if anew:
-                reader.require_intact(summed=False)
+            if anew and not reader.is_large:
+                reader.require_intact()
             self._read_trials(reader, anew=anew)
             self._read_results(reader, mark)
         # files that are still changing are read again, even if their times stay the same

@@ -1,0 +1,118 @@
+"""The log of a run's database is lost or cut off: that is noticed, and nothing is bought again in silence."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from two_by_two import HEADER, make_trial
+
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.files import read_holder
+from adaptive_eval.store import CommitBatch, RunReader, ServersNoticed, Store, TrialKey
+from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.integrity import Integrity
+
+TRIALS = 40
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """A run as a kill leaves it: its trials are in the log, since nobody has closed the database."""
+    with closing(Store.open(tmp_path / "run", HEADER).store) as store:
+        for trial in range(TRIALS):
+            store.commit(CommitBatch([make_trial(trial=trial)]))
+        return Path(shutil.copytree(tmp_path / "run", tmp_path / "killed"))
+
+
+def log_of(run: Path) -> Path:
+    return run / f"{DATABASE_FILE}-wal"
+
+
+def opened(run: Path) -> Store:
+    return Store.open(run, HEADER).store
+
+
+def test_a_killed_run_goes_on_with_all_that_was_committed(killed: Path) -> None:
+    with closing(RunReader.open(killed)) as reader:
+        assert reader.trial_count() == TRIALS
+    with closing(opened(killed)) as store:
+        assert store.reader.trial_count() == TRIALS
+
+
+def test_the_file_alone_says_what_run_it_is(tmp_path: Path) -> None:
+    with closing(opened(tmp_path / "run")):
+        (tmp_path / "copy").mkdir()
+        shutil.copy(tmp_path / "run" / DATABASE_FILE, tmp_path / "copy")
+    with closing(RunReader.open(tmp_path / "copy")) as reader:
+        assert reader.header().name == HEADER.name
+
+
+@pytest.mark.parametrize("cut", [0.0, 0.3, 0.9], ids=["missing", "cut early", "cut late"])
+def test_trials_that_cannot_be_read_any_more_are_missed(killed: Path, cut: float) -> None:
+    log = log_of(killed)
+    if cut:
+        os.truncate(log, int(cut * log.stat().st_size))
+    else:
+        log.unlink()
+    for use in (opened, RunReader.open):
+        with pytest.raises(
+            StoreError, match=rf"trials, but {TRIALS} were committed: its log, run.sqlite-wal, is missing"
+        ):
+            use(killed)
+    assert [damage for damage in Integrity.check(killed).damages if "were committed" in damage]
+
+
+def test_a_damaged_byte_in_the_log_is_missed_as_well(killed: Path) -> None:
+    """SQLite reads what comes before it, and says nothing."""
+    data = bytearray(log_of(killed).read_bytes())
+    data[len(data) // 2] ^= 1
+    log_of(killed).write_bytes(data)
+    with pytest.raises(StoreError, match="were committed"):
+        opened(killed)
+
+
+def test_who_knows_goes_on_with_what_is_there(killed: Path) -> None:
+    log_of(killed).unlink()
+    (killed / "lock").unlink()
+    with closing(opened(killed)) as store:
+        assert store.reader.trial_count() < TRIALS
+        store.commit(CommitBatch([make_trial(trial=TRIALS)]))
+    assert read_holder(killed / "lock")["committed"] == 1
+    with closing(opened(killed)) as store:
+        assert store.reader.trial_count() == 1
+
+
+def test_a_run_whose_database_has_nothing_of_it_is_refused(killed: Path) -> None:
+    """As one is that an earlier version has left, whose tables were in the log."""
+    log_of(killed).unlink()
+    (killed / DATABASE_FILE).unlink()
+    sqlite3.connect(killed / DATABASE_FILE).close()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="a run was begun in .*, but run.sqlite has nothing of it"):
+            opened(killed)
+
+
+def test_trials_that_are_forgotten_are_not_missed(tmp_path: Path) -> None:
+    with closing(opened(tmp_path)) as store:
+        store.commit(CommitBatch([make_trial(trial=0), make_trial(trial=1)]))
+        store.forget_trials("small", [TrialKey("q1", 1)], ServersNoticed("small", "asked_again", "one"))
+    with closing(opened(tmp_path)) as store:
+        assert store.reader.trial_count() == 1
+
+
+BEGUN = "import os; from pathlib import Path; from adaptive_eval.store import database\n"
+KILLED = "connection = database.create(Path({0!r})); os._exit(9)"
+
+
+def test_a_start_that_was_killed_before_its_first_commit_begins_again(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    subprocess.run([sys.executable, "-c", BEGUN + KILLED.format(str(run))], check=False, timeout=60)
+    (run / "lock").write_text("{}")
+    with closing(opened(run)) as store:
+        assert store.reader.trial_count() == 0
