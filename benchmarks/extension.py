@@ -24,12 +24,11 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Controller, Outcome, Plan, Reason, Verdict
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import Evidence, estimate
-from adaptive_eval.core.horizon import carried_over
 from adaptive_eval.core.judge import forecast_power
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.rules import Rule, is_giving_up
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import PastHorizon
+from adaptive_eval.core.stages import StageBefore, extended
 
 Kind = type[Optimal] | type[Sequential] | type[Anytime]
 """`Sequential` is what `optimal` is where nobody knows how looks will lie."""
@@ -104,7 +103,7 @@ def _life(wins: NDArray[np.int32], horizons: Sequence[int], kind: Kind, futility
     for horizon in horizons:
         seen = [_evidence(wins, trials, horizon)]
         if looked:
-            rule = carried_over(rule, looked, seen[0], 0.0)
+            rule = extended(rule, looked, seen[0], 0.0)
         going = np.ones(pairs, bool)
         while True:
             now = seen[-1]
@@ -166,8 +165,8 @@ def _raised_rows(runs: int) -> Iterator[tuple[object, ...]]:
             for tape, ended, needed in islice(_short_runs(plan), runs):
                 for times in TIMES:
                     longer = replace(plan.trials, max=math.ceil(times * needed))
-                    earlier = (PastHorizon(plan.trials, plan.pace, len(ended.looks)),)
-                    again = _played(replace(plan, trials=longer, earlier=earlier), tape)
+                    before = StageBefore(ended, tuple(range(len(MODELS))))
+                    again = _played(replace(plan, trials=longer, before=before), tape)
                     decided[times] += again.finished is Reason.SETTLED
                     further[times] += int(again.trials.sum() - ended.trials.sum())
             shares = [decided[times] / runs for times in TIMES]
@@ -194,7 +193,7 @@ def _short_runs(plan: Plan) -> Iterator[tuple[NDArray[np.bool_], Controller, flo
 
 
 def _played(plan: Plan, tape: NDArray[np.bool_]) -> Controller:
-    controller = Controller(plan)
+    controller = Controller(plan, followed=True)
     while controller.finished is None:
         asked = controller.ask(64)
         controller.tell([Outcome(*one[:3], int(tape[one.trial - 1, one.model, one.question])) for one in asked])

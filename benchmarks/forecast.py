@@ -32,8 +32,8 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.pace import Favour
-from adaptive_eval.config.planning import EarlierHorizon, RunFacts
-from adaptive_eval.core import Bench, Budget, Controller
+from adaptive_eval.config.planning import RunFacts
+from adaptive_eval.core import Bench, Budget, Controller, StageBefore
 from adaptive_eval.core.stack import can_stand_side_by_side
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.simulate.worlds import (
@@ -182,13 +182,17 @@ def _half_way(scenario: Scenario, world: World) -> Scenario:
     """The run to be continued, which has ended at half of the horizon."""
     half = scenario.decisions.trials.model_copy(update={"max": HORIZON // 2})
     plan = replace(scenario, decisions=scenario.decisions.model_copy(update={"trials": half})).plan(Budget())
-    controller, tape = Controller(plan), tape_of_world(plan, world.chances, scenario.served, (scenario.seed, REAL - 1))
+    controller, tape = (
+        Controller(plan, followed=True),
+        tape_of_world(plan, world.chances, scenario.served, (scenario.seed, REAL - 1)),
+    )
     drive(controller, tape)
     there = controller.arrived.sum(axis=2)
     layers = [np.where(trial < there, tape.layer(trial).astype(np.int8), -1) for trial in range(int(there.max()))]
-    horizons = (EarlierHorizon(HORIZON // 2, len(controller.looks)),)
+    controller.forget_arrivals()  # they are among the recorded outcomes
+    before = StageBefore(controller, tuple(range(MODELS)))
     served = scenario.served._replace(recorded=np.stack(layers, axis=-1))
-    facts = RunFacts(horizons=horizons, capped_opening=plan.has_capped_opening)
+    facts = RunFacts(before=before, capped_opening=plan.has_capped_opening)
     return replace(scenario, served=served, facts=facts)
 
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,8 @@ from adaptive_eval.core.plan import Plan, affordable_opening
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
-from adaptive_eval.core.settings import Bench, Budget, Margin, PastHorizon, Trials
+from adaptive_eval.core.settings import Bench, Budget, Margin, Trials
+from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batching import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
@@ -41,13 +41,6 @@ ENDING_SECONDS = GRACE_SECONDS + 1.0
 TINY = 1e-9
 SAMPLE_MARGIN = 2
 """Factor by which caps multiply a sample's token limit: its last call may exceed it, and its scorer may call models."""
-
-
-class EarlierHorizon(NamedTuple):
-    """An earlier `trials.max` of a run, and the number of looks up to its change."""
-
-    trials: int
-    looks: int
 
 
 class PriorKnowledge(NamedTuple):
@@ -66,7 +59,8 @@ class RunFacts(NamedTuple):
 
     first: NDArray[np.integer] | None = None
     """(L, M): stored trials."""
-    horizons: Sequence[EarlierHorizon] = ()
+    before: StageBefore | None = None
+    """The run as it stood when its settings were changed."""
     capped_opening: bool | None = None
     """As in `Plan`."""
     batched: bool = False
@@ -116,14 +110,15 @@ def make_plan(
 
 def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFacts = NO_FACTS) -> Plan:
     """The plan for these models and questions."""
-    first, horizons = facts.first, facts.horizons
+    first = facts.first
     budget = core_caps(config.budget) if facts.budget is None else facts.budget
-    paced = partial(make_pace, questions=bench.questions, batched=facts.batched)
-    before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
-    begins, pace = [*before, config.trials][0], paced(config.trials)
+    trials, pace = (
+        Trials(config.trials.min, config.trials.max),
+        make_pace(config.trials, questions=bench.questions, batched=facts.batched),
+    )
     capped = facts.capped_opening if first is None else None
-    opening = affordable_opening(bench, Trials(begins.min, begins.max), paced(begins), budget, capped)
-    start = first_information(bench, begins, opening, first)
+    opening = affordable_opening(bench, trials, pace, budget, capped)
+    start = first_information(bench, config.trials, opening, first)
     if bench.gates and not config.objective.gate:  # in a replay without a gate of a run that had one
         bench = replace(bench, gates=())
     objective, stopping = _objective(config, names, bench), config.stopping
@@ -132,10 +127,6 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
     rule: Rule = _chosen_part(config, "stopping.rule", RULES, Rule, stopping.options, known)
     judged_by = RULES.get(str(stopping.rule)) if objective.rule is None else None
     latch = judged_by is None or judged_by.latching
-    earlier = tuple(
-        PastHorizon(Trials(min(trials.min, trials.max), trials.max), paced(trials), horizon.looks)
-        for horizon, trials in zip(horizons, before, strict=True)
-    )
     with _explain_misfit(config):
         return Plan(
             bench=bench,
@@ -149,12 +140,12 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
                 latch=latch,
             ),
             prior=stopping.prior,
-            trials=Trials(config.trials.min, config.trials.max),
+            trials=trials,
             pace=pace,
             budget=budget,
             first=first,
             estimator="average" if judged_by is None else judged_by.estimator,
-            earlier=earlier,
+            before=facts.before,
             capped_opening=capped,
             coupled=facts.coupled,
             may_be_right=0 if grades_cut_answers(open_rubric(config.rubric)) else int(AnswerKind.TRUNCATED),

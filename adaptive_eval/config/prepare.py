@@ -73,7 +73,7 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
     """The header to store; the meaning leaves out defaults, so that a new option changes no run."""
     return RunHeader(
         name=config.name,
-        configuration=config.model_dump(mode="json") | _plug_ins(config),
+        configuration=with_pace(config).model_dump(mode="json") | _plug_ins(config),
         meaning={
             "seed": config.seed,
             "seeds": config.trials.seeds,
@@ -85,6 +85,11 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
         models={model.name: _model_meaning(model) for model in config.models},
         questions={question.id: _question_body(question) for question in questions},
     )
+
+
+def with_pace(config: RunConfig) -> RunConfig:
+    """The configuration with the pace that an unresolved `auto` stands for, as in an import (`pace.make_pace`)."""
+    return with_trials(config, {"favour": "answers"}) if config.trials.favour == "auto" else config
 
 
 def _grader_meaning(grader: Any) -> dict[str, object]:
@@ -215,8 +220,8 @@ class StoredSetup(NamedTuple):
 
 
 def stored_setup(header: RunHeader) -> StoredSetup:
-    """The setup in a stored header."""
-    config, questions = stored_config(header), stored_questions(header)
+    """The setup in a stored header, with models in the order in which they joined."""
+    config, questions = in_order_of_joining(stored_config(header), header), stored_questions(header)
     return StoredSetup(config, questions, stored_words(header), make_roster(config, questions))
 
 
@@ -274,6 +279,14 @@ def adopt_stored_trials(config: RunConfig, stored: RunConfig, *, at_any_pace: bo
     if "min" not in config.trials.model_fields_set and began.min <= config.trials.max:
         kept["min"] = began.min
     return with_trials(config, kept)
+
+
+def in_order_of_joining(config: RunConfig, stored: RunHeader) -> RunConfig:
+    """The configuration with the models of a stored run in the order in which they joined it, and new ones after them:
+    so a pair of models keeps its sign, whatever their order in the file."""
+    order = {name: number for number, name in enumerate(stored.models)}
+    models = sorted(config.models, key=lambda model: order.get(model.name, len(order)))
+    return config if models == list(config.models) else config.model_copy(update={"models": tuple(models)})
 
 
 def with_trials(config: RunConfig, changed: Mapping[str, object]) -> RunConfig:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from adaptive_eval.core.controller import Controller as Controller
     from adaptive_eval.core.entries import Entry as Entry, Option as Option
     from adaptive_eval.core.evidence import Estimates as Estimates, Evidence as Evidence, Prior as Prior
-    from adaptive_eval.core.horizon import Extension as Extension
     from adaptive_eval.core.judge import Judging as Judging
     from adaptive_eval.core.objectives import (
         Baseline as Baseline,
@@ -61,9 +60,9 @@ if TYPE_CHECKING:
         Bench as Bench,
         Budget as Budget,
         Pace as Pace,
-        PastHorizon as PastHorizon,
         Trials as Trials,
     )
+    from adaptive_eval.core.stages import Extension as Extension, StageBefore as StageBefore
     from adaptive_eval.core.types import (
         NO_COST as NO_COST,
         Ask as Ask,
@@ -81,7 +80,6 @@ _HOMES = {
     "controller": "Controller",
     "entries": "Entry Option",
     "evidence": "Estimates Evidence Prior",
-    "horizon": "Extension",
     "judge": "Judging",
     "objectives": "Baseline Best Objective ObjectiveEntry Pairs Place PrecisionOf Ranking Threshold TopK",
     "optimal": "Optimal",
@@ -90,7 +88,8 @@ _HOMES = {
     "registry": "OBJECTIVES POLICIES RULES",
     "result": "ComparisonResult ModelResult Result",
     "rules": "Correctable ErrorLeft ExpectedLoss Extendable GivingUp Precision Rule RuleEntry ZScore",
-    "settings": "Bench Budget Pace PastHorizon Trials",
+    "settings": "Bench Budget Pace Trials",
+    "stages": "Extension StageBefore",
     "types": "NO_COST Ask Cost Look Outcome PairVerdict Reason SetAside Verdict",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -53,6 +53,20 @@ class BudgetAccount:
         self._elsewhere = np.zeros(len(CURRENCIES))
         """Spent on models that are no longer in the run."""
 
+    def take_over(self, before: "BudgetAccount", model: int, was: int, spent: FloatArray | None) -> None:
+        """Go on with what was spent on a model in the stage before, or with `spent`, without its lost answers."""
+        self._spent[model] = before._spent[was] if spent is None else spent
+        self._largest[model] = np.where(self._open[model], before._largest[was], 0.0)
+
+    def take_batch(self, batch: Batch) -> None:
+        """Reserve the trials of a batch of the stage before."""
+        self._reserved[batch.model] += batch.size
+        self._promised += batch.size * batch.promised
+
+    def spent_on(self, model: int) -> FloatArray:
+        """What was spent on committed trials of a model, by currency."""
+        return np.array(self._spent[model])
+
     @property
     def caps_usage(self) -> bool:
         """Whether a cap limits trials' usage, of which more is reserved than most of them use."""

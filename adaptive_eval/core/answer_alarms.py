@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
 from adaptive_eval.core.rounds import PASSES, Batch, pass_sizes
 from adaptive_eval.core.settings import Bench
+from adaptive_eval.core.types import ModelNumbers
 from scorio.moments import FloatArray, IntArray
 
 FALSE_ALARM = 1e-4
@@ -118,6 +119,12 @@ class AnswerHistory:
 
     def __len__(self) -> int:
         return len(self._batches)
+
+    def copy(self) -> "AnswerHistory":
+        """A copy that later answers do not change."""
+        found = AnswerHistory(self._questions, drawn=self._drawn)
+        found._batches = [*self._batches]
+        return found
 
     def add(self, batch: Batch, look: int) -> None:
         """Add a committed batch, which the look of this number is the first to see."""
@@ -224,6 +231,12 @@ class ChangeFinder:
     def __init__(self, bench: Bench, *, drawn: bool) -> None:
         self._bench = bench
         self._histories = [AnswerHistory(bench.questions, drawn=drawn) for _ in range(bench.models)]
+
+    def take_over(self, before: "AnswerWatch", models: ModelNumbers) -> None:
+        """Begin with the answers of the stage before."""
+        for model, was in enumerate(models):
+            if was is not None:
+                self._histories[model] = before._histories[was].copy()
 
     def add(self, batch: Batch, look: int) -> None:
         """Add a committed batch, which the look of this number is the first to see."""

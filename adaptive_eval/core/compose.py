@@ -142,6 +142,12 @@ class RoundComposer:
     before: NDArray[np.int64]
     """(L,): trials known beforehand."""
     in_play: NDArray[np.bool_]
+    joining: NDArray[np.bool_]
+    """(L,): models that wait for their first round: nothing follows from their comparisons yet."""
+
+    def _may_serve(self, pairs: IndexArray) -> NDArray[np.bool_]:
+        """Which of the open comparisons (n, 2) a round may serve."""
+        return np.asarray(~np.append(self.joining, False)[pairs].any(axis=1))
 
     def next_round(self) -> tuple[TrialArray, bool]:
         """The next round for as many open comparisons as the caps allow, and whether they allow all of them.
@@ -161,6 +167,7 @@ class RoundComposer:
         """(L,): the pace's share of the further trials that each model needs until one of its open comparisons may be
         decided."""
         standing, pairs = self.standing, self.standing.open_pairs()
+        pairs = pairs[self._may_serve(pairs)]
         at = standing.evidence.positions(pairs)
         times = times_to_decision(standing.cautious, standing.rule, self.plan.judging, at)
         further = self.pace.share * (trials_for(times, standing.fixed[at]) - 1.0)
@@ -180,10 +187,11 @@ class RoundComposer:
         plan, flight, standing = self.plan, self.flight, self.standing
         issued, g = flight.issued, plan.bench.question_weights
         pairs, power = standing.open_pairs(), standing.open_power()
+        stay = self._may_serve(pairs)
         if flight.batches():
             known = issued.sum(axis=1) - flight.parked + self.before
-            stay = likely_open(standing, self.held, known, plan.judging.delta)
-            pairs, power = pairs[stay], power[stay]
+            stay &= likely_open(standing, self.held, known, plan.judging.delta)
+        pairs, power = pairs[stay], power[stay]
         prices = np.append(flight.account.prices(), 0.0)
 
         by_trial = standing.evidence.paired

@@ -6,6 +6,7 @@ composed from that look. Every decision is a function of the configuration and o
 order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -16,8 +17,8 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.compose import RoundComposer
 from adaptive_eval.core.conclusions import SILENT, UNPAID, still_wanted, why_no_further
 from adaptive_eval.core.corrected import ScoreCorrection
-from adaptive_eval.core.horizon import Extension
-from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart, Opening
+from adaptive_eval.core.early_outcomes import EarlyOutcomes
+from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, Opening, clock_seconds
 from adaptive_eval.core.look import AvailableTrials, JudgedLook
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
@@ -25,6 +26,7 @@ from adaptive_eval.core.policies import asks_only_open
 from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.settings import require
+from adaptive_eval.core.stages import Extension, StageBefore
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
 from scorio.moments import IntArray, over_categories
 
@@ -45,25 +47,47 @@ class Controller:
         ('settled', [20, 20], (1, 0))
     """
 
-    def __init__(self, plan: Plan, *, keep_looks: bool = True, outside_plan: SpentBefore = NOTHING_SPENT) -> None:
-        """`outside_plan` is what was spent outside the plan's trials: it counts against the caps from the start."""
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        keep_looks: bool = True,
+        outside_plan: SpentBefore = NOTHING_SPENT,
+        followed: bool = False,
+        most_looks: float = math.inf,
+    ) -> None:
+        """`outside_plan` is what was spent outside the plan's trials: it counts against the caps from the start.
+        `followed`: the run may go on with other settings, in a plan whose `before` it is, after `most_looks`."""
         self.plan = plan
         self.finished: Reason | None = None
-        self._taker = LookTaker(plan, keep=keep_looks)
-        self.looks = self._taker.looks
-        """Without `keep_looks` it stays empty, there is no `result`, and only `latest_look` is described."""
+        self.taker = LookTaker(plan, keep=keep_looks, followed=followed)
+        self.looks = self.taker.looks
+        """Those of earlier stages come first, with the models of then. Without `keep_looks` it stays empty, there is no
+        `result`, and only `latest_look` is described."""
+        self.first_look = self.taker.taken
+        """The number of the first look under this plan."""
         self.set_aside: dict[int, Lost] = {}
         """Models that the run goes on without, and why; silent and ungradable ones are found here."""
-        self._horizon, self._tally = self._taker.horizon, self._taker.tally
+        self._tally = self.taker.tally
         self._flight = BatchesInFlight(plan.bench, plan.budget)
         self._changes = ChangeFinder(plan.bench, drawn=plan.drawn > 0)
         self.alarms: list[AnswerAlarm] = []
         """Alarms about the answers of models, at most one of each kind for a model."""
         self._flight.account.spend_outside_plan(*outside_plan)
         self._aside_at_look = 0
+        self._most_looks = most_looks
+        self._dropped: dict[int, DroppedBatches] = {}
+        """Batches of models that were set aside, which come back with them at the next stage."""
+        self._joining: set[int] = set()
+        """Models that have joined, until their first round is complete."""
+        self._settled: list[list[int]] | None = None
+        """By model and question, how many trials are committed; None if that was not needed since the last commit."""
         self.overrun: IntArray = np.zeros_like(self._tally.counts)
         """(L, M, K): the part of `counts` that no look has judged (`count_overrun`)."""
-        self._compose_first()
+        if plan.before is None:
+            self._compose_first()
+        else:
+            self._take_over(plan.before)
 
     # -- the shell's side ---------------------------------------------------------------------------------------
 
@@ -165,18 +189,32 @@ class Controller:
         require(self.in_flight == 0, "the outcomes of an earlier run come before anything is asked", self.in_flight)
         taken = len(self.looks)
         for model, cost in lost.items():
-            self._flight.account.lose(model, cost)
+            self.count_lost(model, cost)
         self.take(outcomes)
         if lost or self.plan.first is None:  # trials that were imported are looked at in any case
             self._keep_within_caps()
         return self.looks[taken:]
+
+    def count_lost(self, model: int, cost: Cost) -> None:
+        """Count what was spent on lost answers before looks are taken again; the caps are not checked until then."""
+        self._flight.account.lose(model, cost)
 
     def keep(self, outcomes: Iterable[Outcome]) -> None:
         """Keep outcomes without looking at them yet: `restore` or `take` does that."""
         check, keep = self._tally.check, self._flight.early.keep
         for outcome in outcomes:
             check(outcome)
-            keep(outcome)
+            if self.plan.before is None or not self._was_taken(outcome):
+                keep(outcome)
+
+    def _was_taken(self, outcome: Outcome) -> bool:
+        """Whether a round has taken an outcome already, which the stage before had kept."""
+        model, question, trial, *_ = outcome
+        if self._settled is None:
+            self._settled = (over_categories(self._tally.counts) + self._tally.ungraded).tolist()
+        if trial < self._settled[model][question]:
+            return True
+        return any(batch.has(question, trial) for batch in self._flight.expected(model))
 
     def take(self, outcomes: Iterable[Outcome]) -> list[Look]:
         """Take in outcomes that no round may need yet and that will not be told again: they are kept until a round
@@ -188,6 +226,18 @@ class Controller:
         if self._flight.early:
             self._keep_within_caps()
         return self.looks[taken:]
+
+    def play(self, looks: int) -> None:
+        """Take looks up to this number, as far as kept outcomes allow."""
+        self._most_looks = looks
+        self.take(())
+
+    def forget_arrivals(self) -> None:
+        """Forget all outcomes that no look has counted: their trials are to be asked, as in a simulation."""
+        flight = self._flight
+        for batch in (*flight.batches(), *flight.parked_batches()):
+            batch.forget()
+        flight.early = EarlyOutcomes()
 
     def can_afford(self, total: Cost) -> bool:
         """Whether this total would stay within the caps."""
@@ -201,7 +251,7 @@ class Controller:
 
     def lose(self, model: int, cost: Cost) -> None:
         """Count what was spent on lost answers; if a round no longer fits the caps, the run ends."""
-        self._flight.account.lose(model, cost)
+        self.count_lost(model, cost)
         self._end_beyond_caps()
 
     def _keep_within_caps(self) -> None:
@@ -253,7 +303,12 @@ class Controller:
     @property
     def extensions(self) -> Sequence[Extension]:
         """Changes of the horizon so far."""
-        return self._horizon.extensions
+        return self.taker.extensions
+
+    @property
+    def most_issued(self) -> int:
+        """The most trials of any question that any model was issued."""
+        return int(self._flight.issued.max())
 
     @property
     def counts(self) -> IntArray:
@@ -299,7 +354,7 @@ class Controller:
         trials = self.trials
         bench = self.plan.bench
         committed = trials + self.ungraded.sum(axis=1)
-        left = self._horizon.trials.max * bench.questions - committed
+        left = self.plan.trials.max * bench.questions - committed
         left[~bench.asked] = 0
         affordable, before = self._flight.account.affordable(), self._tally.known_before
         reserved = self._flight.issued.sum(axis=1) - committed
@@ -319,15 +374,14 @@ class Controller:
         """(L,): models for which nothing new is requested while servers are held: either none of their comparisons is
         open, unless trials of others reopen one, or they are at the horizon."""
         standing, bench = self._limiting_look(), self.plan.bench
-        if standing is None or not self._horizon.pace.held:
+        if standing is None or not self.plan.pace.held:
             return np.zeros(bench.models, dtype=bool)
-        whole = self._flight.issued.sum(axis=1) >= self._horizon.trials.max * bench.questions
+        whole = self._flight.issued.sum(axis=1) >= self.plan.trials.max * bench.questions
         return np.asarray(~standing.in_open_pairs() | whole)
 
     def _limiting_look(self) -> JudgedLook | None:
         """The latest look if only models in its open comparisons are asked; None if others may be asked as well."""
-        others = self._horizon.has_next or not asks_only_open(self.plan.policy)
-        return None if others else self.standing
+        return self.standing if asks_only_open(self.plan.policy) else None
 
     def awaited(self) -> list[int]:
         """Models whose missing trials the next look waits for."""
@@ -351,26 +405,26 @@ class Controller:
         for model in sorted({batch.model for batch in late}):
             for batch in self._flight.drop(model):
                 self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
-        self._taker.include_overrun(self.available)
+        self.taker.include_overrun(self.available)
 
     @property
     def standing(self) -> JudgedLook | None:
         """The latest look; None before the first."""
-        return self._taker.standing
+        return self.taker.standing
 
     def result(self, correction: ScoreCorrection | None = None) -> Result | None:
         """The result of the latest look; None before the first. Needs `keep_looks`. A `correction` for errors of the
         grader changes nothing in what is asked."""
-        keeps = self._taker.keep
+        keeps = self.taker.keep
         require(keeps, "result() needs the looks of the run: make the controller with keep_looks=True", keeps)
         if self.standing is None:
             return None
         spent = self._flight.account.spent()
-        return conclude(self._taker, self.standing, self.available, self.finished, spent, correction)
+        return conclude(self.taker, self.standing, self.available, self.finished, spent, correction)
 
     def latest_look(self) -> Look | None:
         """The latest look as plain values, kept or not; None before the first."""
-        return None if self.standing is None else self._taker.describe(self.standing, self.available)
+        return None if self.standing is None else self.taker.describe(self.standing, self.available)
 
     def _in_play(self) -> NDArray[np.bool_]:
         in_play = np.ones(self.plan.bench.models, dtype=bool)
@@ -404,21 +458,27 @@ class Controller:
         if event.model in self.set_aside:
             return
         self.set_aside[event.model] = Lost(event.cause, event.reason)
-        for batch in self._flight.drop(event.model):
+        for batch in self._drop_batches(event.model):
             came, lost = batch.size - batch.missing, batch.asked_and_missing()
             self._flight.account.settle(batch, came, batch.total_cost(), lost)
+
+    def _drop_batches(self, model: int) -> Sequence[Batch]:
+        spent = self._flight.account.spent_on(model)
+        dropped = self._flight.drop(model)
+        self._dropped[model] = DroppedBatches(dropped, spent)
+        return dropped
 
     # -- looks ----------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
         """Commit complete batches that are due; after each commit, look, and compose what that look asks for."""
-        while self.finished is None:
+        while self.finished is None and self.taker.taken < self._most_looks:
             if self._flight.in_parts and self._flight.account.is_open:  # each part is reserved by those before it
                 if not self._flight.release_more():
                     self.end_over_budget()
                 if self._flight.in_parts or self.finished is not None:
                     return
-            if self._horizon.pace.held and self.plan.first is None and not self._taker.taken:
+            if self.plan.pace.held and self.plan.first is None and not self.taker.taken:
                 for extra in self._opening.start_clocks(self._flight, self.set_aside):
                     self._issue(extra)
             landed = self._flight.complete_and_due()
@@ -434,8 +494,6 @@ class Controller:
             # once every model is set aside nothing is due any more, and a last look shows that they were
             if done or len(self.set_aside) > self._aside_at_look:
                 self._look()
-            while self._horizon.ends_after(self._taker.taken):
-                self._extend()
             self._compose()
 
     def _set_aside_silent(self, done: Sequence[Batch]) -> list[Batch]:
@@ -454,10 +512,19 @@ class Controller:
         """
         self._flight.commit(done)
         self._tally.commit(done)
-        for model, reason in self._tally.ungradable(sorted({batch.model for batch in done})):
+        self._settled = None
+        for batch in done:
+            if batch.model in self._joining:
+                self._joining.remove(batch.model)
+                if self.plan.pace.held:
+                    self._flight.takes[batch.model] = clock_seconds(batch)
+        self._set_aside_ungradable(sorted({batch.model for batch in done}))
+
+    def _set_aside_ungradable(self, models: Iterable[int]) -> None:
+        for model, reason in self._tally.ungradable(models):
             self.set_aside[model] = Lost(Cause.GRADER, reason)
             self._tally.forget_arrivals(model)
-            for batch in self._flight.drop(model):
+            for batch in self._drop_batches(model):
                 self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
 
     def _raise_alarms(self, done: Sequence[Batch]) -> bool:
@@ -465,7 +532,7 @@ class Controller:
 
         Their models are set aside. Trials since a change of a server count no more, nor do calls based on them.
         """
-        look, before = self._taker.taken + 1, len(self.alarms)
+        look, before = self.taker.taken + 1, len(self.alarms)
         for batch in done:
             self._changes.add(batch, look)
         for model in sorted({batch.model for batch in done} - self.set_aside.keys()):
@@ -480,7 +547,7 @@ class Controller:
             if change is not None:
                 history = self._changes.history(model)
                 self._tally.withdraw(model, history, change.at)
-                self._taker.withdraw(model, history.look_of(change.at))
+                self.taker.withdraw(model, history.look_of(change.at))
         return self.plan.stops_on_alarm and len(self.alarms) > before
 
     def _find_cut_answers(self, model: int) -> AnswerAlarm | None:
@@ -497,15 +564,50 @@ class Controller:
         self.finished = Reason.ALARM
 
     def _look(self, *, calls_stand: bool = False) -> None:
-        self._taker.take(self.available, calls_stand=calls_stand)
+        self.taker.take(self.available, calls_stand=calls_stand)
         self._aside_at_look = len(self.set_aside)
 
-    def _extend(self) -> None:
-        """Change the horizon, and look again under the new one."""
-        self._taker.extend(int(self._flight.issued.max()))
-        self._look()
-
     # -- composing rounds -----------------------------------------------------------------------------------------
+
+    def _take_over(self, before: StageBefore) -> None:
+        """Go on from the stage before: look again under the new settings, and ask models that join for a first round.
+
+        Models that were set aside come back with the rounds that they had in flight, except those with an alarm, which
+        stands: what a model has answered is the same under any settings.
+        """
+        run, flight = before.run, self._flight
+        self._watch.take_over(run._watch, before.models)
+        now = {was: model for model, was in enumerate(before.models) if was is not None}
+        self.alarms += [alarm._replace(model=now[alarm.model]) for alarm in run.alarms if alarm.model in now]
+        flight.take_over(run._flight, before.models, run._dropped)
+        self._tally.count_in_flight((*flight.batches(), *flight.parked_batches()))
+        self._set_aside_ungradable(range(len(before.models)))
+        if self.alarms and self.plan.stops_on_alarm:
+            self.set_aside |= {alarm.model: Lost(Cause.ANSWERS, alarm.reason) for alarm in self.alarms}
+            self._end_by_alarm()
+            return
+        self._look()
+        for model in np.flatnonzero(self.plan.bench.asked).tolist():
+            if before.models[model] is None:
+                self._join(model)
+        self._compose()
+        self._advance()  # rounds in flight may be complete
+
+    def _join(self, model: int) -> None:
+        """Ask a model that joins for its first round, or set it aside if the caps do not cover that."""
+        first = np.zeros_like(self._flight.issued)
+        first[model] = self.plan.opening[model]
+        trials, account = first.sum(axis=1), self._flight.account
+        if not account.may_fit(trials):
+            self._drop_model(SetAside(model, UNPAID, Cause.BUDGET))
+            return
+        in_parts = not account.fits(trials)
+        self._joining.add(model)
+        self._issue(first)
+        if in_parts:
+            for batch in self._flight.batches(model):
+                batch.open = 0
+            self._flight.release_more()
 
     def _compose_first(self) -> None:
         """Issue the first round for every model, and the rounds that run ahead of the first look.
@@ -514,7 +616,7 @@ class Controller:
         those before. If trials are there already, no round runs ahead: their look decides who gets more. Those trials
         are looked at even if they exceed a cap.
         """
-        flight, horizon, first, there = self._flight, self._horizon, self.plan.opening, self.plan.first
+        flight, plan, first, there = self._flight, self.plan, self.plan.opening, self.plan.first
         asked = (first if there is None else np.maximum(first - there, 0)).sum(axis=1)
         whole = flight.account.fits(asked)
         if not flight.account.may_fit(asked):
@@ -524,37 +626,36 @@ class Controller:
         if not whole:
             flight.open_in_parts()
             flight.release_more()
-        self._opening = Opening(flight.batches(), horizon.trials.max)
-        round_of_all = self.plan.bench.questions * int(self.plan.bench.asked.sum())
-        ahead = horizon.pace.rounds_ahead(flight.account.affordable(), round_of_all)
+        self._opening = Opening(flight.batches(), plan.trials.max)
+        round_of_all = plan.bench.questions * int(plan.bench.asked.sum())
+        ahead = plan.pace.rounds_ahead(flight.account.affordable(), round_of_all)
         for _ in range(ahead if there is None else 0):
-            further = self.plan.another_round(flight.issued)
-            if int(flight.issued[:, -1].max()) == horizon.trials.max or not flight.account.fits(further.sum(axis=1)):
+            further = plan.another_round(flight.issued)
+            if int(flight.issued[:, -1].max()) == plan.trials.max or not flight.account.fits(further.sum(axis=1)):
                 break
             self._issue(further)
 
     def _compose(self) -> None:
         """Issue what the latest look asks for; if nothing is in flight then, the run is finished."""
         assert self.standing is not None
-        fits, pace = True, self._horizon.pace
+        fits, pace = True, self.plan.pace
         # parked batches stay reserved, since they may have been sent: of a cap on usage that would take too much
         if pace.held and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
             self._flight.park(self.standing.in_open_pairs() | (self.trials == 0))
-        most, before = self._horizon.trials.max, self._tally.known_before
+        most, before = self.plan.trials.max, self._tally.known_before
         held, may_be_asked = self.trials + before, self._in_play() & self.plan.bench.asked
-        composer = RoundComposer(self.plan, self._flight, self.standing, pace, most, held, before, may_be_asked)
-        for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else self._horizon.most):
+        joining = np.isin(np.arange(self.plan.bench.models), list(self._joining))
+        composer = RoundComposer(
+            self.plan, self._flight, self.standing, pace, most, held, before, may_be_asked & ~joining, joining
+        )
+        for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else most):
             extra, fits = composer.next_round()
             if not extra.any():
                 break
             self._issue(extra)
-        if not self._flight.batches() and self._horizon.has_next:
-            self._extend()
-            self._compose()
-        elif not self._flight.batches():
+        if not self._flight.batches():
             self.finished = why_no_further(self.standing, fits, self.set_aside.values())
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
-        looked = self._taker.taken > 0
-        pace = self._horizon.pace
+        looked, pace = self.taker.taken > 0, self.plan.pace
         self._place_together(self._flight.issue(extra, in_step=pace.in_step, looked=looked, even=pace.even))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, BatchPart, WholeSums, exact_sum, trillionths
-from adaptive_eval.core.types import Cost, Outcome
+from adaptive_eval.core.types import Cost, ModelNumbers, Outcome
 from scorio.moments import IntArray
 
 _TRIALS = 2**32
@@ -87,6 +87,16 @@ class EarlyOutcomes:
 
     def __len__(self) -> int:
         return sum(map(len, self._by_model.values())) + len(self._new) // _RECORD.size
+
+    def for_models(self, models: ModelNumbers) -> "EarlyOutcomes":
+        """The kept outcomes of models that stay, under their new numbers."""
+        found, kept = EarlyOutcomes(), self._kept_by_model()
+        for model, was in enumerate(models):
+            if was is not None and was in kept:
+                records = kept[was].ordered().copy()
+                records["model"] = model
+                found._by_model.setdefault(model, _ModelOutcomes()).keep(records)
+        return found
 
     def kept_outcomes(self, model: int) -> int:
         """How many outcomes of a model are kept."""

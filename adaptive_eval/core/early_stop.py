@@ -90,7 +90,7 @@ class EndedRun:
             "questions were drawn, and of most a model had one trial at most": plan.drawn > 0,
             "models shared the seeds of their trials": plan.coupled,
             "outcomes of an earlier run count too (R0)": asked,
-            "its horizon was changed": bool(plan.earlier),
+            "its settings were changed after looks": plan.before is not None,
             "it went on without a model": self.set_aside,
             f"it may have had {trials:,} trials, more than {MOST_TRIALS:,}": trials > MOST_TRIALS,
         }

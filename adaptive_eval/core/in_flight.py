@@ -18,9 +18,10 @@ only make it last longer.
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +30,20 @@ from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import Batch, BatchPart, Round
 from adaptive_eval.core.settings import Bench, Budget
-from adaptive_eval.core.types import Ask, Outcome
+from adaptive_eval.core.types import Ask, ModelNumbers, Outcome
 from scorio.moments import FloatArray
 
 TrialArray = NDArray[np.int32]
+
+
+class DroppedBatches(NamedTuple):
+    """Batches of a model that was set aside."""
+
+    batches: Sequence[Batch]
+    spent: FloatArray
+    """What had been spent on the model before they were dropped, by currency."""
+
+
 KnownPart = tuple[Batch, BatchPart]
 """Part of a batch that is known from an earlier run."""
 SHORTEST = 1.0
@@ -71,6 +82,32 @@ class BatchesInFlight:
         self.rounds_issued = 0
         self._not_asked: list[Round] = []
         self.early = EarlyOutcomes()
+
+    def take_over(
+        self, before: "BatchesInFlight", models: ModelNumbers, dropped: Mapping[int, "DroppedBatches"]
+    ) -> None:
+        """Go on from the stage before, whose rounds stay in flight. Batches that were dropped come back with their
+        model: `dropped` has these by its earlier number. Nothing of it counts as asked for yet."""
+        self.now, self._composed, self.rounds_issued = before.now, before._composed, before.rounds_issued
+        others = [float(before.takes[was]) for was in models if was is not None]
+        for model, was in enumerate(models):
+            if was is None:
+                self.takes[model] = float(np.median(others)) if others else 1.0
+                continue
+            self.issued[model], self.takes[model] = before.issued[was], before.takes[was]
+            lost = dropped.get(was)
+            self.account.take_over(before.account, model, was, None if lost is None else lost.spent)
+            for batch in (*before._own[was], *(() if lost is None else lost.batches)):
+                self._add_batch(self._taken_over(batch, model))
+            self._parked[model] = [self._taken_over(batch, model) for batch in before._parked[was]]
+            self.until[model] = before.until[was]
+        self.early = before.early.for_models(models)
+        self._not_asked = Round.of_batches(chain(self._batches, self.parked_batches()), self.issued.shape)
+
+    def _taken_over(self, batch: Batch, model: int) -> Batch:
+        own = batch.for_model(model)
+        self.account.take_batch(own)
+        return own
 
     # -- issuing --------------------------------------------------------------------------------------------------
 

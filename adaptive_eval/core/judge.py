@@ -10,7 +10,7 @@ pairs, Bonferroni's divisor counts the possible mistakes (see `objectives`).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,22 +33,32 @@ from scorio.sinf.compare import tied
 from scorio.sinf.futility import predictive_power, smallest_delta, trials_needed
 from scorio.sinf.multiplicity import holm
 
+if TYPE_CHECKING:
+    from adaptive_eval.core.stages import PairPlaces
+
 
 def share_error(
-    p_first: FloatArray, p_second: FloatArray, ways: Sequence[Evidence], objective: Objective, rule: Correctable
+    p_first: FloatArray,
+    p_second: FloatArray,
+    ways: Sequence[Evidence],
+    objective: Objective,
+    rule: Correctable,
+    departed: int = 0,
 ) -> tuple[Rule, NDArray[np.int8]]:
     """The rule at the error level that this look has reached, and the sign of each pair's familywise call (0: none),
-    from the smallest one-sided p-values so far, for each model of a pair."""
+    from the smallest one-sided p-values so far, for each model of a pair. The hypotheses of `departed` models count."""
     evidence = ways[0]
-    family = objective.family(evidence.models)
-    if isinstance(family, int):
-        level = rule_shared_among(family, rule)
+    family, whole = objective.family(evidence.models), objective.family(evidence.models + departed)
+    if isinstance(family, int) or isinstance(whole, int):
+        level = rule_shared_among(max(one for one in (family, whole) if isinstance(one, int)), rule)
         return level, calls(level, ways)
     members = evidence.positions(family)
-    p = np.concatenate([p_first[members], p_second[members]])
+    gone = np.ones(2 * (len(whole) - len(family)))
+    p = np.concatenate([p_first[members], p_second[members], gone])
     significant = holm(p, 1.0 - rule.confidence)
     signs = np.zeros(len(evidence.z), np.int8)
-    signs[members] = significant[: len(members)].astype(np.int8) - significant[len(members) :].astype(np.int8)
+    first, second = significant[: 2 * len(members)].astype(np.int8).reshape(2, -1)
+    signs[members] = first - second
     return rule_shared_among(len(p) - int(significant.sum()), rule), signs
 
 
@@ -115,6 +125,8 @@ class Criteria(NamedTuple):
     estimator: Estimator = "average"
     p_values: bool = True
     """If false, only those that decisions need are computed."""
+    departed: int = 0
+    """Models that earlier looks compared too: they still share the error of `familywise`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,6 +150,11 @@ class LatchedVerdicts:
         each = (np.where(some, getattr(self, name), getattr(others, name)) for name in self.__slots__)
         return LatchedVerdicts(*each)
 
+    def at(self, places: "PairPlaces") -> "LatchedVerdicts":
+        """Those of the pairs of a later stage."""
+        fresh = LatchedVerdicts.blank(len(places.was))
+        return LatchedVerdicts(*(places.carry(getattr(self, name), getattr(fresh, name)) for name in self.__slots__))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecidingLooks:
@@ -154,6 +171,11 @@ class DecidingLooks:
     def blank(cls, pairs: int) -> "DecidingLooks":
         none = np.full(pairs, np.nan)
         return cls(np.zeros(pairs, np.int8), np.zeros(pairs, np.intp), none, none)
+
+    def at(self, places: "PairPlaces") -> "DecidingLooks":
+        """Those of the pairs of a later stage."""
+        fresh = DecidingLooks.blank(len(places.was))
+        return DecidingLooks(*(places.carry(getattr(self, name), getattr(fresh, name)) for name in self.__slots__))
 
     def with_look(self, look: int, memory: LatchedVerdicts, evidence: Evidence, rule: Rule) -> "DecidingLooks":
         """The decisions including those of look number `look`, without those that a rule without latch takes back."""
@@ -201,7 +223,7 @@ def judge(memory: LatchedVerdicts, ways: Sequence[Evidence], criteria: Criteria)
 
     `ways` are readings of the evidence, and a call, tie or p-value must hold under all of them.
     """
-    objective, rule, judging, _, p_values = criteria
+    objective, rule, judging, _, p_values, departed = criteria
     if not judging.latch:
         memory = replace(memory, call=np.zeros_like(memory.call), tie=np.zeros_like(memory.tie))
     called = None
@@ -212,7 +234,7 @@ def judge(memory: LatchedVerdicts, ways: Sequence[Evidence], criteria: Criteria)
             memory, p_first=np.minimum(memory.p_first, p_first), p_second=np.minimum(memory.p_second, p_second)
         )
         if judging.familywise and is_correctable(rule):
-            rule, called = share_error(memory.p_first, memory.p_second, ways, objective, rule)
+            rule, called = share_error(memory.p_first, memory.p_second, ways, objective, rule, departed)
     bounds = [rule.boundary(way) for way in ways]
     if called is None:
         called = calls(rule, ways, bounds)

@@ -138,7 +138,7 @@ def judge_look(
     on some pairs only: `memory`, `available` and the result then cover these alone. With `calls_stand`, nothing latches
     anew.
     """
-    objective, _, judging, estimator, _ = criteria
+    objective, _, judging, estimator, *_ = criteria
     evidence, compared = ways[0], estimates.on(estimator)
     judged, level = judge(memory, ways, criteria)
     memory = memory if calls_stand else judged

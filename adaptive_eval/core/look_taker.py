@@ -1,16 +1,25 @@
-"""Looks in their order, and what each carries over to the next: latched verdicts, and the horizon with its rule."""
+"""Looks in their order, and what each carries over to the next: latched verdicts, and the rule."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from adaptive_eval.core.corrected import ScoreCorrection, corrected_look, deciding_looks
-from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.horizon import CurrentHorizon
+from adaptive_eval.core.evidence import Evidence, weigh_evidence
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, evidence_readings, judge_look, make_look
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.rules import has_error_left
+from adaptive_eval.core.rules import has_error_left, is_giving_up
+from adaptive_eval.core.stages import (
+    Extension,
+    PairPlaces,
+    StageBefore,
+    at_any_looks,
+    describe_extension,
+    extended,
+    regrouped,
+)
 from adaptive_eval.core.tally import Tally
 from adaptive_eval.core.types import Look
 
@@ -18,30 +27,40 @@ from adaptive_eval.core.types import Look
 class LookTaker:
     """Takes looks at the tally of a run."""
 
-    def __init__(self, plan: Plan, *, keep: bool) -> None:
+    def __init__(self, plan: Plan, *, keep: bool, followed: bool = False) -> None:
         """Without `keep`, a look takes half the time: `looks`, p-values and `decided`, which are for people, are left
-        out."""
-        self.plan, self.keep = plan, keep
-        self.horizon = CurrentHorizon(plan)
+        out. `followed`: another stage may go on from here."""
+        self.plan, self.keep, self.followed = plan, keep, followed
+        before = plan.before
+        issued = 0 if before is None else before.run.most_issued
+        most = max(plan.trials.max, issued)  # earlier versions let `trials.max` be lowered
         self.tally = Tally(
             plan.bench,
             plan.prior,
-            self.horizon.most,
+            most,
             coupled=plan.coupled,
             drawn=plan.drawn > 0,
             may_be_right=plan.may_be_right,
         )
+        self.rule = plan.deciding_rule
+        self.extensions: Sequence[Extension] = ()
+        """Changes of the horizon so far."""
         self.looks: list[Look] = []
         self.taken = 0
         self.standing: JudgedLook | None = None
         """The latest look."""
+        self._evidence: list[Evidence] = []
+        """That of all looks under this horizon, from which follows what error they have spent."""
         pairs = len(plan.judged_pairs[0])
         self._memory, self.decided = LatchedVerdicts.blank(pairs), DecidingLooks.blank(pairs)
+        if before is not None:
+            self._take_over(before.run.taker, before)
 
     def take(self, available: AvailableTrials, *, calls_stand: bool = False) -> None:
         """Take a look at all that is committed; with `calls_stand`, nothing latches anew."""
         standing = self.standing = self._judge(available, calls_stand=calls_stand)
-        self.horizon.note_look(standing.evidence)
+        if self.followed:
+            self._evidence.append(standing.evidence)
         self._memory = standing.memory
         self.taken += 1
         if self.keep:
@@ -52,12 +71,36 @@ class LookTaker:
         """The latest look as plain values."""
         return make_look(standing, available, self.taken - 1, self.plan.bench.questions)
 
-    def extend(self, issued: int) -> None:
-        """Change the horizon for looks from now on: latched verdicts stay, the rest may reopen. `issued` is the most
-        trials of any question so far."""
-        self.horizon.extend(self.tally, self._memory, issued, self.taken)
-        if has_error_left(self.horizon.rule):  # such a rule says itself which pairs are exhausted
-            self._memory = replace(self._memory, given_up=np.zeros_like(self._memory.given_up))
+    def _take_over(self, earlier: "LookTaker", before: StageBefore) -> None:
+        """Go on from the looks of the stage before."""
+        plan, then = self.plan, earlier.plan
+        self.tally.take_over(earlier.tally, before.models)
+        self.taken, self.extensions = earlier.taken, earlier.extensions
+        self.looks += earlier.looks
+        if not before.verdicts_stand:
+            self.rule = at_any_looks(self.rule)
+            return
+        places = PairPlaces(before.models, plan.judged_pairs, then.judged_pairs, then.bench.models)
+        self._memory = earlier._memory.at(places)
+        self.decided = earlier.decided.at(places)
+        paired = self.tally.paired(plan.judged_pairs)
+        estimates, objective = self.tally.estimates.on(plan.estimator), plan.objective
+        now = weigh_evidence(estimates, objective.reference, objective.margin, paired=paired[0] if paired else None)
+        rule, raised = earlier.rule, then.trials.max != plan.trials.max
+        kept_spacing = then.spacing is not None and then.spacing.allows(plan.spacing)
+        if raised or (is_giving_up(rule) and not kept_spacing):
+            last = places.evidence_before(now)
+            rule = extended(rule, earlier._evidence, last, plan.judging.delta)
+            if raised:
+                undecided = (earlier._memory.call == 0) & ~earlier._memory.tie
+                change, rules = (then.trials.max, plan.trials.max), (earlier.rule, rule)
+                told = describe_extension(rules, change, earlier.taken, last, undecided)
+                self.extensions = (*self.extensions, told)
+            if has_error_left(rule):  # such a rule says itself which pairs are exhausted
+                self._memory = replace(self._memory, given_up=np.zeros_like(self._memory.given_up))
+        else:
+            self._evidence = [places.evidence_now(look, now) for look in earlier._evidence]
+        self.rule = regrouped(rule, self.rule, places)
 
     def withdraw(self, model: int, look: int) -> None:
         """Take back the calls and ties of a model that looks from this number on have made, and all of its p-values."""
@@ -89,6 +132,6 @@ class LookTaker:
     def _read_evidence(self) -> tuple[Criteria, list[Evidence]]:
         """What a look judges by, and the readings of the evidence so far."""
         plan, tally, bounds = self.plan, self.tally, self.tally.bounds()
-        criteria = Criteria(plan.objective, self.horizon.rule, plan.judging, plan.estimator, self.keep)
+        criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed)
         paired = tally.paired(plan.judged_pairs, bounded=bounds is not None)
         return criteria, evidence_readings(tally.estimates, criteria, bounds, paired)

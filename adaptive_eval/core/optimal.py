@@ -50,6 +50,12 @@ class Spacing(NamedTuple):
     finest: float = 0.0
     """Least mean distance between looks; 0 if a pair may be looked at continuously."""
 
+    def allows(self, other: Spacing | None) -> bool:
+        """Whether looks with the other spacing keep to this one; None is any."""
+        if other is None:
+            return False
+        return other.stride <= self.stride and other.step <= self.step and other.finest >= self.finest
+
 
 @dataclass(frozen=True, slots=True)
 class Optimal:

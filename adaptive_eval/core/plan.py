@@ -16,7 +16,8 @@ from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.policies import BUILT_IN, Policy, Weighted
 from adaptive_eval.core.rules import Correctable, Rule, is_giving_up
 from adaptive_eval.core.sequential import CoupledSequential, Sequential
-from adaptive_eval.core.settings import LEAST_DRAWN, MOST_PER_ROUND, Bench, Budget, Pace, PastHorizon, Trials, require
+from adaptive_eval.core.settings import LEAST_DRAWN, MOST_PER_ROUND, Bench, Budget, Pace, Trials, require
+from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cost
 
 
@@ -64,8 +65,8 @@ class Plan:
     first: NDArray[np.integer] | None = field(default=None, compare=False)
     """(L, M): trials of every model and question that are there before the first look; the first look takes all of
     them, like a look at a design with fixed numbers of trials."""
-    earlier: tuple[PastHorizon, ...] = ()
-    """Earlier horizons of the run, in order."""
+    before: StageBefore | None = field(default=None, compare=False, repr=False)
+    """The run as it stood when its settings were changed, from which this plan goes on."""
     capped_opening: bool | None = None
     """Whether caps allowed only `trials.min` in the first round, even if raised since. None before the first look."""
     estimator: Estimator = "average"
@@ -81,6 +82,8 @@ class Plan:
     0: every question is asked before the first look."""
 
     def __post_init__(self) -> None:
+        if self.before is not None:
+            self.before.check(self.bench.models)
         self._check_first()
         self._check_coupled()
         self._check_drawn()
@@ -144,7 +147,7 @@ class Plan:
         weights = self.bench.question_weights
         require(weights is None, "drawn needs questions that weigh alike: they are a sample of all", weights)
         require(self.pace.in_step, "drawn needs a pace at which all models go in step", self.pace)
-        known = self.bench.prior_counts is not None or self.first is not None or bool(self.earlier)
+        known = self.bench.prior_counts is not None or self.first is not None
         require(
             not known and not self.coupled, "drawn may not be used with earlier outcomes or with shared seeds", self
         )
@@ -175,12 +178,12 @@ class Plan:
 
     @property
     def spacing(self) -> Spacing | None:
-        """Spacing of a pair's looks up to the first horizon; None if unknown.
+        """Spacing of a pair's looks up to the horizon; None if unknown.
 
         They are at most twice the largest round apart, since trials go where they tell most, and there are at most two
         of them for one trial a question of both models; a user's own policy may use smaller rounds.
         """
-        trials, pace = self._beginning
+        trials, pace = self.trials, self.pace
         if pace.share or self.bench.recorded:
             return None
         dearer = MOST_PER_ROUND if pace.in_step and self.budget.currency != "trials" else 1.0
@@ -207,17 +210,20 @@ class Plan:
     @property
     def has_capped_opening(self) -> bool:
         """Whether caps made the first round smaller than the pace's opening."""
-        trials, pace = self._beginning
-        return self.opening_size < pace.first_round(trials.min, trials.max)
+        return self.opening_size < self.pace.first_round(self.trials.min, self.trials.max)
 
     @property
     def opening_size(self) -> int:
         """Trials a question of the first round, if there is none yet and questions are not drawn."""
-        return affordable_opening(self.bench, *self._beginning, self.budget, self.capped_opening)
+        return affordable_opening(self.bench, self.trials, self.pace, self.budget, self.capped_opening)
 
     @property
-    def _beginning(self) -> tuple[Trials, Pace]:
-        return (self.earlier[0].trials, self.earlier[0].pace) if self.earlier else (self.trials, self.pace)
+    def departed(self) -> int:
+        """Models that were compared at earlier looks, and are no longer in the run."""
+        if self.before is None or not self.before.verdicts_stand:
+            return 0
+        earlier = self.before.run.plan
+        return earlier.departed + earlier.bench.models - len(self.before.kept)
 
     @property
     def fixed(self) -> bool:

@@ -9,7 +9,9 @@ after (`answer_alarms`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -163,6 +165,27 @@ class Batch:
         self._seconds_so_far = 0
         """Seconds of answers that have arrived, in trillionths, before any of them is told."""
         self._next = 0
+
+    def for_model(self, model: int) -> Batch:
+        """The batch under another number of its model, with nothing asked."""
+        own = copy(self)
+        own.model, own._next = model, 0
+        own._got, own._late, own._spent = copy(self._got), copy(self._late), copy(self._spent)
+        own.used = None if self.used is None else self.used.copy()
+        return own
+
+    def forget(self) -> None:
+        """Forget what has arrived, as if nothing had been asked."""
+        self.missing, self._next, self._counts = self.size, 0, None
+        self._got, self._late = bytearray([MISSING]) * self.size, bytearray(self.size)
+        self._spent, self._seconds_so_far = WholeSums(), 0
+        if self.used is not None:
+            self.used = np.zeros_like(self.used)
+
+    def has(self, question: int, trial: int) -> bool:
+        """Whether a trial of this batch has arrived."""
+        slot = self.slots.slot(question, trial)
+        return slot is not None and self._got[slot] != MISSING
 
     def place(self, outcome: Outcome) -> bool | None:
         """Store an outcome: True if it was new, False if it had arrived before, None if it is not in this batch."""
@@ -329,3 +352,18 @@ class Round:
             model: Batch(model, index, issued[model], plan[model], together[model])
             for model in np.flatnonzero(plan.sum(axis=1) > 0).tolist()
         }
+
+    @classmethod
+    def of_batches(cls, batches: Iterable[Batch], shape: tuple[int, int]) -> list[Round]:
+        """The rounds of these batches of a run of this shape (L, M), oldest first."""
+        by_round: defaultdict[int, dict[int, Batch]] = defaultdict(dict)
+        for batch in batches:
+            by_round[batch.round_index][batch.model] = batch
+        found = []
+        for index, own in sorted(by_round.items()):
+            first, extra = np.zeros((2, *shape), dtype=np.int32)
+            for model, batch in own.items():
+                first[model], extra[model] = batch.slots.first, batch.slots.extra
+            found.append(one := cls(index, first, np.zeros_like(extra), ()))
+            one.extra, one.batches = extra, dict(sorted(own.items()))
+        return found

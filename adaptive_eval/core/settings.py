@@ -97,15 +97,6 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class PastHorizon:
-    """An earlier horizon of the run, with its pace, until `looks` looks were taken."""
-
-    trials: Trials
-    pace: Pace
-    looks: int
-
-
-@dataclass(frozen=True, slots=True)
 class Budget:
     """Hard caps on a whole run; None means no cap.
 

@@ -10,6 +10,7 @@ The decision is the same if two equal models are swapped, so it favours neither.
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.rounds import MISSING, UNGRADED, Batch
 from adaptive_eval.core.settings import Bench
+from adaptive_eval.core.types import ModelNumbers
 from scorio.moments import FloatArray, IntArray
 from scorio.sinf.paired import Coupling, DifferenceValues, PairedMoments, coupling, difference_values, paired_moments
 
@@ -57,6 +59,17 @@ class SharedTrials:
         self._is_paired = np.zeros(len(first), dtype=bool)
         self._is_known = np.zeros(len(first), dtype=bool)
         """(P,): whether the pair's coupling has been measured."""
+
+    def take_over(self, before: "SharedTrials", models: ModelNumbers) -> None:
+        """Begin with the trials of the stage before, and with what was decided about its pairs."""
+        kept = [(model, was) for model, was in enumerate(models) if was is not None]
+        self._make_room(before._arrived.shape[2])
+        for model, was in kept:
+            self._arrived[model, :, : before._arrived.shape[2]] = before._arrived[was]
+        for (one, one_was), (two, two_was) in combinations(kept, 2):
+            pair, pair_was = self._pair[one, two], before._pair[one_was, two_was]
+            for name in ("_counts", "_is_paired", "_is_known"):
+                getattr(self, name)[pair] = getattr(before, name)[pair_was]
 
     def take(self, batches: Sequence[Batch]) -> None:
         """Count complete batches."""

@@ -41,7 +41,8 @@ def can_stand_side_by_side(plan: Plan) -> bool:
     """Whether runs of a plan can be looked at together: they go in step from nothing, only trials are capped, and no
     pair's judgement depends on other pairs."""
     alone = plan.judging.familywise or not judges_by_pair(plan.deciding_rule) or plan.objective.margin is not None
-    begun = bool(plan.drawn) or plan.first is not None or plan.bench.prior_counts is not None or bool(plan.earlier)
+    begun = plan.first is not None or plan.bench.prior_counts is not None or plan.before is not None
+    begun = begun or bool(plan.drawn)
     return plan.pace.in_step and not alone and not begun and replace(plan.budget, trials=None) == Budget()
 
 

@@ -29,7 +29,7 @@ from adaptive_eval.core.evidence import Estimates, IndexArray, Prior, update
 from adaptive_eval.core.rounds import UNGRADED, Batch, BatchPart
 from adaptive_eval.core.settings import Bench, require
 from adaptive_eval.core.shared_trials import PairedEvidence, SharedTrials
-from adaptive_eval.core.types import Outcome
+from adaptive_eval.core.types import ModelNumbers, Outcome
 from scorio.moments import CountArray, FloatArray, IntArray, over_categories
 
 MOST_SHARE = 0.05
@@ -228,10 +228,21 @@ class Tally:
         """How many of a model's graded trials could be in a better category, and how many there are."""
         return int(self.at_least[model].sum()), int(self.counts[model].sum())
 
-    def rescale(self, most: int) -> None:
-        """Change the horizon, at which information is 1."""
-        self._most = most
-        self._estimate(np.flatnonzero(np.isfinite(self.estimates.noise)))
+    def count_in_flight(self, batches: Iterable[Batch]) -> None:
+        """Count what has arrived of batches that the stage before has issued."""
+        for batch in batches:
+            self.arrived[batch.model] += batch.categories(self._bench.categories).astype(np.int32)
+
+    def take_over(self, before: "Tally", models: ModelNumbers) -> None:
+        """Begin with the committed trials of the stage before."""
+        for model, was in enumerate(models):
+            if was is not None:
+                for name in ("counts", "ungraded", "timed_out", "at_least"):
+                    getattr(self, name)[model] = getattr(before, name)[was]
+                self.arrived[model] = self.counts[model]
+        if self._shared is not None and before._shared is not None:
+            self._shared.take_over(before._shared, models)
+        self._estimate_scored(range(len(models)))
 
     def ungradable(self, models: Iterable[int]) -> Iterator[tuple[int, str]]:
         """Models with too many ungraded answers, each with the reason."""

@@ -4,11 +4,15 @@ Models and questions are integers here, positions in the run's lists; the shell 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import first_line
+
+ModelNumbers = Sequence[int | None]
+"""For each model of a stage of a run its number in the stage before; None if it joins."""
 
 
 class Ask(NamedTuple):

@@ -2,8 +2,6 @@
 
 The run stores them as events, so that decisions depend on nothing outside it: imported trials are the first stored
 ones, and R0 is read once from the run that `prior` names.
-
-Error spent under an earlier horizon stays spent, so a run also begins with the horizons that it had before today's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,18 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, RunChanged
-from adaptive_eval.config.pace import opening_trials
 from adaptive_eval.config.planning import (
-    EarlierHorizon,
     PriorKnowledge,
-    RunFacts,
     longest_prompts,
-    make_plan,
     worst_costs,
 )
-from adaptive_eval.config.prepare import PreparedRun, StoredSetup, render_prompts, stored_config
+from adaptive_eval.config.prepare import PreparedRun, StoredSetup, render_prompts
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.earlier import PriorOutcomes, Recorded, recorded_counts, stored_outcomes, stored_prior
@@ -39,82 +32,14 @@ from adaptive_eval.store import (
     TrialsRegraded,
     events_of_kind,
 )
-from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.same_meaning import require_same_meaning
 from scorio.moments import CountArray
-
-
-def recorded_horizons(events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:
-    """Horizons that a stored run had before that of its newest configuration."""
-    found: list[EarlierHorizon] = []
-    anew = [at for at, event in enumerate(events) if isinstance(event, TrialsRegraded) and event.opening is not None]
-    for change in changed_horizons(events[anew[-1] + 1 :] if anew else events):
-        _append_horizon(found, change.was, change.looks)
-    return tuple(found)
-
-
-def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:
-    """Horizons that a stored run had before it goes on under `config`."""
-    found = list(recorded_horizons(events))
-    before, looks = stored_config(reader.header()).trials, reader.most_looks()
-    if looks and before.max != config.trials.max:
-        _append_horizon(found, before.max, looks)
-    return tuple(found)
-
-
-def _append_horizon(found: list[EarlierHorizon], trials: int, looks: int) -> None:
-    found.append(EarlierHorizon(trials, max([looks, *(one.looks for one in found)])))
-
-
-def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
-    """Raise `ConfigError` if the configuration would take the first look elsewhere than the run did."""
-    stored = stored_config(reader.header())
-    before = stored.trials
-    if not reader.most_looks():
-        return
-    if before.draw != config.trials.draw:
-        raise ConfigError(
-            f"trials.draw was {before.draw or 'not set'} when the run took its first look, and cannot be "
-            f"{config.trials.draw or 'not set'} after it; set it as it was, or begin another run with --fresh"
-        )
-    same_horizon = config.trials.model_copy(update={"max": before.max})
-    had = opening_trials(before, batched=stored.batched)
-    has = opening_trials(same_horizon, batched=config.batched)
-    if before.min == config.trials.min and had != has:
-        raise ConfigError(
-            f"the run took its first look with {had} trials a question, as {_pace_text(stored)} begins, and cannot "
-            f"begin with {has} after it, as {_pace_text(config)} does; keep {_pace_text(stored)}, or begin another run "
-            "with --fresh"
-        )
-    if before.min != config.trials.min:
-        raise ConfigError(
-            f"trials.min was {before.min} when the run took its first look, and cannot become {config.trials.min} "
-            f"after it; set it to {before.min} again, or begin another run with --fresh"
-        )
-
-
-def _pace_text(config: RunConfig) -> str:
-    return "a model with a batch" if config.batched else f"trials.favour {config.trials.favour}"
-
 
 Cells = NDArray[np.int32]
 
 
-def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> Plan:
-    """The plan behind a stored run's looks, for readers: it prepares no run.
-
-    Raises `ConfigError` if the stored trials exceed the configured maximum.
-    """
-    config, roster = setup.config, setup.roster
-    first, imported = first_cells(config, roster, reader, events), imported_cells(roster, reader, events)
-    recorded = stored_outcomes(config, events)
-    _require_outcomes_taken(config, recorded)
-    known = known_before(config, roster, imported, stored_prior(config.prior, events), recorded)
-    worst, capped = stored_worst_costs(setup, events), reader.capped_opening()
-    return make_plan(config, setup.questions, worst, RunFacts(first, recorded_horizons(events), capped), known)
-
-
-def _require_outcomes_taken(config: RunConfig, recorded: Recorded) -> None:
+def require_outcomes_taken(config: RunConfig, recorded: Recorded) -> None:
+    """Raise `ConfigError` unless the run has taken the outcomes of its recorded models."""
     missing = [name for number in sorted(config.recorded) if (name := config.models[number].name) not in recorded]
     if missing:
         raise ConfigError(

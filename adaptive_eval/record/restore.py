@@ -25,7 +25,7 @@ from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.ending import find_fatal_error, was_killed
 from adaptive_eval.record.gate import ENDED_FIRST, OPEN, UNDECIDED
-from adaptive_eval.record.history import stored_plan, stored_prior_counts
+from adaptive_eval.record.history import stored_prior_counts
 from adaptive_eval.record.label_effect import RunLabels, read_run_labels
 from adaptive_eval.record.label_file import labels_digest
 from adaptive_eval.record.other_costs import (
@@ -37,6 +37,7 @@ from adaptive_eval.record.other_costs import (
 from adaptive_eval.record.results import Caution, OtherCostRow, Results
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.snapshot import iso_time, run_subject, take_snapshot
+from adaptive_eval.record.stages import stored_plan
 from adaptive_eval.scheduler.state import RunState, apply_stored
 from adaptive_eval.store import (
     Event,

@@ -8,21 +8,24 @@ from typing import NamedTuple
 from adaptive_eval.config.planning import NO_FACTS, RunFacts, make_plan
 from adaptive_eval.config.prepare import (
     PreparedRun,
+    StoredSetup,
     adopt_stored_trials,
+    in_order_of_joining,
     stored_config,
     with_decisions,
-    with_trials,
+    with_pace,
+    with_questions,
 )
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.changes import require_compatible
 from adaptive_eval.record.earlier import PriorOutcomes, Recorded, stored_outcomes, stored_prior
 from adaptive_eval.record.history import (
     Cells,
-    earlier_horizons,
     first_cells,
     imported_cells,
     known_before,
-    require_same_first_look,
 )
+from adaptive_eval.record.stages import earlier_stages, play_stages
 from adaptive_eval.record.take_earlier import take_outcomes, take_prior
 from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.store import Event, OutcomesRecorded, PriorTaken, RunReader, ThresholdsFrozen
@@ -49,8 +52,8 @@ class StartingPoint(NamedTuple):
 def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint:
     """Load what a run begins with, or goes on with, in `directory`; nothing is written.
 
-    Raises `ConfigError` if stored trials exceed the configured maximum, or if outcomes or thresholds that it needs of
-    earlier runs are not available.
+    Raises `ConfigError` if settings contradict what the run has done (`record.changes`), or if outcomes or thresholds
+    that it needs of earlier runs are not available.
     """
     with RunReader.if_begun(directory) as reader:
         prepared = prepared if reader is None else _begin_as_before(prepared, reader)
@@ -71,10 +74,10 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
 
 def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
     """Keep the settings that the run began with where the configuration leaves them open."""
-    stored, chosen = stored_config(reader.header()), prepared.why_favoured is not None
-    if stored.trials.favour == "auto":  # an import, whose looks had no pace
-        stored = with_trials(stored, {"favour": "answers"})
-    config = adopt_stored_trials(prepared.config, stored, at_any_pace=chosen)
+    stored, chosen = with_pace(stored_config(reader.header())), prepared.why_favoured is not None
+    config = in_order_of_joining(adopt_stored_trials(prepared.config, stored, at_any_pace=chosen), reader.header())
+    if config.models != prepared.config.models:
+        prepared = replace(with_questions(config, prepared.questions), why_favoured=prepared.why_favoured)
     if config.trials == prepared.config.trials:
         return prepared
     why = prepared.why_favoured if config.trials.favour == prepared.config.trials.favour else "the run began with it"
@@ -90,10 +93,12 @@ class _StoredBeginning(NamedTuple):
 
 
 def _read_beginning(prepared: PreparedRun, reader: RunReader) -> _StoredBeginning:
-    events = reader.events()
-    first = first_cells(prepared.config, prepared.roster, reader, events)
-    require_same_first_look(prepared.config, reader)
-    facts = RunFacts(first, earlier_horizons(prepared.config, reader, events), reader.capped_opening())
+    events, config = reader.events(), prepared.config
+    require_compatible(with_pace(stored_config(reader.header())), config, reader)
+    first = first_cells(config, prepared.roster, reader, events)
+    now = StoredSetup(config, prepared.questions, {}, prepared.roster)
+    before = play_stages(earlier_stages(reader, events, now), reader, events, now, starting=True)
+    facts = RunFacts(first, before, reader.capped_opening())
     return _StoredBeginning(events, imported_cells(prepared.roster, reader, events), facts)
 
 
@@ -102,7 +107,8 @@ def _with_known_outcomes(
 ) -> PreparedRun:
     """Add what is known beforehand to the plan; R0 has no more trials per question than the first look."""
     facts = held.facts
-    if facts.first is None and prior is None and not recorded and not facts.horizons and facts.capped_opening is None:
+    known_of_run = facts.first, facts.before, facts.capped_opening
+    if prior is None and not recorded and not any(one is not None for one in known_of_run):
         return prepared
     config, worst = prepared.config, prepared.plan.bench.worst_cost
     known = known_before(config, prepared.roster, held.imported, prior, recorded)

@@ -24,7 +24,7 @@ from adaptive_eval.record.build import finite_or_none
 from adaptive_eval.record.ending import find_ending
 from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts, pairing_sentences, state_word
-from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
+from adaptive_eval.record.history import has_foreign_trials
 from adaptive_eval.record.lines import several
 from adaptive_eval.record.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.record.other_costs import summarize_other_costs
@@ -45,7 +45,7 @@ from adaptive_eval.record.words import (
 )
 from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, RunReader, Spending, StoredLook, is_held
 from adaptive_eval.store.events.batches import pending_batches
-from adaptive_eval.store.looks import read_look
+from adaptive_eval.store.looks import changed_horizons, read_look
 from adaptive_eval.store.thresholds import kept_thresholds
 from scorio.sinf.compare import compare
 
@@ -248,7 +248,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
     rubric, events, counts = open_rubric(config.rubric), sums.events, sums.counts
     known, places = posterior_views(counts, rubric.weights)
     spending, traffic = tuple(sums.spending), tuple(sums.traffic)
-    horizons = recorded_horizons(events)
+    horizons = [change.was for change in changed_horizons(events)]
     ending = find_ending(events, results, spending[-1].trials if spending else 0, gated=config.objective.gate)
     place = _command_path(config.store.folder, sums.directory)
     return RunView(
@@ -258,7 +258,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         words=decisions_in_words(
             config,
             plug_ins,
-            began_at=horizons[0].trials if horizons else config.trials.max,
+            began_at=horizons[0] if horizons else config.trials.max,
             imported=has_foreign_trials(events),
         ),
         configuration=config.model_dump(mode="json", exclude={"folder"}),

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 import numpy as np
 
 from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
-from adaptive_eval.core.horizon import Extension
+from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule
+from adaptive_eval.core.stages import Extension
+from adaptive_eval.record.changes import changes_promise
 from adaptive_eval.record.earlier import LOGS
 from adaptive_eval.record.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.record.lines import Scale, first_few, several
@@ -32,11 +34,7 @@ from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_s
 from adaptive_eval.store.spending import total_cost
 from adaptive_eval.store.usage import AnswerFault, TrialUsage, fault_sentence
 
-DECIDING = ("stopping.", "objective.", "prior", "trials.")
-"""Prefixes of settings that decide what is called, and when."""
 SHOWN_CHANGES = 4
-HARMLESS = ("stopping.futility", "trials.max")
-"""Giving up earlier or later adds no false call, and a changed horizon has its own caution."""
 AFRESH = "a run that starts with this maximum (--fresh), or with `rule: anytime`, avoids this"
 
 
@@ -89,32 +87,55 @@ def _format_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], dig
 
 
 def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Warn of deciding settings that were changed after looks."""
+    """Warn of settings that the promise depends on and that were changed after looks."""
     for event in events_of_kind(events, SettingsChanged):
-        told = [
-            f"{path}: {was} → {now}"
-            for path, was, now in event.changes
-            if path.startswith(DECIDING) and path not in HARMLESS
-        ]
+        told = [f"{path}: {was} → {now}" for path, was, now in event.changes if changes_promise(path)]
         if told and event.looks:
             yield Caution(
                 REDECIDED,
                 None,
-                f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(told)}; all looks were "
-                "repeated with these settings. The promise does not cover settings chosen after seeing results",
+                f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(told)}; every later look judges "
+                "all answers by these settings. The promise does not cover settings chosen after seeing results",
             )
 
 
-def uncounted_caution(stored: int, kept: int, events: Sequence[Event]) -> Iterator[Caution]:
-    """Warn of trials of earlier settings that no round under the current ones has reached."""
-    redecided = any(event.looks for event in events_of_kind(events, SettingsChanged))
-    if redecided and kept > MIN_REPORTED_SHARE * stored:
+def uncounted_caution(stored: int, kept: int) -> Iterator[Caution]:
+    """Warn of stored trials that no round has reached, as after grades have changed."""
+    if kept > MIN_REPORTED_SHARE * stored:
         yield Caution(
             "uncounted",
             None,
-            f"{kept:,} of {stored:,} stored trials are in no score yet: they were requested under earlier settings, "
-            "and count once a look under the new ones includes them",
+            f"{kept:,} of {stored:,} stored trials are in no score yet: no round of this run has come to them, and "
+            "they count once one does",
         )
+
+
+def joined_caution(plan: Plan) -> Iterator[Caution]:
+    """Warn of models that joined after looks where all comparisons share an error: what was called before stands.
+
+    Of m hypotheses, n of which are new, the earlier calls have the whole error, and each new hypothesis 1/m of it.
+    """
+    if not (plan.judging.familywise and isinstance(rule := plan.deciding_rule, Correctable)):
+        return
+    share, one = 1.0, plan
+    while one.before is not None and one.before.verdicts_stand:
+        now, before = _hypotheses(one), _hypotheses(one.before.run.plan)
+        share += max(now - before, 0) / now
+        one = one.before.run.plan
+    if share > 1.0:
+        promised = 1.0 - rule.confidence
+        yield Caution(
+            "joined",
+            None,
+            f"models joined after looks, and what was called before stands: some order of all comparisons is wrong in "
+            f"at most {share * promised:.2g} of runs, instead of {promised:.2g}",
+        )
+
+
+def _hypotheses(plan: Plan) -> int:
+    """How many hypotheses share the error."""
+    family = plan.objective.family(plan.bench.models + plan.departed)
+    return family if isinstance(family, int) else 2 * len(family)
 
 
 def _date(at: float) -> str:

@@ -42,6 +42,7 @@ from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
 from adaptive_eval.scheduler.verdict_costs import VerdictCosts
 from adaptive_eval.store import (
     CellExtent,
+    CommitBatch,
     Event,
     OutcomesRecorded,
     PriorTaken,
@@ -55,6 +56,7 @@ from adaptive_eval.store import (
     events_of_kind,
     require_same_meaning,
 )
+from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
 from adaptive_eval.store.thresholds import kept_rubric, thresholds_from_event
 
@@ -193,7 +195,14 @@ class _Regrading:
         told = TrialsRegraded(done.answers, **counts, opening=last, arguments=arguments)
         before = standing.recompute_results(running=False)
         store.regrade(regrades, [told, *events], header, opening)
-        after = StoredRun(store.reader).recompute_results(running=False)
+        judged = StoredRun(store.reader)
+        if opening:
+            store.forget_looks(0)
+            controller, names = judged.state.controller, tuple(judged.setup.roster.models)
+            capped = controller.plan.has_capped_opening
+            looks = [plain_look(look, names, capped_opening=capped) for look in controller.looks]
+            store.commit(CommitBatch(looks=looks))
+        after = judged.recompute_results(running=False)
         if after is not None:
             write_results(store.directory, after)
         return done._replace(before=before, after=after)

@@ -287,7 +287,9 @@ def _solve_boundary(plan: Plan) -> None:
     """Take one look at a toy: a rule's boundary is solved for at its first look, which takes up to half a second, and
     would stop the loop of a run for so long."""
     bench = Bench(models=2, questions=plan.drawn or 1, weights=plan.bench.weights)
-    plain = replace(plan, bench=bench, objective=Ranking(), policy=UnresolvedPairs(), budget=Budget(), first=None)
+    plain = replace(
+        plan, bench=bench, objective=Ranking(), policy=UnresolvedPairs(), budget=Budget(), first=None, before=None
+    )
     toy = Controller(plain)
     while not toy.looks:
         toy.tell([Outcome(ask.model, ask.question, ask.trial, ask.trial % 2) for ask in toy.ask(plan.trials.max)])

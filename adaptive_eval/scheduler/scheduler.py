@@ -23,9 +23,12 @@ TICK_SECONDS = 0.5
 
 
 def _is_retaken(last: StoredLook, looks: Sequence[Look], roster: Roster) -> bool:
-    """Whether these looks include the last stored one, with as many trials of each model."""
-    there = last.number < len(looks)
-    return there and trials_at(last) == dict(zip(roster.models, looks[last.number].trials, strict=True))
+    """Whether these looks, those under today's settings, include the last stored one with as many trials of each model,
+    or go on from it."""
+    place = last.number - looks[0].index if looks else 0
+    if not 0 <= place < len(looks):
+        return place == -1
+    return trials_at(last) == dict(zip(roster.models, looks[place].trials, strict=True))
 
 
 class Scheduler:
@@ -88,7 +91,7 @@ class Scheduler:
             and not any(isinstance(event, ModelSetAside | TrialsRegraded) for event in store.reader.events())
         ):  # those tell it themselves
             self._loop.note(LooksRetaken(last.number + 1))
-        store.forget_looks(len(looks))
+        store.forget_looks(len(state.controller.looks))
 
     async def _run_to_end(self) -> None:
         """Ask, commit and look until the end; events noted before are committed first."""

@@ -225,7 +225,7 @@ class RunState:
         The run starts the servers of `launched` models itself.
         """
         untold, self._untold = self._untold, UntoldFacts(begun=True)
-        over = self.controller.finished is not None
+        over = untold.begun and self.controller.finished is not None
         looks = untold.tell_core(self.controller)
         if over:
             return Decision(untold.events, (), ())
@@ -272,7 +272,9 @@ class UntoldFacts:
     def tell_core(self, controller: Controller) -> Sequence[Look]:
         """Tell the core these facts; returns the looks that it takes."""
         if not self.begun:
-            return [*controller.restore((), self.lost), *controller.tell(self.set_aside)]
+            controller.restore((), self.lost)
+            controller.tell(self.set_aside)
+            return controller.looks[controller.first_look :]
         for model, cost in self.lost.items():
             controller.lose(model, cost)
         untold = [*self.outcomes, *(self.set_aside if controller.finished is None else ())]

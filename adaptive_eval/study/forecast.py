@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, RunChanged
-from adaptive_eval.config.planning import EarlierHorizon, RunFacts
+from adaptive_eval.config.planning import RunFacts
 from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.core import Budget
 from adaptive_eval.record.dry_run import matching_dry_run
@@ -59,6 +59,8 @@ def make_forecast(
     goes_on = directory is not None and directory.resolve() == own.resolve()
     beginning = _starting_point(prepared, directory if goes_on else None)
     prepared = beginning.prepared
+    if prepared.plan.before is not None:
+        prepared.plan.before.run.forget_arrivals()  # they are among the recorded outcomes
     pilot = None if directory is None else read_pilot(directory, prepared)
     tried = pilot or _dry_run(own, prepared)
     begun = pilot if goes_on else None
@@ -144,7 +146,7 @@ def _make_scenario(
         held_before=0.0 if begun is None else begun.held_gpu_seconds,
         facts=RunFacts(
             first=prepared.plan.first,
-            horizons=[EarlierHorizon(one.trials.max, one.looks) for one in prepared.plan.earlier],
+            before=prepared.plan.before,
             capped_opening=prepared.plan.capped_opening,
             batched=prepared.config.batched,
         ),

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import load_decisions
-from adaptive_eval.config.planning import EarlierHorizon, RunFacts, plan_on
-from adaptive_eval.core import Bench, Controller, Look, Outcome, Plan, Verdict
+from adaptive_eval.config.planning import RunFacts, plan_on
+from adaptive_eval.core import Bench, Controller, Look, Outcome, Plan, StageBefore, Verdict
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data"
 """Recorded outcomes, where they are; else there are seeded worlds alone."""
@@ -80,7 +80,7 @@ def published(
     models: int,
     questions: int,
     w: list[float],
-    horizons: Sequence[EarlierHorizon] = (),
+    before: Controller | None = None,
     threshold: float | None = None,
     **trials: object,
 ) -> Plan:
@@ -88,11 +88,12 @@ def published(
     stopping = {"rule": {"use": "published", "options": {"threshold": threshold}}, "prior": "uniform"}
     settings = [f"stopping={json.dumps(stopping)}", f"trials={json.dumps({**TRIALS, **trials})}"]
     decisions = load_decisions(None, settings, names)
-    return plan_on(Bench(models, questions, np.array(w)), decisions, names, RunFacts(horizons=horizons))
+    facts = RunFacts(before=None if before is None else StageBefore(before, tuple(range(models))))
+    return plan_on(Bench(models, questions, np.array(w)), decisions, names, facts)
 
 
 def played(plan: Plan, outcomes: Outcomes) -> Controller:
-    controller = Controller(plan)
+    controller = Controller(plan, followed=True)
     while controller.finished is None:
         asks = controller.ask(1 << 30)
         controller.tell(
@@ -179,8 +180,7 @@ def test_a_raised_horizon_goes_on_as_if_it_had_always_been_so() -> None:
     rng = np.random.default_rng(8)
     outcomes = (rng.random((3, 10, 24)) < np.array([0.48, 0.5, 0.52])[:, None, None]).astype(int)
     short = published(3, 10, [0.0, 1.0], min=2, max=8)
-    looks = len(played(short, outcomes).looks)
-    extended = published(3, 10, [0.0, 1.0], (EarlierHorizon(8, looks),), min=2, max=24)
+    extended = published(3, 10, [0.0, 1.0], played(short, outcomes), min=2, max=24)
     whole = require_same(published(3, 10, [0.0, 1.0], min=2, max=24), outcomes, [0.0, 1.0])
     resumed = played(extended, outcomes)
     assert resumed.looks[-1].tiers == whole.looks[-1].tiers

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.config.load import load_decisions
-from adaptive_eval.config.planning import EarlierHorizon, RunFacts, plan_on
+from adaptive_eval.config.planning import RunFacts, plan_on
 from adaptive_eval.core import Ask, Bench, Controller, Optimal, Outcome, Pace, Plan, Trials
 from adaptive_eval.core.sequential import Sequential
 
@@ -53,9 +53,3 @@ def test_no_model_has_more_than_a_round_between_two_looks(pace: Pace) -> None:
         held += [look.trials for look in controller.tell(told)]
     assert len(held) > 5
     assert np.diff(held, axis=0).max() <= bench.questions
-
-
-def test_the_first_horizon_is_what_its_error_is_shared_out_over() -> None:
-    decisions = load_decisions(None, [OPTIMAL, "trials.max=80", "trials.favour=answers"], ["a", "b"])
-    plan = plan_on(BENCH, decisions, ("a", "b"), RunFacts(horizons=(EarlierHorizon(20, 3),)))
-    assert plan.spacing is not None and plan.spacing.step == pytest.approx(0.1)

@@ -1,6 +1,8 @@
 """What the tests of the decision core share: answers fixed beforehand, random plans, and shells that misbehave."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
@@ -14,6 +16,7 @@ from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.policies import Leader, Policy, Uniform, UnresolvedPairs, Weighted
 from adaptive_eval.core.rules import ExpectedLoss, Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.stages import StageBefore
 
 RUBRICS = ([0.0, 1.0], [1.0, 0.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0])
 RULES: tuple[Rule, ...] = (
@@ -57,14 +60,20 @@ class Answers:
         return Outcome(ask.model, ask.question, ask.trial, category, cost, seconds=seconds)
 
 
-def straight(plan: Plan, answers: Answers) -> Controller:
-    """The plainest shell: ask for everything, tell everything."""
-    controller = Controller(plan)
-    while controller.finished is None:
+def straight(plan: Plan, answers: Answers, looks: int | None = None) -> Controller:
+    """The plainest shell: ask for everything, tell everything; up to this number of looks, or to the end."""
+    controller = Controller(plan, followed=True, most_looks=math.inf if looks is None else looks)
+    while controller.finished is None and len(controller.looks) != looks:
         asks = controller.ask(1 << 30)
         assert asks, "stalled"
         controller.tell(answers.of(asks))
     return controller
+
+
+def after(run: Controller, plan: Plan, models: Sequence[int | None] | None = None, stands: bool = True) -> Plan:
+    """The plan, going on from a run; by default with the same models."""
+    numbers = range(run.plan.bench.models) if models is None else models
+    return replace(plan, before=StageBefore(run, tuple(numbers), stands))
 
 
 class Shell:
@@ -117,8 +126,8 @@ class Shell:
         self.controller = Controller(before.plan)
         order = self._rng.permutation(len(self.told))
         looks = self.controller.restore(self.told[place] for place in order)
-        assert looks == self.controller.looks
-        assert exact(looks) == exact(before.looks)
+        assert looks == self.controller.looks[len(Controller(before.plan).looks) :]
+        assert exact(self.controller.looks) == exact(before.looks)
         self.flying = []
 
 

@@ -12,7 +12,8 @@ from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import has_error_left, is_correctable, judges_by_pair
 from adaptive_eval.core.sequential import KAPPA_BY_TRIAL, ContinuedCoupled, CoupledSequential, Sequential
-from adaptive_eval.core.settings import Margin, Pace, PastHorizon
+from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import Verdict
 
 RULE = CoupledSequential.from_rule(Sequential(start=0.05))
@@ -88,14 +89,20 @@ def test_a_run_has_it_where_seeds_are_shared_and_the_rule_is_its_own() -> None:
     assert alone.deciding_rule == Optimal(spacing=alone.spacing)
 
 
-def gated(plan: Plan, seed: int) -> int:
+def gated(plan: Plan, seed: int, earlier: bool) -> int:
     """Whether a copy that is worse by just delta passes (1) or fails (-1): what it loses, it gains nowhere."""
     rng, delta = np.random.default_rng(seed), plan.objective.margin.delta if plan.objective.margin else 0.0
     u = rng.random((QUESTIONS, plan.trials.max))
     base = np.random.default_rng(8).beta(0.7, 0.7, (QUESTIONS, 1)).clip(0.1)
     outcomes = np.stack([u < base, (u < base) & (u >= delta)]).astype(int)
-    controller = Controller(plan, keep_looks=False)
+    controller = Controller(plan, keep_looks=False, followed=True)
+    if earlier:
+        shorter = replace(plan, trials=Trials(4, 15))
+        controller = Controller(shorter, keep_looks=False, followed=True, most_looks=8)
     while controller.finished is None:
+        if earlier and controller.taker.taken == 8:
+            before = StageBefore(controller, (0, 1))
+            controller, earlier = Controller(replace(plan, before=before), keep_looks=False), False
         asks = controller.ask(10**6)
         controller.tell(
             Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks
@@ -112,16 +119,14 @@ def gated(plan: Plan, seed: int) -> int:
 def test_a_copy_at_the_edge_passes_in_a_twentieth_of_runs_at_most(earlier: bool, runs: int) -> None:
     """Losses alone are the hardest: few of them look like none."""
     bench = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
-    before = (PastHorizon(Trials(4, 15), Pace(), 8),) if earlier else ()
     plan = Plan(
         bench,
         Gate(Margin(0, 0.03)),
         Sequential(start=4 / 15 if earlier else 4 / 60),
         judging=Judging(),
         trials=Trials(4, 60),
-        earlier=before,
         coupled=True,
     )
-    found = [gated(plan, seed) for seed in range(runs)]
+    found = [gated(plan, seed, earlier) for seed in range(runs)]
     for side in (1, -1):
         assert found.count(side) / runs <= 0.05 + 2.0 * np.sqrt(0.0475 / runs)

@@ -11,7 +11,8 @@ from adaptive_eval.core import Bench, Best, Budget, Controller, Outcome, Plan, R
 from adaptive_eval.core import early_stop as module
 from adaptive_eval.core.early_stop import EndedRun
 from adaptive_eval.core.policies import Leader
-from adaptive_eval.core.settings import Pace, PastHorizon
+from adaptive_eval.core.settings import Pace
+from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import SetAside
 from scorio.moments import FloatArray
 
@@ -27,7 +28,7 @@ def plan(**changed: object) -> Plan:
 
 def played(one: Plan, rng: np.random.Generator, right: FloatArray = RIGHT) -> Controller:
     """A run, trial by trial."""
-    controller = Controller(one)
+    controller = Controller(one, followed=True)
     while controller.finished is None:
         asks = controller.ask(1000)
         controller.tell(Outcome(*ask[:3], int(rng.random() < right[ask.model, ask.question])) for ask in asks)
@@ -107,12 +108,18 @@ def test_recorded_models_are_as_they_were() -> None:
     [
         ({"bench": Bench(3, 2, W, prior_counts=np.ones((3, 2, 2)))}, "R0"),
         ({"trials": Trials(4, 10**6)}, "more than"),
-        ({"earlier": (PastHorizon(Trials(4, 8), Pace(), 1),)}, "horizon"),
     ],
 )
 def test_what_cannot_be_replay_says_why(changed: dict[str, object], why: str) -> None:
     run = replace(ended(plan()), plan=plan(**changed))
     assert run.why_not is not None and why in run.why_not
+
+
+def test_a_run_whose_settings_were_changed_is_not_replayed() -> None:
+    small = played(plan(trials=Trials(4, 8)), np.random.default_rng(0))
+    longer = plan(before=StageBefore(small, (0, 1, 2)))
+    run = EndedRun.from_controller(played(longer, np.random.default_rng(1)))
+    assert run is not None and run.why_not == "its settings were changed after looks"
 
 
 def test_a_run_without_one_of_its_models_is_not_replay() -> None:

@@ -15,7 +15,8 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate, Ranking
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Margin, Pace, PastHorizon
+from adaptive_eval.core.settings import Margin, Pace
+from adaptive_eval.core.stages import StageBefore
 
 BINARY = np.array([0.0, 1.0])
 SIZES = (10, 30)
@@ -43,7 +44,7 @@ def chances(*means: tuple[float, float]) -> NDArray[np.float64]:
 
 
 def carried_out(plan: Plan, true: NDArray[np.float64], seed: int, *, keep_looks: bool = False) -> Controller:
-    rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=keep_looks)
+    rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=keep_looks, followed=True)
     while controller.finished is None:
         for one in controller.ask_rounds():
             right = rng.binomial(one.extra, true)
@@ -180,9 +181,8 @@ def test_a_longer_horizon_takes_up_a_gate_that_was_open() -> None:
     true = chances(PRODUCTION, PRODUCTION)
     short = carried_out(gate(rule=Sequential(start=0.4), trials=first), true, 3)
     assert outcome(short) == "UNDECIDED"
-    looks = carried_out(gate(rule=Sequential(start=0.4), trials=first), true, 3, keep_looks=True).looks
-    earlier = (PastHorizon(first, Pace(), len(looks)),)
-    longer = carried_out(gate(rule=Sequential(start=0.4), trials=Trials(4, 200), earlier=earlier), true, 3)
+    before = StageBefore(short, (0, 1))
+    longer = carried_out(gate(rule=Sequential(start=0.4), trials=Trials(4, 200), before=before), true, 3)
     assert outcome(longer) == "PASS"
     assert longer.extensions[0].leaves_error
 

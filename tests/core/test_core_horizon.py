@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, straight
+from core_runs import Answers, Shell, after, exact, straight
 
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.anytime import Anytime
@@ -14,7 +14,6 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import PastHorizon
 
 BINARY = np.array([0.0, 1.0])
 HORIZONS = (8, 16, 32, 64)
@@ -23,17 +22,12 @@ UNGRADED = 0.02
 """A share of ungraded answers with which models stay in play."""
 
 
-def stages(trials: Sequence[int], looks: Sequence[int], pace: Pace) -> tuple[PastHorizon, ...]:
-    """Earlier horizons, each until so many looks."""
-    return tuple(PastHorizon(Trials(4, most), pace, number) for most, number in zip(trials, looks, strict=True))
-
-
 def raised(plan: Plan, horizons: Sequence[int], answers: Answers) -> list[Controller]:
     """The run at each horizon; each next one begins where the one before had no more to ask."""
     runs: list[Controller] = []
-    for number, most in enumerate(horizons):
-        earlier = stages(horizons[:number], [len(run.looks) for run in runs], plan.pace)
-        runs.append(straight(replace(plan, trials=Trials(4, most), earlier=earlier), answers))
+    for most in horizons:
+        longer = replace(plan, trials=Trials(4, most))
+        runs.append(straight(after(runs[-1], longer) if runs else longer, answers))
     return runs
 
 
@@ -63,16 +57,16 @@ def test_what_was_decided_before_stays_and_the_looks_before_are_what_they_were(
 ) -> None:
     plan = small_plan(4, delta=delta, familywise=familywise)
     runs = raised(plan, HORIZONS, Answers(plan, seed))
-    for before, after in zip(runs[:-1], runs[1:], strict=True):
-        assert exact(after.looks[: len(before.looks)]) == exact(before.looks)
-        assert before.standing is not None and after.standing is not None
+    for before, longer in zip(runs[:-1], runs[1:], strict=True):
+        assert exact(longer.looks[: len(before.looks)]) == exact(before.looks)
+        assert before.standing is not None and longer.standing is not None
         called = before.standing.memory.call != 0
-        assert np.array_equal(after.standing.memory.call[called], before.standing.memory.call[called])
-        assert np.all(after.standing.memory.tie >= before.standing.memory.tie)
-        assert [one.looks for one in after.extensions][: len(before.extensions)] == [
+        assert np.array_equal(longer.standing.memory.call[called], before.standing.memory.call[called])
+        assert np.all(longer.standing.memory.tie >= before.standing.memory.tie)
+        assert [one.looks for one in longer.extensions][: len(before.extensions)] == [
             one.looks for one in before.extensions
         ]
-        assert after.looks[len(before.looks)].trials == before.looks[-1].trials, "looked at again, under the new one"
+        assert longer.looks[len(before.looks)].trials == before.looks[-1].trials, "looked at again, under the new one"
     assert [(one.before, one.now) for one in runs[-1].extensions] == [(8, 16), (16, 32), (32, 64)]
 
 
@@ -97,7 +91,9 @@ def test_a_horizon_changed_in_the_middle_or_lowered_is_taken_up_at_its_look() ->
     plan = small_plan(rule=Sequential(start=0.2), futility=None)
     answers = Answers(plan, 5, alike)
     for most in (9, 40):
-        run = straight(replace(plan, trials=Trials(4, most), earlier=stages([20], [3], plan.pace)), answers)
+        before = straight(replace(plan, trials=Trials(4, 20)), answers, looks=3)
+        run = straight(after(before, replace(plan, trials=Trials(4, most))), answers)
+        assert exact(run.looks[:3]) == exact(before.looks)
         assert [one.looks for one in run.extensions] == [3]
         assert run.finished is not None
         assert run.trials.max() <= 6 * max(most, 20)
@@ -110,11 +106,10 @@ def test_a_spent_error_cannot_be_spent_again() -> None:
     answers = Answers(plan, 1, alike)
     before = straight(plan, answers)
     assert before.looks[-1].count(Verdict.RESOLVED) == 0
-    earlier = (PastHorizon(Trials(8, 8), plan.pace, len(before.looks)),)
-    after = straight(replace(plan, trials=Trials(8, 64), earlier=earlier), answers)
-    assert np.all(after.extensions[0].left == 0.0) and np.all(np.isinf(after.extensions[0].boundary))
-    assert after.looks[-1].count(Verdict.OUT_OF_REACH) == 1
-    assert after.trials.sum() == before.trials.sum()
+    longer = straight(after(before, replace(plan, trials=Trials(8, 64))), answers)
+    assert np.all(longer.extensions[0].left == 0.0) and np.all(np.isinf(longer.extensions[0].boundary))
+    assert longer.looks[-1].count(Verdict.OUT_OF_REACH) == 1
+    assert longer.trials.sum() == before.trials.sum()
 
 
 def test_anytime_does_not_notice_a_horizon() -> None:
@@ -161,10 +156,9 @@ def false_winners(
         rng = np.random.default_rng(seed)
         answers = rng.random((2, len(p), 300)) < p[:, None]
         hidden = np.zeros_like(answers) if ungraded is None else ungraded(answers, rng)
-        earlier: tuple[PastHorizon, ...] = ()
-        most = HORIZONS[0]
-        while most <= HORIZONS[-1]:
-            run = Controller(replace(plan, trials=Trials(4, most), earlier=earlier))
+        longer = replace(plan, trials=Trials(4, HORIZONS[0]))
+        while longer.trials.max <= HORIZONS[-1]:
+            run = Controller(longer, followed=True)
             while run.finished is None:
                 run.tell(
                     Outcome(*ask[:3], None if hidden[ask[:3]] else int(answers[ask[:3]])) for ask in run.ask(1 << 20)
@@ -172,9 +166,8 @@ def false_winners(
             if run.looks[-1].count(Verdict.RESOLVED):
                 called += 1
                 break
-            earlier = (*earlier, PastHorizon(run.plan.trials, plan.pace, len(run.looks)))
-            promising = adaptive and abs(run.looks[-1].comparisons[0].z) > 1.3
-            most = most + 2 if promising else 2 * most
+            most, promising = longer.trials.max, adaptive and abs(run.looks[-1].comparisons[0].z) > 1.3
+            longer = after(run, replace(plan, trials=Trials(4, most + 2 if promising else 2 * most)))
     return called / runs
 
 
@@ -215,13 +208,14 @@ def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_cop
         judging=Judging(futility=None),
         policy=Uniform(),
         pace=pace,
-        trials=Trials(4, most),
-        earlier=(PastHorizon(Trials(4, 40), pace, 7),),
+        trials=Trials(4, 40),
     )
     for seed in range(runs):
         rng = np.random.default_rng(seed)
-        run = Controller(plan)
+        run = Controller(plan, followed=True, most_looks=7)
         while run.finished is None:
+            if len(run.looks) == 7:
+                run = Controller(after(run, replace(plan, trials=Trials(4, most))))
             for one in run.ask_rounds():
                 right = rng.binomial(one.extra, 0.5)
                 run.tell_round(one, np.stack([one.extra - right, right], axis=-1))

@@ -12,11 +12,11 @@ from scipy.stats import binom
 
 from adaptive_eval.core import Bench, Controller, Judging, Objective, Optimal, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.horizon import carried_over
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Pairs, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import ContinuedOptimal, Spacing
 from adaptive_eval.core.rules import is_correctable, is_giving_up
-from adaptive_eval.core.settings import Margin, PastHorizon
+from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.stages import StageBefore, extended
 
 QUESTIONS = 10
 RULE = Optimal(spacing=Spacing(1.0))
@@ -135,7 +135,7 @@ def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than
         called |= ~gone & (np.abs(look.z) >= RULE.boundary(look))
         gone |= ~called & RULE.gives_up(look)
     now = replace(looks[-1], information=looks[-1].information / 3.0)
-    rule = carried_over(RULE, looks, now, 0.0)
+    rule = extended(RULE, looks, now, 0.0)
     assert isinstance(rule, ContinuedOptimal)
     assert gone.mean() > 0.3 and np.all(np.isfinite(rule.boundary(now)[~called]))
     left = rule.remaining_error(now)
@@ -145,21 +145,24 @@ def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than
     for look in further:
         called |= np.abs(look.z) >= rule.boundary(look)
     again = replace(further[-1], information=further[-1].information / 2.0)
-    rule = carried_over(rule, further, again, 0.0)
+    rule = extended(rule, further, again, 0.0)
     for look in paths(pairs, np.linspace(0.25, 1.0, 25)[1:], further[-1].z * 0.5, 0.25, 3):
         called |= np.abs(look.z) >= rule.boundary(look)
     assert 0.03 <= called.mean() <= binom.ppf(0.999, pairs, 0.1) / pairs
 
 
 def test_a_run_that_is_extended_goes_on_with_what_is_left() -> None:
-    bench, trials = Bench(2, QUESTIONS, np.array([0.0, 1.0])), Trials(4, 60)
-    earlier = (PastHorizon(Trials(4, 12), Pace(), 1),)
-    rule = Optimal(start=1 / 3, spacing=Spacing(2.0))
-    controller = Controller(Plan(bench, rule=rule, trials=trials, earlier=earlier))
-    rng = np.random.default_rng(4)
-    while controller.finished is None:
-        asks = controller.ask(1 << 20)
-        controller.tell(Outcome(*ask[:3], int(rng.random() < (0.7, 0.5)[ask.model])) for ask in asks)
+    bench, rng = Bench(2, QUESTIONS, np.array([0.0, 1.0])), np.random.default_rng(4)
+    plan = Plan(bench, rule=Optimal(start=1 / 3, spacing=Spacing(2.0)), trials=Trials(4, 12))
+
+    def played(controller: Controller, looks: int) -> Controller:
+        while controller.finished is None and len(controller.looks) < looks:
+            asks = controller.ask(1 << 20)
+            controller.tell(Outcome(*ask[:3], int(rng.random() < (0.7, 0.5)[ask.model])) for ask in asks)
+        return controller
+
+    before = StageBefore(played(Controller(plan, followed=True), 1), (0, 1))
+    controller = played(Controller(replace(plan, trials=Trials(4, 60), before=before)), 1000)
     assert len(controller.extensions) == 1 and controller.extensions[0].leaves_error
     assert 0.0 < controller.extensions[0].left[0] < 1.0 and np.isfinite(controller.extensions[0].boundary[0])
 
@@ -170,7 +173,7 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
     small = Plan(bench, rule=rule, trials=Trials(4, 8))
 
     def played(plan: Plan) -> Controller:
-        controller = Controller(plan)
+        controller = Controller(plan, followed=True)
         while controller.finished is None:
             asks = controller.ask(1 << 20)
             controller.tell(Outcome(*ask[:3], int(ask.trial % 2 if ask.trial < 6 else ask.model == 0)) for ask in asks)
@@ -179,8 +182,7 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
     before = played(small)
     assert before.standing is not None and before.standing.memory.given_up[0]
     assert before.looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
-    earlier = (PastHorizon(Trials(4, 8), Pace(), len(before.looks)),)
-    after = played(replace(small, trials=Trials(4, 80), earlier=earlier))
+    after = played(replace(small, trials=Trials(4, 80), before=StageBefore(before, (0, 1))))
     assert after.extensions[0].left[0] == pytest.approx(rule.reserve)
     assert after.looks[-1].comparisons[0].verdict is Verdict.RESOLVED and after.trials.sum() > before.trials.sum()
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, plans, straight
+from core_runs import Answers, Shell, after, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
-from adaptive_eval.core.settings import PastHorizon
 from adaptive_eval.core.tally import UnknownGrades, score_bounds, why_unjudgeable
 from adaptive_eval.core.types import Cause, Lost
 
@@ -249,10 +248,10 @@ def test_time_outs_do_not_block_a_call() -> None:
 
 def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
     judging = Judging(delta=0.4, futility=None)
-    earlier = (PastHorizon(Trials(4, 8), Pace(), 2),)
     bench, rule = Bench(3, 6, np.array([0.0, 1.0])), Sequential(start=0.5)
-    plan = Plan(bench, rule=rule, judging=judging, trials=Trials(4, 32), earlier=earlier)
-    standing = straight(plan, Answers(plan, 1)).standing
+    plan = Plan(bench, rule=rule, judging=judging, trials=Trials(4, 8))
+    before = straight(plan, Answers(plan, 1), looks=2)
+    standing = straight(after(before, replace(plan, trials=Trials(4, 32))), Answers(plan, 1)).standing
     assert standing is not None and isinstance(standing.rule, ContinuedSequential)
     here, blank = standing.evidence, LatchedVerdicts.blank(3)
     apart = replace(here, difference=here.difference + 1.0)

@@ -43,8 +43,11 @@ def test_each_change_is_stored_told_and_found_again(site: Site) -> None:
         stored = StoredRun(reader)
         changes = events_of_kind(reader.events(), SettingsChanged)
         assert changes[0].looks == len(first)
-        assert [stage.looks for stage in stored.plan.earlier] == [change.looks for change in changes]
-        assert [stage.trials.max for stage in stored.plan.earlier] == [3, 6]
+        before = stored.plan.before
+        assert before is not None and before.run.plan.before is not None
+        first_stage = before.run.plan.before.run
+        assert [first_stage.taker.taken, before.run.taker.taken] == [change.looks for change in changes]
+        assert [first_stage.plan.trials.max, before.run.plan.trials.max] == [3, 6]
         roster = stored.setup.roster
         again = Controller(stored.plan)
         again.restore(
@@ -106,29 +109,13 @@ def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> 
         assert reader.header().configuration["trials"]["favour"] == "time"
 
 
-def test_what_a_change_leaves_out_of_the_scores_is_told(site: Site) -> None:
-    """The first look is the last: what was asked for after it is kept, and in no score."""
-    run_to(site, 9)
-    before = json.loads((site.directory() / "results.json").read_text())
-    assert not [one for one in before["warnings"] if one["kind"] == "uncounted"]
-    lax = {"rule": "published", "prior": "uniform", "confidence": 0.501}
-    assert site.run(site.write(trials={"min": 2, "max": 9}, stopping=lax)).exit_code in FINISHED
-    after = json.loads((site.directory() / "results.json").read_text())
-    counted = sum(row["trials"] for row in after["models"])
-    with closing(RunReader.open(site.directory())) as reader:
-        stored = sum(1 for _ in reader.trials())
-    assert counted < stored
-    (said,) = [one["text"] for one in after["warnings"] if one["kind"] == "uncounted"]
-    assert said.startswith(f"{stored - counted} of {stored} stored trials are in no score yet")
-
-
-def test_what_decides_and_is_chosen_after_looks_is_named(site: Site) -> None:
-    """Whose trials come next is among it: other rounds have other looks, which may err in their own way."""
+def test_what_the_promise_depends_on_and_is_chosen_after_looks_is_named(site: Site) -> None:
+    """Who gets the next trials is not among it."""
     run_to(site, 3)
     trials = {"min": 2, "max": 4, "policy": "uniform"}
     ended = site.run(site.write(trials=trials, stopping={"confidence": 0.8}))
     assert ended.exit_code in FINISHED
     results = json.loads((site.directory() / "results.json").read_text())
     (text,) = [warning["text"] for warning in results["warnings"] if warning["kind"] == "redecided"]
-    assert "stopping.confidence: 0.95 → 0.8, trials.policy: weighted → uniform; all" in text, "the horizon has its own"
+    assert "): stopping.confidence: 0.95 → 0.8; every later look judges all answers by these settings" in text
     assert "The promise does not cover" in text

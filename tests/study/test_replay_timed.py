@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, PastHorizon, Plan, Reason, Trials
+from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, StageBefore, Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.simulate.worlds import Latency, World, binary
 from adaptive_eval.study.drive import drive
@@ -56,22 +57,25 @@ def by_events(
     return now, looks
 
 
-def continued(pace: Pace, looks: int) -> Controller:
-    """A run that took so many looks with 12 trials a question as its horizon, and goes on to 24."""
-    earlier = (PastHorizon(Trials(4, 12), pace, looks),)
-    return Controller(Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 24), pace=pace, earlier=earlier))
+def continued(before: Controller) -> Controller:
+    """A run with 12 trials a question as its horizon that goes on to 24."""
+    stage = StageBefore(before, (0, 1, 2, 3))
+    return Controller(replace(before.plan, trials=Trials(4, 24), before=stage))
 
 
 @pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=2, opening=4, held=True)])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_that_goes_on_is_played_as_its_resume(pace: Pace, seed: int) -> None:
     """What is recorded is there at once, its seconds set the clocks all the same, and it is not asked again."""
-    first, came = Controller(Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 12), pace=pace)), list[Outcome]()
+    short = Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 12), pace=pace)
+    first, came = Controller(short, followed=True), list[Outcome]()
     by_events(first, tape(seed), times(seed), 5, came)
     recorded = np.full((4, 6, 24), -1, dtype=np.int8)
     for one in came:
         recorded[one.model, one.question, one.trial] = one.category
-    resumed, played = (continued(pace, len(first.looks)) for _ in range(2))
+    resumed = continued(first)
+    first.forget_arrivals()
+    played = continued(first)
     resumed.restore(came)
     further = list[Outcome]()
     by_events(resumed, tape(seed), times(seed), 5, further)

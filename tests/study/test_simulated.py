@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.planning import EarlierHorizon, RunFacts
+from adaptive_eval.config.planning import RunFacts
 from adaptive_eval.config.run import ServingGroup
-from adaptive_eval.core import Bench, Budget, Pace, PastHorizon, Plan, Trials, Verdict
+from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, StageBefore, Trials, Verdict
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import PrecisionOf, Threshold
 from adaptive_eval.core.policies import UnresolvedPairs
@@ -180,12 +180,23 @@ def test_the_plan_has_the_time_that_is_left() -> None:
     assert 0.0 < (late.budget.wall_seconds or 0.0) < 1e-300
 
 
-def test_a_run_that_goes_on_is_simulated_under_the_horizons_that_it_had() -> None:
+def test_a_run_whose_settings_were_changed_is_simulated_from_where_it_stood() -> None:
+    before, rng = Controller(scenario().plan(Budget()), followed=True), np.random.default_rng(2)
+    came: list[Outcome] = []
+    while before.finished is None:
+        came += (now := [Outcome(*ask[:3], int(rng.random() < 0.5)) for ask in before.ask(1 << 20)])
+        before.tell(now)
+    recorded = np.full((2, QUESTIONS, 12), -1, dtype=np.int8)
+    for one in came:
+        recorded[one.model, one.question, one.trial] = one.category
+    before.forget_arrivals()
     raised = Decisions.model_validate({"trials": {"min": 4, "max": 24}})
-    facts = RunFacts(horizons=[EarlierHorizon(12, 5)], capped_opening=True)
-    made = scenario(decisions=raised, facts=facts).plan(Budget())
-    assert made.earlier == (PastHorizon(Trials(4, 12), made.pace, 5),) and made.trials.max == 24
-    assert made.rule.start == 4 / 12 and made.capped_opening  # type: ignore[attr-defined]
+    goes_on = scenario(decisions=raised, facts=RunFacts(before=StageBefore(before, (0, 1)), capped_opening=True))
+    made = goes_on.plan(Budget())
+    assert made.before is not None and made.trials.max == 24 and made.capped_opening
+    for timed in (False, True):
+        run = simulate_run(made, level(0.5, 0.5), served(2)._replace(recorded=recorded), (0,), timed=timed)
+        assert run.trials >= len(came)
 
 
 @pytest.mark.parametrize(("trials", "size"), [(24, 12), (23, 2), (6, 2)])

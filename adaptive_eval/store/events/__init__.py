@@ -50,9 +50,13 @@ def events_of_kind(events: Sequence[Event], kind: type[Found]) -> list[Found]:
 
 
 def was_waited_for(events: Sequence[Event], model: str) -> bool:
-    """Whether every start before the latest had all its answers of a model when it ended, and none was killed."""
-    ends = [one for one in events if isinstance(one, RunFinished | RunStopped) and model in (one.waited_for or ())]
-    return len(ends) + 1 == len(events_of_kind(events, RunBegun))
+    """Whether every start before the latest that had a model had all its answers when it ended, and none was killed."""
+    lives = [one for one in events if isinstance(one, RunBegun | RunFinished | RunStopped)]
+    for one, following in pairwise(lives):
+        had = isinstance(one, RunBegun) and model in (one.longest_prompts or (model,))
+        if had and (isinstance(following, RunBegun) or model not in (following.waited_for or ())):
+            return False
+    return True
 
 
 def count_kills(events: Sequence[Event]) -> int:

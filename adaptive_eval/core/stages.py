@@ -1,0 +1,214 @@
+"""A run whose settings were changed after looks: each stage goes on from where the one before it ended.
+
+Looks that were taken stand. What is carried over are the committed trials, the rounds in flight and, while the promise
+is the same, the verdicts and the rule. The rule of a pair that was judged before goes on: unchanged, or with the error
+that the pair has left where the horizon or the spacing of looks is another. A pair with a model that has joined begins
+afresh, under the form of the rule that holds at any looks, since its first look may come late.
+
+Models keep their order from stage to stage, so that a pair keeps its sign.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.evidence import Evidence, IndexArray
+from adaptive_eval.core.rules import (
+    Extendable,
+    Rule,
+    has_error_left,
+    is_giving_up,
+    judges_by_pair,
+    tie_boundary,
+)
+from adaptive_eval.core.settings import require
+from adaptive_eval.core.types import ModelNumbers
+from scorio.moments import FloatArray
+from scorio.sinf.compare import tied
+
+if TYPE_CHECKING:
+    from adaptive_eval.core.controller import Controller
+
+BoolArray = NDArray[np.bool_]
+NEW = -1
+"""The place among earlier pairs of a pair that was not there."""
+
+
+class StageBefore(NamedTuple):
+    """The run as it stood when its settings were changed; it has taken a look."""
+
+    run: "Controller"
+    models: ModelNumbers
+    verdicts_stand: bool = True
+    """Whether what the promise depends on is unchanged; otherwise every pair is judged anew from the next look on."""
+
+    @property
+    def kept(self) -> list[int]:
+        """Earlier numbers of the models that stay."""
+        return [was for was in self.models if was is not None]
+
+    def check(self, models: int) -> None:
+        """Raise unless this can precede a plan for so many models."""
+        require(len(self.models) == models, f"the stage before needs a number for each of {models} models", self.models)
+        require(self.kept == sorted(set(self.kept)), "models must stay in the order they had", self.models)
+        taker = self.run.taker
+        require(taker.taken > 0, "settings change freely before the first look", taker.taken)
+        require(taker.followed, "the stage before must have kept what the next one needs", taker.followed)
+
+
+class Extension(NamedTuple):
+    """A change of the horizon, as it was carried out.
+
+    The arrays cover the undecided pairs; they are empty for rules without remaining error.
+    """
+
+    before: int
+    """`trials.max` before the change."""
+    now: int
+    looks: int
+    """Looks that had been taken."""
+    leaves_error: bool
+    """Whether the rule limits each pair to its unspent error (`rules.ErrorLeft`)."""
+    left: FloatArray
+    """The unspent error of each pair, given its looks."""
+    was: FloatArray
+    """What |z| had to reach at the previous horizon."""
+    boundary: FloatArray
+    """What |z| must reach at the new one; infinite if no error was left."""
+
+
+class PairPlaces:
+    """The places of today's pairs among the pairs of the stage before."""
+
+    def __init__(
+        self, models: ModelNumbers, now: tuple[IndexArray, IndexArray], before: tuple[IndexArray, IndexArray], had: int
+    ) -> None:
+        """`now` and `before` are the judged pairs of both stages, `had` the models of the one before."""
+        numbers = [*(NEW if was is None else was for was in models), had]  # the reference comes last
+        there = {key: place for place, key in enumerate(_numbered(zip(*map(_listed, before), strict=True)))}
+        keys = _numbered((numbers[one], numbers[two]) for one, two in zip(*map(_listed, now), strict=True))
+        self.was: IndexArray = np.array([there.get(key, NEW) for key in keys], dtype=np.intp)
+        self.changed = len(self.was) != len(there) or bool((self.was == NEW).any())
+        self._now_of = np.zeros(len(there), dtype=np.intp)
+        self._now_of[self.was[self.was != NEW]] = np.flatnonzero(self.was != NEW)
+
+    @property
+    def new(self) -> BoolArray:
+        """Pairs that were not there."""
+        return np.asarray(self.was == NEW)
+
+    def carry(self, before: NDArray[Any], fresh: NDArray[Any]) -> NDArray[Any]:
+        """Values of today's pairs: those of the stage before, and `fresh` ones of new pairs."""
+        return np.where(self.new, fresh, before[np.maximum(self.was, 0)]) if len(before) else fresh
+
+    def evidence_before(self, evidence: Evidence) -> Evidence:
+        """Today's evidence, in the order of earlier pairs; for a pair that is gone it has that of any other."""
+        return evidence.at_positions(self._now_of)
+
+    def evidence_now(self, before: Evidence, now: Evidence) -> Evidence:
+        """Evidence of the stage before on today's pairs, which those of `now` are; new pairs had no trials."""
+        nothing, paired = np.zeros(len(self.was)), None
+        if before.paired is not None:
+            paired = self.carry(before.paired, np.zeros(len(self.was), bool))
+        return replace(
+            now,
+            difference=self.carry(before.difference, nothing),
+            sigma=self.carry(before.sigma, nothing + np.inf),
+            z=self.carry(before.z, nothing),
+            information=self.carry(before.information, nothing),
+            paired=paired,
+        )
+
+
+def _listed(values: IndexArray) -> list[int]:
+    return [int(value) for value in values]
+
+
+def _numbered(pairs: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int, int]]:
+    """Pairs, each with how often it has occurred before: the parts of a gate are pairs of the same models."""
+    seen: Counter[tuple[int, int]] = Counter()
+    for pair in pairs:
+        yield (*pair, seen[pair])
+        seen[pair] += 1
+
+
+def at_any_looks(rule: Rule) -> Rule:
+    """The form of a rule whose promise holds wherever its looks lie."""
+    return rule.ties if is_giving_up(rule) else rule
+
+
+def extended(rule: Rule, looks: Sequence[Evidence], now: Evidence, delta: float) -> Rule:
+    """The rule under another horizon: `looks` were taken under the old one, `now` is their last under the new."""
+    return rule.extended(looks, now, delta) if isinstance(rule, Extendable) else rule
+
+
+def describe_extension(
+    rules: tuple[Rule, Rule], horizons: tuple[int, int], looks: int, now: Evidence, undecided: BoolArray
+) -> Extension:
+    """What a change of the horizon has left of the rule: `rules` and `horizons` before and after it."""
+    if not has_error_left(rules[1]):
+        return Extension(*horizons, looks, False, *(np.empty(0),) * 3)
+    still_open = undecided & (now.information > 0.0)
+    at_horizon = replace(now, information=np.ones(len(now.z)))
+    left = rules[1].remaining_error(now)[still_open]
+    return Extension(*horizons, looks, True, left, *(rule.boundary(at_horizon)[still_open] for rule in rules))
+
+
+def regrouped(rule: Rule, fresh: Rule, places: PairPlaces) -> Rule:
+    """The rule after models have joined or left: `fresh` judges the pairs of models that joined."""
+    if not places.changed or (judges_by_pair(rule) and not (is_giving_up(rule) and places.new.any())):
+        return rule
+    return JoinedRule(rule, at_any_looks(fresh), places)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedRule:
+    """A rule after models have joined or left. It has whatever `rule` has besides a boundary."""
+
+    by_pair: ClassVar[bool] = False
+
+    rule: Rule
+    """For the pairs of the stage before."""
+    fresh: Rule
+    """For all others."""
+    places: PairPlaces
+
+    def boundary(self, evidence: Evidence) -> FloatArray:
+        before = self.rule.boundary(self.places.evidence_before(evidence))
+        return self.places.carry(before, self.fresh.boundary(evidence))
+
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> Rule:
+        """Both parts under another horizon."""
+        before = self.places.evidence_before
+        rule = extended(self.rule, list(map(before, looks)), before(now), delta)
+        return JoinedRule(rule, extended(self.fresh, looks, now, delta), self.places)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in self.__slots__:  # no rule is set yet while this is being copied
+            raise AttributeError(name)
+        of_rule, places = getattr(self.rule, name), self.places
+        if name == "ties":
+            return JoinedRule(of_rule, self.fresh, places)
+        if name == "at_level":
+            return lambda alpha: JoinedRule(of_rule(alpha), self.fresh.at_level(alpha), places)  # type: ignore[attr-defined]
+        of_new = self._OF_NEW_PAIRS.get(name)
+        if of_new is None:
+            return of_rule
+        return lambda evidence, *more: places.carry(
+            of_rule(places.evidence_before(evidence), *more), of_new(self.fresh, evidence, *more)
+        )
+
+    _OF_NEW_PAIRS: ClassVar[Mapping[str, Callable[..., NDArray[Any]]]] = {
+        "p_value": lambda fresh, evidence, sign: fresh.p_value(evidence, sign),
+        "gives_up": lambda fresh, evidence: np.zeros(len(evidence.z), bool),
+        "exhausted": lambda fresh, evidence: np.zeros(len(evidence.z), bool),
+        "remaining_error": lambda fresh, evidence: np.full(len(evidence.z), 2.0 * (1.0 - fresh.confidence)),
+        "tied": lambda fresh, evidence, delta: tied(
+            evidence.difference, evidence.sigma, tie_boundary(fresh, evidence), delta
+        ),
+    }
+    """What rules say of each pair, for the pairs of models that joined."""

@@ -1,0 +1,167 @@
+"""What may be changed when a run goes on, and what follows from it: docs/guide/resuming.md says the same to users.
+
+Looks that were taken stand, and so do the calls that they made; a change holds from the next look on, and no stored
+trial leaves a score because of it.
+
+- Caps and `trials.max` may change, but not to less than what is used; models may join and leave; who gets the next
+  trials (`trials.policy`, `lookahead`, `favour`) may change: the promise stands.
+- Another rule, confidence, delta, prior or objective judges all comparisons anew from the next look on, and the
+  promise does not cover a choice that was made after looks.
+- Refused is what contradicts what was done: a limit below what is used, and another first round.
+- Where looks cannot be taken again, since plug-ins that took them are no longer named, all answers are judged anew.
+
+What stored trials depend on (prompt, sampling, grader, rubric, seeds, questions) never changes (`store.same_meaning`).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.sections import Section
+from adaptive_eval.config.pace import opening_trials
+from adaptive_eval.config.planning import core_caps
+from adaptive_eval.config.prepare import with_pace
+from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.store import RunReader
+from adaptive_eval.store.spending import total_spent
+
+PROMISE = ("stopping.", "objective.", "prior")
+"""Beginnings of settings that the promise depends on."""
+NOT_IN_PROMISE = ("stopping.on_alarm", "stopping.futility")
+"""`futility` is a setting of earlier versions: to give up earlier or later adds no false call."""
+_OTHERS = ("seeds", "folder")
+"""Keys that decide nothing, or that `store.same_meaning` compares."""
+
+
+class Effect(Enum):
+    """What follows from changed settings."""
+
+    NONE = 0
+    """Nothing that decides has changed."""
+    NEXT_LOOK = 1
+    """They hold from the next look on, and the promise stands."""
+    NEW_PROMISE = 2
+    """Every comparison is judged anew from the next look on."""
+
+
+def effect_of_changes(before: RunConfig, now: RunConfig) -> Effect:
+    """What follows from going on with other settings after looks; a pace that was not chosen is `answers`."""
+    before, now = with_pace(before), with_pace(now)
+    if _promise_settings(before) != _promise_settings(now):
+        return Effect.NEW_PROMISE
+    capped = any(core_caps(config.budget).bought for config in (before, now))
+    same = before.trials.model_copy(update={"seeds": now.trials.seeds}) == now.trials and before.budget == now.budget
+    same = same and _models(before, capped=capped) == _models(now, capped=capped)
+    return Effect.NONE if same else Effect.NEXT_LOOK
+
+
+def changes_promise(path: str) -> bool:
+    """Whether the promise depends on a setting."""
+    return path.startswith(PROMISE) and path not in NOT_IN_PROMISE
+
+
+def _promise_settings(config: RunConfig) -> list[Mapping[str, object]]:
+    stopping = config.stopping.model_copy(update={"on_alarm": "all"})
+    sections: list[Section | None] = [stopping, config.objective, config.prior]
+    return [{} if section is None else section.model_dump(mode="json") for section in sections]
+
+
+def _models(config: RunConfig, *, capped: bool) -> dict[str, object]:
+    """What rounds depend on of each model: its name, and under caps what its trials may cost."""
+    return {model.name: _cost_settings(model) if capped else model.recorded is not None for model in config.models}
+
+
+def _cost_settings(model: ModelConfig) -> object:
+    keys = {"price", "gpus", "batch", "concurrency", "launch"}
+    return model.model_dump(mode="json", include=keys) | {"timeout": model.sampling.timeout}
+
+
+def require_compatible(stored: RunConfig, now: RunConfig, reader: RunReader) -> None:
+    """Raise `ConfigError` if settings contradict the looks that a run has taken, or what it has spent."""
+    problems = [*_low_limits(stored, now, reader)]
+    if reader.most_looks():
+        problems = [*_first_look_problems(stored, now), *problems]
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+class _Limit(NamedTuple):
+    """A limit of the run: its value now and before, and what is used of it."""
+
+    key: str
+    now: float
+    before: float | None
+    used: float
+    unit: str = ""
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be so low, and what to type."""
+        enough = math.ceil(self.used) if self.before is None else self.before
+        was = "" if self.before is None else f" ({self.key} was {self.before:.10g}{self.unit})"
+        return (
+            f"{self.key} is {self.now:.10g}{self.unit}, but this run has used {self.used:.10g}{self.unit}{was}. To go "
+            f"on, type:\n  --set {self.key}={enough:.10g}{self.unit}"
+        )
+
+
+def _low_limits(stored: RunConfig, now: RunConfig, reader: RunReader) -> Iterator[str]:
+    """Limits that were lowered to less than what is used."""
+    for limit in _lowered(stored, now, reader):
+        if limit.now < limit.used:
+            yield limit.problem
+
+
+def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader) -> Iterator[_Limit]:
+    names = [name for name in type(now.budget).model_fields if getattr(now.budget, name) is not None]
+    caps = {name: (getattr(now.budget, name), getattr(stored.budget, name)) for name in names}
+    caps = {name: (cap, before) for name, (cap, before) in caps.items() if before is None or cap < before}
+    if caps:
+        cost = total_spent(reader)
+        used = {
+            "trials": reader.trial_count(),
+            "tokens": cost.tokens,
+            "usd": cost.usd,
+            "gpu_hours": cost.gpu_seconds / 3600.0,
+            "wall_time": reader.elapsed,
+        }
+        for name, (cap, before) in caps.items():
+            yield _Limit(f"budget.{name}", cap, before, used[name], "s" if name == "wall_time" else "")
+    if now.trials.max < stored.trials.max:
+        by_model = Counter[str]()
+        for one in reader.sums():
+            by_model[one.model] += one.trials
+        questions = max(len(reader.ids("questions", "key")), 1)
+        most = max((by_model[model.name] for model in now.models), default=0)
+        yield _Limit("trials.max", now.trials.max, stored.trials.max, round(most / questions, 1))
+
+
+def _first_look_problems(stored: RunConfig, now: RunConfig) -> Iterator[str]:
+    """What would have moved the first look."""
+    before = stored.trials
+    if before.draw != now.trials.draw:
+        yield (
+            f"trials.draw was {before.draw or 'not set'} when the run took its first look, and cannot be "
+            f"{now.trials.draw or 'not set'} after it; set it as it was, or begin another run with --fresh"
+        )
+    elif before.min != now.trials.min:
+        yield (
+            f"trials.min was {before.min} when the run took its first look, and cannot become {now.trials.min} "
+            f"after it; set it to {before.min} again, or begin another run with --fresh"
+        )
+    else:
+        had = opening_trials(before, batched=stored.batched)
+        has = opening_trials(now.trials.model_copy(update={"max": before.max}), batched=now.batched)
+        if had != has:
+            yield (
+                f"the run took its first look with {had} trials a question, as {_pace_text(stored)} begins, and "
+                f"cannot begin with {has} after it, as {_pace_text(now)} does; keep {_pace_text(stored)}, or begin "
+                "another run with --fresh"
+            )
+
+
+def _pace_text(config: RunConfig) -> str:
+    return "a model with a batch" if config.batched else f"trials.favour {config.trials.favour}"

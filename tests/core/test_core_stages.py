@@ -1,0 +1,291 @@
+"""Settings that change after looks: what was looked at stands, models join and leave, and no trial leaves a score."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from core_runs import Answers, Shell, after, exact, straight
+
+from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Pace, Plan, SetAside, Trials, Verdict
+from adaptive_eval.core.judge import Judging, rule_shared_among
+from adaptive_eval.core.objectives import Ranking
+from adaptive_eval.core.optimal import Optimal
+from adaptive_eval.core.policies import Uniform
+from adaptive_eval.core.rules import ZScore, is_giving_up
+from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.stages import JoinedRule
+from adaptive_eval.core.types import Cause, Reason
+
+BINARY = np.array([0.0, 1.0])
+QUESTIONS = 12
+PACES = [
+    pytest.param(Pace(), id="in-step"),
+    pytest.param(Pace(2), id="ahead"),
+    pytest.param(Pace(share=0.5), id="need"),
+    pytest.param(Pace(lookahead=3, opening=6, held=True), id="held"),
+]
+
+
+def plan(models: int = 3, pace: Pace | None = None, **changed: object) -> Plan:
+    known: dict[str, object] = {"trials": Trials(4, 24), "pace": pace or Pace(), **changed}
+    return Plan(Bench(models, QUESTIONS, BINARY), **known)  # type: ignore[arg-type]
+
+
+class Named(Answers):
+    """Answers that belong to models by name: the same ones whatever the numbers of these models."""
+
+    def __init__(self, names: Sequence[int], seed: int = 5, gap: float = 0.08) -> None:
+        super().__init__(plan(8), seed, lambda model, question: min(0.2 + gap * model, 0.95))
+        self._names = tuple(names)
+
+    def _one(self, ask: Ask) -> Outcome:
+        return super()._one(ask._replace(model=self._names[ask.model]))._replace(model=ask.model)
+
+
+def trials_of(run: Controller, models: Iterable[int]) -> list[int]:
+    return [int(run.trials[model]) for model in models]
+
+
+def calls(run: Controller) -> dict[tuple[int, int], int]:
+    """The signs of all calls by the numbers of their models."""
+    assert run.standing is not None
+    first, second = run.plan.judged_pairs
+    return dict(zip(zip(first.tolist(), second.tolist(), strict=True), run.standing.memory.call.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_a_model_that_joins_changes_no_earlier_look_and_takes_no_trial_from_a_score(pace: Pace) -> None:
+    before = straight(plan(3, pace), Named((0, 1, 2)))
+    kept, called, had = exact(before.looks), calls(before), trials_of(before, range(3))
+    joined = straight(after(before, plan(4, pace), (0, None, 1, 2)), Named((0, 7, 1, 2)))
+    assert exact(joined.looks[: joined.first_look]) == kept
+    first = joined.looks[joined.first_look]
+    assert [first.trials[at] for at in (0, 2, 3)] == had and first.trials[1] == 0
+    assert all(now >= then for now, then in zip(trials_of(joined, (0, 2, 3)), had, strict=True))
+    assert joined.trials[1] >= joined.plan.opening[1].sum() > 0
+    now = calls(joined)
+    names = (0, 2, 3)
+    assert all(now[names[one], names[two]] == call for (one, two), call in called.items() if call)
+    assert joined.looks[-1].count(Verdict.RESOLVED) > 0 and joined.finished is not None
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_a_model_that_leaves_takes_its_pairs_with_it_and_nothing_else(pace: Pace) -> None:
+    before = straight(plan(4, pace), Named((0, 3, 1, 7)), looks=2)
+    had, called = trials_of(before, (0, 2, 3)), calls(before)
+    less = straight(after(before, plan(3, pace), (0, 2, 3)), Named((0, 1, 7)))
+    assert trials_of(before, (0, 2, 3)) == had, "what goes on leaves the stage before as it was"
+    assert list(less.looks[less.first_look].trials) == had
+    now, were = calls(less), (0, 2, 3)
+    for (one, two), call in called.items():
+        if call and one in were and two in were:
+            assert now[were.index(one), were.index(two)] == call
+    assert less.finished is not None
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("looks", [1, 3])
+def test_arrival_order_and_restarts_change_nothing_after_a_change(pace: Pace, looks: int) -> None:
+    before = straight(plan(3, pace), Named((0, 1, 2)), looks=looks)
+    changed = after(before, plan(4, pace, policy=Uniform()), (0, 1, None, 2))
+    expected = straight(changed, Named((0, 1, 5, 2)))
+    found = Shell(changed, Named((0, 1, 5, 2)), np.random.default_rng(looks), restarts=0.1).run()
+    assert exact(found.looks) == exact(expected.looks)
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_outcomes_that_the_stage_before_has_taken_are_not_taken_twice(pace: Pace) -> None:
+    """A resume is told everything that is stored."""
+    answers, told = Named((0, 1, 2)), list[Outcome]()
+    before = Controller(plan(3, pace), followed=True, most_looks=2)
+    while before.taker.taken < 2:
+        told += (came := answers.of(before.ask(1 << 30)))
+        before.tell(came)
+    longer = after(before, plan(3, pace, trials=Trials(4, 40)))
+    resumed, fresh = Controller(longer), Controller(longer)
+    resumed.restore(told)
+    assert exact(resumed.looks) == exact(fresh.looks)
+    while resumed.finished is None:
+        resumed.tell(answers.of(resumed.ask(1 << 30)))
+    assert exact(resumed.looks) == exact(straight(longer, answers).looks)
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_a_model_that_was_set_aside_comes_back_with_what_it_had_in_flight(pace: Pace) -> None:
+    answers, asked = Named((0, 1, 2), gap=0.02), list[Ask]()
+    before = Controller(plan(3, pace), followed=True)
+    while not before.looks:
+        before.tell(answers.of(before.ask(1 << 30)))
+    flying = before.ask(1 << 30)
+    of_one = [ask for ask in flying if ask.model == 1]
+    assert of_one
+    before.tell(answers.of([ask for ask in flying if ask.model != 1] + of_one[: len(of_one) // 2]))
+    before.tell([SetAside(1, "its server is gone", Cause.SERVER)])
+    while before.finished is None:
+        before.tell(answers.of(before.ask(1 << 30)))
+    spent = before.result()
+    had = trials_of(before, range(3))
+    back = Controller(after(before, plan(3, pace, trials=Trials(4, 30))))
+    assert not back.set_aside and list(back.looks[back.first_look].trials) == had
+    while back.finished is None:
+        asked += (asks := back.ask(1 << 30))
+        back.tell(answers.of(asks))
+    assert len(asked) == len(set(asked))
+    came = {ask[:3] for ask in of_one[: len(of_one) // 2]}
+    assert not came.intersection(ask[:3] for ask in asked), "what had come is not asked again"
+    assert {ask[:3] for ask in of_one} <= came.union(ask[:3] for ask in asked)
+    assert back.trials[1] > had[1] and spent is not None
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("share", [0.2, 0.7, 1.0])
+def test_no_cap_is_exceeded_by_what_a_change_asks_for(pace: Pace, share: float) -> None:
+    costs = (Cost(10, 0.1, 0.0), Cost(20, 0.4, 0.0), Cost(5, 0.2, 0.0), Cost(7, 0.3, 0.0))
+    whole = sum(cost.usd for cost in costs) * QUESTIONS * 24
+
+    def priced(models: int, usd: float) -> Plan:
+        bench = Bench(models, QUESTIONS, BINARY, worst_cost=costs[:models])
+        return replace(plan(models, pace), bench=bench, budget=Budget(usd=usd))
+
+    first = priced(3, 0.3 * whole)
+    before = straight(first, Answers(first, 3))
+    used = before.result()
+    assert used is not None and used.spent.usd <= 0.3 * whole
+    second = after(before, priced(4, max(share * whole, used.spent.usd)), (0, 1, 2, None))
+    run, answers = Controller(second), Answers(replace(second, before=None), 3)
+    bought = used.spent.usd
+    while run.finished is None:
+        came = answers.of(run.ask(1 << 30))
+        bought += sum(one.cost.usd for one in came)
+        run.tell(came)
+    result = run.result()
+    assert result is not None and result.spent.usd <= max(share * whole, used.spent.usd) * (1 + 1e-9)
+    assert bought <= max(share * whole, used.spent.usd) * (1 + 1e-9)
+
+
+def test_a_model_that_joins_and_cannot_be_paid_for_is_set_aside_and_the_others_stand() -> None:
+    costs = (Cost(0, 0.1, 0.0),) * 4
+    first = replace(plan(3), bench=Bench(3, QUESTIONS, BINARY, worst_cost=costs[:3]), budget=Budget(usd=30.0))
+    before = straight(first, Answers(first, 3))
+    spent = before.result()
+    assert spent is not None
+    second = replace(plan(4), bench=Bench(4, QUESTIONS, BINARY, worst_cost=costs), budget=Budget(usd=spent.spent.usd))
+    run = Controller(after(before, second, (0, 1, 2, None)))
+    assert run.finished is Reason.BUDGET and run.set_aside[3].cause is Cause.BUDGET
+    assert trials_of(run, range(3)) == trials_of(before, range(3))
+
+
+def test_a_budget_that_is_raised_changes_no_look_and_the_run_goes_on() -> None:
+    answers = Named((0, 1, 2), gap=0.02)
+    patient = plan(3, rule=Sequential(start=4 / 24), judging=Judging(futility=None))
+    small, large = (replace(patient, budget=Budget(trials=most)) for most in (250, 900))
+    before = straight(small, answers)
+    assert before.finished is Reason.BUDGET
+    more, whole = straight(after(before, large), answers), straight(large, answers)
+    assert exact(more.looks[: len(before.looks)]) == exact(before.looks)
+    assert more.trials.sum() > before.trials.sum()
+    assert calls(more) == calls(whole), "as certain as if it had had this budget from the beginning"
+    assert more.taker.rule is before.taker.rule and not more.extensions
+
+
+def test_another_confidence_judges_everything_anew_and_keeps_what_was_looked_at() -> None:
+    answers = Named((0, 1, 2), gap=0.12)
+    before = straight(plan(3, rule=Sequential(0.9, start=4 / 24)), answers)
+    assert any(calls(before).values())
+    strict = plan(3, rule=Sequential(0.999999, start=4 / 24))
+    run = Controller(after(before, strict, stands=False))
+    assert exact(run.looks[: run.first_look]) == exact(before.looks)
+    assert not any(calls(run).values()) and trials_of(run, range(3)) == trials_of(before, range(3))
+
+
+def test_a_rule_that_gives_up_goes_on_unchanged_for_earlier_pairs_and_judges_new_ones_at_any_looks() -> None:
+    before = straight(plan(3), Named((0, 1, 2)))
+    rule = before.taker.rule
+    assert is_giving_up(rule)
+    joined = straight(after(before, plan(4), (0, 1, 2, None)), Named((0, 1, 2, 4)))
+    mixed = joined.taker.rule
+    assert isinstance(mixed, JoinedRule) and mixed.rule is rule and isinstance(mixed.fresh, Sequential)
+    assert joined.standing is not None
+    evidence = joined.standing.evidence
+    bound, given_up = mixed.boundary(evidence), mixed.gives_up(evidence)
+    new = (evidence.first == 3) | (evidence.second == 3)
+    assert np.array_equal(bound[new], mixed.fresh.boundary(evidence)[new])
+    assert np.array_equal(bound[~new], rule.boundary(evidence.at_positions(np.flatnonzero(~new))))
+    assert not given_up[new].any()
+    longer = straight(after(joined, plan(4, trials=Trials(4, 60))), Named((0, 1, 2, 4)))
+    assert len(longer.extensions) == 1 and longer.extensions[0].leaves_error
+    assert np.isfinite(longer.extensions[0].boundary).any()
+    open_before = calls(joined)
+    assert all(calls(longer)[pair] == call for pair, call in open_before.items() if call)
+
+
+def test_a_rule_without_a_horizon_needs_no_other_for_new_pairs() -> None:
+    before = straight(plan(2, rule=ZScore()), Named((0, 1)))
+    joined = Controller(after(before, plan(3, rule=ZScore()), (0, 1, None)))
+    assert joined.taker.rule == ZScore()
+
+
+def test_another_pace_leaves_each_pair_the_error_that_it_has() -> None:
+    """Looks may lie further apart than the rule was computed for: what is left is spent where any looks are allowed."""
+    answers = Named((0, 1, 2), gap=0.03)
+    before = straight(plan(3), answers, looks=4)
+    wide = Controller(after(before, plan(3, Pace(share=0.7))))
+    rule, pair = wide.taker.rule, before.taker.rule
+    assert is_giving_up(pair) and not is_giving_up(rule) and not wide.extensions
+    assert before.standing is not None
+    assert np.all(rule.remaining_error(before.standing.evidence) <= 0.1 + 1e-9)
+    same = Controller(after(before, plan(3, policy=Uniform())))
+    assert same.taker.rule is pair, "a built-in policy keeps the spacing"
+
+
+def test_models_that_left_still_share_the_error_of_all_comparisons() -> None:
+    rule, judging = Sequential(start=4 / 24), Judging(familywise=True)
+    before = straight(plan(4, rule=rule, judging=judging), Named((0, 1, 2, 3), gap=0.01), looks=1)
+    less = Controller(after(before, plan(2, rule=rule, judging=judging), (1, 3)))
+    assert less.plan.departed == 2 and less.standing is not None
+    level = rule_shared_among(2 * len(Ranking().family(4)), rule)
+    assert less.standing.rule.boundary(less.standing.evidence)[0] == level.boundary(less.standing.evidence)[0]
+
+
+def test_models_that_cannot_be_told_apart_from_those_before_are_refused() -> None:
+    before = straight(plan(3), Named((0, 1, 2)), looks=1)
+    with pytest.raises(ValueError, match="in the order they had"):
+        after(before, plan(3), (1, 0, 2))
+    with pytest.raises(ValueError, match="a number for each of 2 models"):
+        after(before, plan(2), (0, 1, 2))
+    with pytest.raises(ValueError, match="freely before the first look"):
+        after(Controller(plan(3), followed=True), plan(3))
+
+
+def false_calls(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> dict[str, float]:
+    """How often pairs of exact copies are called, of models that were there and of one that joins as soon as the
+    others are done, in runs whose horizon is then raised as well."""
+    found = {"before": 0, "joined": 0}
+    first = Plan(Bench(2, len(p), BINARY), rule=rule, trials=Trials(4, 20))
+    second = Plan(Bench(3, len(p), BINARY), rule=rule, trials=Trials(4, 20))
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+
+        def play(run: Controller, rng: np.random.Generator = rng) -> Controller:
+            while run.finished is None:
+                run.tell(Outcome(*ask[:3], int(rng.random() < p[ask.question])) for ask in run.ask(1 << 20))
+            return run
+
+        before = play(Controller(first, followed=True))
+        joined = play(Controller(after(before, second, (0, 1, None)), followed=True))
+        longer = play(Controller(after(joined, replace(second, trials=Trials(4, 40)))))
+        called = calls(longer)
+        found["before"] += called[0, 1] != 0
+        found["joined"] += called[0, 2] != 0
+    return {name: number / runs for name, number in found.items()}
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("rule", [Optimal(start=0.2), Sequential(start=0.2)], ids=["optimal", "any looks"])
+@pytest.mark.parametrize("shape", [0.6, 400.0], ids=["spread", "alike"])
+def test_a_model_that_joins_keeps_the_promise_on_exact_ties(rule: Optimal | Sequential, shape: float) -> None:
+    runs = 300
+    found = false_calls(runs, rule, np.random.default_rng(7).beta(shape, shape, 30))
+    assert max(found.values()) <= 0.1 + 3.0 * math.sqrt(0.09 / runs), found
