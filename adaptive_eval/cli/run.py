@@ -15,14 +15,15 @@ from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, report_errors, typed_command
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import CONFIGURATIONS, config_from_mapping, load_config
-from adaptive_eval.config.prepare import PreparedRun, prepare
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.record.dry_run import dry_run_note
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.words import cost_to_go_on
 from adaptive_eval.running.event_loop import run_to_end
-from adaptive_eval.running.execute import execute, run_directory
+from adaptive_eval.running.execute import execute
 from adaptive_eval.running.launched import RemoteServers
+from adaptive_eval.running.remembered import choose_run, remembered_note
 from adaptive_eval.running.watching import Display, Watcher, Watchers
 from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.store import RunReader, TrialsRegraded, events_of_kind, events_since_start
@@ -198,9 +199,10 @@ def run(
         if start_servers and (not dry_run or ray is not None):
             raise ConfigError("--start-servers is for a dry run on this machine: give it with --dry-run, without --ray")
         options = TaskOptions(model or (), task_args or (), prices or (), most, budget)
-        settings = load_settings(config, overrides or (), options)
-        prepared = prepare(settings)
-        directory = run_directory(prepared, run_dir, fresh)
+        chosen = choose_run(lambda given: load_settings(config, given, options), overrides or (), run_dir, fresh)
+        prepared, directory, settings = chosen.prepared, chosen.directory, chosen.prepared.config
+        if chosen.remembered:
+            typer.echo(remembered_note(chosen.remembered), err=True)
         if ray is None and "sites" in settings.servers.model_fields_set:
             typer.echo("note: servers.sites has no effect without --ray", err=True)
         elsewhere = {"--run-dir": run_dir, "--ray": ray}

@@ -9,7 +9,7 @@ A resume takes the looks again.
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -34,7 +34,7 @@ from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.questions.types import Question
-from adaptive_eval.store import Json, Roster, RunHeader
+from adaptive_eval.store import Json, Override, Roster, RunHeader
 from adaptive_eval.supply.launch.command import missing_program, server_command, server_environment
 from adaptive_eval.supply.types import Lane, TrialPrice
 
@@ -245,6 +245,8 @@ class PreparedRun:
     """Why `trials.favour: auto` chose this pace; None if the pace was given."""
     arguments: tuple[str, ...] | None = None
     """The arguments of `adaptive-eval run` that resume the run; None if no command began it."""
+    overrides: Mapping[str, Override] = field(default_factory=dict)
+    """Settings over those of the file that the run remembers, by key."""
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -9,20 +9,21 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import config_from_mapping, load_config
-from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.notebook.display import NotebookDisplay, notebook
 from adaptive_eval.notebook.stored import RunRecord, read_run
 from adaptive_eval.record.lines import Scale
 from adaptive_eval.running.event_loop import run_to_end
-from adaptive_eval.running.execute import execute, run_directory
+from adaptive_eval.running.execute import execute
 from adaptive_eval.running.interrupts import MOST_REQUESTS
+from adaptive_eval.running.remembered import choose_run
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.displays import DisplayKind, open_display
 
@@ -200,8 +201,10 @@ def _work(
     display: Shown | None,
 ) -> Work:
     async def work(stops: StopRequests) -> RunRecord:
-        prepared = prepare(_loaded(config, overrides))
-        place = run_directory(prepared, None if directory is None else Path(directory), fresh)
+        given = None if directory is None else Path(directory)
+        may_override = not isinstance(config, RunConfig)
+        load = partial(_loaded, config)
+        prepared, place, _ = choose_run(load, overrides, given, fresh, may_override=may_override)
         shown = _opened(display, prepared.rubric.weights)
         await execute(prepared, place, shown, shown.ended, stops, ask_again=ask_again)
         return read_run(place)

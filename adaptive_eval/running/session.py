@@ -155,7 +155,15 @@ class Session:
         trials = self._store.reader.trial_count()
         kind = RunResumed if opened.resumed else RunStarted
         longest = dict(zip(self._prepared.models, longest_prompts(self._prepared.prompts), strict=True))
-        begun = kind(trials, os.getpid(), socket.gethostname(), __version__, longest, self._prepared.arguments)
+        begun = kind(
+            trials,
+            os.getpid(),
+            socket.gethostname(),
+            __version__,
+            longest,
+            self._prepared.arguments,
+            self._prepared.overrides or None,
+        )
         try:
             async with self._watched():
                 interrupts.hear(self._on_interrupt)

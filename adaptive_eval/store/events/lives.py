@@ -1,11 +1,21 @@
 """Events of the run itself: started, resumed, changed, stopped, finished."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core.types import Reason
 from adaptive_eval.store.events.event import Change, Event, optional_field
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A setting that a start was given over that of its file."""
+
+    value: str
+    """As it was typed."""
+    in_file: object = None
+    """The value in the file at that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,15 @@ class RunBegun(Event):
     """Bytes by model, as hard caps reserve them; stored so that readers need not render prompts."""
     arguments: tuple[str, ...] | None = optional_field()
     """The arguments of `adaptive-eval run` that resume it, as they were typed."""
+    overrides: Mapping[str, Override] | None = optional_field()
+    """Settings over those of the file that hold at later starts, by key."""
+
+    def body(self) -> dict[str, object]:
+        # not super(): the decorator replaces a class with slots
+        body = Event.body(self)
+        if self.overrides is not None:
+            body["overrides"] = {key: asdict(one) for key, one in self.overrides.items()}
+        return body
 
 
 @dataclass(frozen=True, slots=True)

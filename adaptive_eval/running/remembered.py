@@ -1,0 +1,94 @@
+"""Settings that a run remembers: those given with `--set` hold at later starts as well.
+
+Each holds until it is set again, or until the same key is changed in the file. Settings of single models (by their
+place in the list), of the name and of the store hold for one start, since the file may order its models anew, and since
+name and store say which run is meant.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.config.prepare import PreparedRun, prepare
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.running.execute import run_directory
+from adaptive_eval.store import Override, RunBegun, RunReader, events_of_kind
+
+FOR_ONE_START = ("name", "store", "folder")
+
+
+class ChosenRun(NamedTuple):
+    """A prepared run and its directory."""
+
+    prepared: PreparedRun
+    directory: Path
+    remembered: tuple[str, ...]
+    """Settings of earlier starts that hold, as `key=value`."""
+
+
+def choose_run(
+    load: Callable[[Sequence[str]], RunConfig],
+    overrides: Sequence[str],
+    directory: Path | None,
+    fresh: bool,
+    *,
+    may_override: bool = True,
+) -> ChosenRun:
+    """Prepare a run with these overrides, and with those that its earlier starts were given; `load` makes the
+    configuration from overrides, if it `may_override` it. Other parameters are those of `run_directory`."""
+    prepared = prepare(load(overrides))
+    place = run_directory(prepared, directory, fresh)
+    stored = _stored_overrides(place) if may_override else {}
+    typed = {key: value for key, value in map(_split, overrides) if _is_remembered(key)}
+    if not stored and not typed:
+        return ChosenRun(prepared, place, ())
+    in_file = _FileValues(load)
+    kept = {key: one.value for key, one in stored.items() if key not in typed and in_file[key] == one.in_file}
+    remembered = tuple(f"{key}={value}" for key, value in kept.items())
+    if remembered:
+        prepared = prepare(load([*remembered, *overrides]))
+    holding = {key: Override(value, in_file[key]) for key, value in {**kept, **typed}.items()}
+    return ChosenRun(replace(prepared, overrides=holding), place, remembered)
+
+
+def remembered_note(remembered: Sequence[str]) -> str:
+    """What is said of remembered settings."""
+    return (
+        f"note: this run goes on with settings of an earlier start ({', '.join(remembered)}); change them with --set, "
+        "or in the file"
+    )
+
+
+def _stored_overrides(directory: Path) -> Mapping[str, Override]:
+    """The overrides of the newest start of a run."""
+    with RunReader.if_begun(directory) as reader:
+        starts = [] if reader is None else events_of_kind(reader.events(), RunBegun)
+    return (starts[-1].overrides or {}) if starts else {}
+
+
+def _split(override: str) -> tuple[str, str]:
+    key, _, value = override.partition("=")
+    return key.strip(), value
+
+
+def _is_remembered(key: str) -> bool:
+    parts = key.replace("[", ".").replace("]", "").split(".")
+    return parts[0] not in FOR_ONE_START and not any(part.isdecimal() for part in parts)
+
+
+class _FileValues:
+    """The value of each key without any override; None if the file alone is no configuration."""
+
+    def __init__(self, load: Callable[[Sequence[str]], RunConfig]) -> None:
+        try:
+            self._values: object = load(()).model_dump(mode="json")
+        except ConfigError:
+            self._values = None
+
+    def __getitem__(self, key: str) -> object:
+        found = self._values
+        for part in key.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        return found

@@ -1,0 +1,191 @@
+"""A run that goes on with other settings: it remembers those it had, looks stand, and no answer leaves a score."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from live_runs import ENDED, MODELS, Site
+from typer.testing import CliRunner
+
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.cli import app
+from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.store import LooksRetaken, RunReader, SettingsChanged, events_of_kind
+
+NEW = "dan"
+
+
+def results(site: Site) -> dict[str, object]:
+    return dict(json.loads((site.directory() / "results.json").read_text()))
+
+
+def looks(site: Site) -> list[dict[str, object]]:
+    with closing(RunReader.open(site.directory())) as reader:
+        return [dict(look.body) for look in reader.looks()]
+
+
+def stored_and_counted(site: Site) -> tuple[int, int]:
+    """How many trials are stored, and how many of them are in a score."""
+    with closing(RunReader.open(site.directory())) as reader:
+        stored = reader.trial_count()
+        in_scores = int(StoredRun(reader).state.controller.trials.sum())
+    told = results(site)["models"]
+    assert isinstance(told, list) and sum(row["trials"] for row in told) == in_scores
+    return stored, in_scores
+
+
+def warnings(site: Site, kind: str) -> list[str]:
+    told = results(site)["warnings"]
+    assert isinstance(told, list)
+    return [one["text"] for one in told if one["kind"] == kind]
+
+
+def four_models(site: Site, at: int = 3) -> list[dict[str, object]]:
+    """The models of the site, and a new one in between: the server knows it as one of the others."""
+    models: list[dict[str, object]] = [{"name": name, "base_url": site.base_url} for name in MODELS]
+    models.insert(at, {"name": NEW, "base_url": site.base_url, "model": "bob"})
+    return models
+
+
+def test_the_plain_command_goes_on_with_what_the_run_was_given(site: Site) -> None:
+    config = site.write(trials={"min": 2, "max": 3}, budget={"trials": 90})
+    assert site.run(config).exit_code == ExitCode.SPENT
+    longer = site.run(config, "--set", "trials.max=120", "--set", "budget.trials=2000")
+    assert longer.exit_code == ExitCode.REACHED, longer.stderr
+    decided, counts = results(site), stored_and_counted(site)
+    again = site.run(config)
+    assert again.exit_code == ExitCode.REACHED, again.stderr
+    assert "goes on with settings of an earlier start (budget.trials=2000, trials.max=120)" in again.stderr
+    assert stored_and_counted(site) == counts and not warnings(site, "uncounted")
+    assert results(site)["pairs"] == decided["pairs"]
+    with closing(RunReader.open(site.directory())) as reader:
+        assert len(events_of_kind(reader.events(), SettingsChanged)) == 1
+
+
+def test_a_setting_that_is_changed_in_the_file_or_set_again_replaces_what_the_run_was_given(site: Site) -> None:
+    site.run(site.write(trials={"min": 2, "max": 3}), "--set", "trials.max=4", "--set", "stopping.confidence=0.9")
+    again = site.run(site.write(trials={"min": 2, "max": 6}))
+    assert again.exit_code in ENDED, again.stderr
+    assert "(stopping.confidence=0.9)" in again.stderr
+    with closing(RunReader.open(site.directory())) as reader:
+        assert reader.header().configuration["trials"]["max"] == 6
+        assert reader.header().configuration["stopping"]["confidence"] == 0.9
+    once_more = site.run(site.folder / "run.yaml", "--set", "stopping.confidence=0.8")
+    assert "settings of an earlier start" not in once_more.stderr
+    fresh = site.run(site.folder / "run.yaml", "--run-dir", str(site.directory("other")))
+    assert "settings of an earlier start" not in fresh.stderr
+
+
+@pytest.mark.parametrize(
+    ("lowered", "said"),
+    [
+        ({"trials": {"min": 2, "max": 3}}, "--set trials.max=6"),
+        ({"budget": {"trials": 20}}, "--set budget.trials=500"),
+        ({"budget": {"wall_time": "0.001s"}}, "--set budget.wall_time="),
+    ],
+)
+def test_what_would_contradict_the_run_is_refused_with_what_to_type(
+    site: Site, lowered: dict[str, object], said: str
+) -> None:
+    kept = {"trials": {"min": 2, "max": 6}, "budget": {"trials": 500}}
+    assert site.run(site.write(**kept)).exit_code in ENDED
+    before = looks(site)
+    refused = site.run(site.write(**kept | lowered))
+    assert refused.exit_code == ExitCode.CONFIGURATION and said in refused.stderr
+    assert looks(site) == before
+    with closing(RunReader.open(site.directory())) as reader:
+        assert len(reader.configurations()) == 1
+    assert site.run(site.write(**kept)).exit_code in ENDED
+
+
+def test_a_limit_may_be_lowered_to_what_is_not_used_yet(site: Site) -> None:
+    assert site.run(site.write(trials={"min": 2, "max": 3}, budget={"trials": 500})).exit_code in ENDED
+    stored, _ = stored_and_counted(site)
+    for trials, cap in (({"min": 2, "max": 3}, stored), ({"min": 2, "max": 200}, 500), ({"min": 2, "max": 100}, 500)):
+        lower = site.run(site.write(trials=trials, budget={"trials": cap}))
+        assert lower.exit_code in ENDED, lower.stderr
+
+
+@pytest.mark.parametrize("favour", ["answers", "time"])
+def test_a_model_that_is_added_joins_the_next_look_and_costs_no_answer_its_place(site: Site, favour: str) -> None:
+    trials = {"min": 4, "max": 30, "favour": favour}
+    assert site.run(site.write(trials=trials)).exit_code in ENDED
+    before, (_, in_scores) = looks(site), stored_and_counted(site)
+    calls = {(one["better"], one["worse"]): one["verdict"] for one in before[-1]["comparisons"]}
+    ended = site.run(site.write(trials=trials, models=four_models(site, at=1)))
+    assert ended.exit_code in ENDED, ended.stderr
+    after = looks(site)
+    assert after[: len(before)] == before, "looks that were taken stand"
+    first = dict(zip(after[len(before)]["models"], after[len(before)]["trials"], strict=True))
+    assert sum(first.values()) <= in_scores and first[NEW] == 0
+    stored, counted = stored_and_counted(site)
+    assert stored == counted and not warnings(site, "uncounted") and not warnings(site, "redecided")
+    with closing(RunReader.open(site.directory())) as reader:
+        assert not events_of_kind(reader.events(), LooksRetaken)
+    found = StoredRun(RunReader.open(site.directory())).state.controller
+    assert found.finished is not None
+    names = [one["name"] for one in results(site)["models"]]
+    assert NEW in names
+    decided = {(one["better"], one["worse"]): one["verdict"] for one in after[-1]["comparisons"]}
+    assert all(decided.get(pair, verdict) == verdict for pair, verdict in calls.items() if verdict == "resolved")
+    again = site.run(site.write(trials=trials, models=four_models(site, at=1)))
+    assert again.exit_code == ended.exit_code and looks(site) == after
+
+
+def test_a_model_that_is_removed_leaves_every_other_answer_in_its_score(site: Site) -> None:
+    assert site.run(site.write(trials={"min": 4, "max": 20})).exit_code in ENDED
+    before = looks(site)
+    left = [{"name": name, "base_url": site.base_url} for name in MODELS if name != "bob"]
+    ended = site.run(site.write(trials={"min": 4, "max": 20}, models=left))
+    assert ended.exit_code in ENDED, ended.stderr
+    after = looks(site)
+    assert after[: len(before)] == before
+    had = dict(zip(before[-1]["models"], before[-1]["trials"], strict=True))
+    now = dict(zip(after[-1]["models"], after[-1]["trials"], strict=True))
+    assert all(now[name] >= had[name] for name in ("ada", "cyd")) and set(now) == {"ada", "cyd"}
+    assert site.run(site.write(trials={"min": 4, "max": 20})).exit_code in ENDED, "and comes back"
+    back = looks(site)
+    assert dict(zip(back[-1]["models"], back[-1]["trials"], strict=True))["bob"] > 0
+
+
+def test_another_confidence_judges_all_answers_anew_and_is_told(site: Site) -> None:
+    assert site.run(site.write(trials={"min": 2, "max": 9})).exit_code in ENDED
+    before, (stored, counted) = looks(site), stored_and_counted(site)
+    lax = site.run(site.write(trials={"min": 2, "max": 9}, stopping={"confidence": 0.7}))
+    assert lax.exit_code in ENDED, lax.stderr
+    assert looks(site)[: len(before)] == before
+    now = stored_and_counted(site)
+    assert now[0] == now[1] >= counted == stored
+    (said,) = warnings(site, "redecided")
+    assert "stopping.confidence: 0.95 → 0.7" in said and "The promise does not cover" in said
+
+
+def test_who_gets_the_next_trials_may_change_without_another_promise(site: Site) -> None:
+    assert site.run(site.write(trials={"min": 2, "max": 6})).exit_code in ENDED
+    before = looks(site)
+    ended = site.run(site.write(trials={"min": 2, "max": 9, "policy": "uniform"}))
+    assert ended.exit_code in ENDED, ended.stderr
+    assert looks(site)[: len(before)] == before and not warnings(site, "redecided")
+
+
+def test_the_order_of_models_in_the_file_decides_nothing(site: Site) -> None:
+    assert site.run(site.write(trials={"min": 4, "max": 10})).exit_code in ENDED
+    before = looks(site)
+    turned = [{"name": name, "base_url": site.base_url} for name in reversed(MODELS)]
+    again = site.run(site.write(trials={"min": 4, "max": 10}, models=turned))
+    assert again.exit_code in ENDED, again.stderr
+    assert looks(site) == before
+
+
+def test_a_report_of_a_run_that_was_changed_is_what_the_run_said(site: Site, tmp_path: Path) -> None:
+    site.run(site.write(trials={"min": 2, "max": 4}))
+    site.run(site.write(trials={"min": 2, "max": 8}, models=four_models(site)))
+    told = results(site)
+    with closing(RunReader.open(site.directory())) as reader:
+        found = StoredRun(reader).recompute_results(running=False)
+    assert found is not None
+    assert [row.trials for row in found.models] == [row["trials"] for row in told["models"]]
+    assert [row.score for row in found.models] == [row["score"] for row in told["models"]]
+    assert len(found.looks) == len(told["looks"])
+    assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
