@@ -1,7 +1,7 @@
 """Chooses the reader of a file by its content; file names matter only when a folder is searched."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -54,12 +54,18 @@ KNOWN = (
     f"those that can be read are {LOGS}, and CSV, JSONL or Parquet with one row a trial and columns model, question, "
     "and one of category, score, correct and text"
 )
+NO_SCORERS: Mapping[str, str] = {}
 SHOWN = 500
 """Characters shown of the names of columns."""
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 
 
-def log_files(given: Sequence[str], scorer: str | None = None, graded_anew: bool = False) -> list[LogFile]:
+def log_files(
+    given: Sequence[str],
+    scorer: str | None = None,
+    graded_anew: bool = False,
+    scorers: Mapping[str, str] = NO_SCORERS,
+) -> list[LogFile]:
     """The files to import: paths or folders, each optionally with a name for its model as NAME=PATH."""
     files: list[LogFile] = []
     for word in given:
@@ -67,7 +73,7 @@ def log_files(given: Sequence[str], scorer: str | None = None, graded_anew: bool
         named = bool(mark) and not Path(word).exists()
         path = Path(rest) if named else Path(word)
         found = _within(path) if path.is_dir() else [path]
-        files += [LogFile(one, name if named else None, scorer, graded_anew) for one in found]
+        files += [LogFile(one, name if named else None, scorer, scorers, graded_anew) for one in found]
     seen: set[Path] = set()
     for file in files:
         if (real := file.path.resolve()) in seen:

@@ -156,7 +156,8 @@ class RecordGatherer:
         held.keeps_numbers |= self._known is not None and (record.own or record.seed is not None)
         self.without_text += not record.has_text
         placed = PlacedRecord(record, place, question, trial)
-        counting = [placed] if self._repeats is None or record.own else self._repeats.take(placed)
+        of_a_run = record.own or record.of_task  # which has told repeats from samples itself
+        counting = [placed] if self._repeats is None or of_a_run else self._repeats.take(placed)
         for one in counting:
             self._cells[one.record.model, one.question].trials += 1
         return counting

@@ -60,13 +60,19 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
     """Import logs; if it raises `ConfigError`, which names file and record, or `StoreError`, nothing was written."""
     terms = make_terms(request)
     scorer = request.scorer or _configured_metric(terms.grader)
-    files = log_files(request.files, scorer, graded_anew=terms.grader is not None)
+    files = log_files(request.files, scorer, graded_anew=terms.grader is not None, scorers=_scorers(request))
     work = _Import(terms, files, on_progress)
     with draft_run(request.to, terms) as draft:
         asyncio.run(work.read_all(draft.take))
         compared = asyncio.run(work.compared())
         results, runnable = draft.finish(work.gathering, compared.grader)
     return ImportResult(request.to, work.trials, work.gathering, results, runnable, compared)
+
+
+def _scorers(request: ImportRequest) -> dict[str, str]:
+    """The scorer that counts in each task of the configuration, where it names one."""
+    tasks = {} if request.config is None else request.config.inspect_tasks
+    return {name: task.scorer for name, task in tasks.items() if task is not None and task.scorer is not None}
 
 
 class _Import:

@@ -11,9 +11,9 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -57,6 +57,8 @@ class LogFile:
     """Name of its model; None to take that of the log."""
     scorer: str | None = None
     """Name of the score that counts; None if there is only one."""
+    scorers: Mapping[str, str] = field(default_factory=dict)
+    """Names of the scores that count by benchmark (empty for the only one), where the configuration names them."""
     graded_anew: bool = False
     """Whether its texts are graded again, whatever scores it has."""
     share: float = 0.0

@@ -21,7 +21,7 @@ from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.restore import StoredRun, read_counts
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.changes import diff_runs
-from adaptive_eval.store import RunReader, RunResumed, TrialsImported
+from adaptive_eval.store import RunReader, RunResumed, SettingsChanged, TrialsImported, events_of_kind
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
@@ -82,6 +82,22 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     assert RunResumed.KIND in kinds
 
 
+def test_going_on_with_the_same_configuration_changes_no_setting_and_keeps_the_promise(
+    site: Site, whole: Whole
+) -> None:
+    """Its pace is left to `auto`, which an import settles as well."""
+    trials: dict[str, object] = {"min": 4, "max": 30}
+    config = site.folder / "run.yaml"
+    config.write_text(json.dumps({**site.config(), "trials": trials}))
+    assert imported(whole.log(site), "--to", site.directory(), "--config", config).exit_code == 0
+    ended = site.run(config)
+    assert ended.exit_code in FINISHED, ended.stderr
+    with closing(RunReader.open(site.directory())) as reader:
+        assert not events_of_kind(reader.events(), SettingsChanged)
+    told = json.loads((site.directory() / "results.json").read_text())
+    assert "redecided" not in [warning["kind"] for warning in told["warnings"]]
+
+
 def test_a_finished_import_has_no_more_to_ask(site: Site, whole: Whole) -> None:
     done = imported(whole.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 4}))
     assert done.exit_code == 0, done.stderr
@@ -96,7 +112,7 @@ def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site
     assert imported(whole.log(site), "--to", run, "--config", site.write(trials={"min": 2, "max": 30})).exit_code == 0
     refused = site.run(site.write(trials={"min": 2, "max": 3}))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "trials.max must be at least 4, since the run begins with 4 trials a question" in refused.stderr
+    assert "trials.max is 3, but this run has used 4 (trials.max was 30)" in refused.stderr
     with closing(RunReader.open(run)) as reader:
         assert len(reader.configurations()) == 1
 

@@ -43,7 +43,15 @@ from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import coins
-from adaptive_eval.store import AnswersLost, ModelSetAside, OnlyFailures, RunReader, TrialRecord, events_of_kind
+from adaptive_eval.store import (
+    AnswersLost,
+    ModelSetAside,
+    OnlyFailures,
+    RunReader,
+    SettingsChanged,
+    TrialRecord,
+    events_of_kind,
+)
 
 OWN = Path(__file__).with_name("own_tasks.py")
 SKILLS = ("p95", "p10")
@@ -250,6 +258,26 @@ def test_a_scorer_that_says_it_gives_several_values_is_told_before_anything_is_a
     ended = run(site, write(site, "doubly", benchmark={"scorer": "twofold.strict"}))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     assert all(record.category == expected(record) for record in stored(site))
+
+
+@pytest.mark.slow
+def test_logs_of_a_run_are_imported_with_its_seeds_and_the_scorer_that_its_configuration_names(site: Site) -> None:
+    config = write(site, "doubly", benchmark={"scorer": "twofold.strict"})
+    ended = site.run(config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    logs, imported = str(site.directory() / INSPECT_LOGS), site.directory("imported")
+    taken = CliRunner().invoke(app, ["import", logs, "--to", str(imported), "--config", str(config)])
+    assert taken.exit_code == 0, taken.output
+    assert Found.of(imported) == Found.of(site.directory()), "grades, looks and verdicts"
+    with RunReader.intact(imported) as reader:
+        assert all(
+            record.answer.seed == trial_seed(hashed_base(0, record.model, record.question), record.trial)
+            for record in reader.trials()
+        )
+    further = site.run(config, "--run-dir", str(imported))
+    assert further.exit_code == ended.exit_code, further.output
+    with RunReader.intact(imported) as reader:
+        assert not events_of_kind(reader.events(), SettingsChanged)
 
 
 @pytest.mark.slow

@@ -5,11 +5,13 @@ journal's summaries, these give scores without texts.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.exchange.samples import (
+    NOT_LOGGED,
     SEVERAL,
     LoggedQuestion,
     LoggedSettings,
@@ -24,7 +26,7 @@ from adaptive_eval.exchange.samples import (
     whole_number,
 )
 from adaptive_eval.exchange.tables.reader import OWN, record_of_row
-from adaptive_eval.questions.benchmark import MODEL_OF_RUN, parse_sample_name
+from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, parse_sample_name
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.record.log_files import MOST_BYTES, Archive, LogFile
 from adaptive_eval.record.transcripts import ATTACHED
@@ -81,6 +83,9 @@ class SampleReader:
         self._of_run = MODEL_OF_RUN in of_run
         """Whether a run requested the samples, so that their ids name the trials."""
         self._name = as_text(of_run.get("model")) if self._of_run else self._model
+        benchmark = as_text(of_run.get(BENCHMARK_OF_RUN)) if self._of_run else ""
+        self._scorer = file.scorer or file.scorers.get(benchmark)
+        """The score that counts; None if there is only one."""
         plan = mapping(mapping(header).get("plan"))
         config = {**mapping(plan.get("config")), **mapping(spec.get("model_generate_config"))}
         scorers = [as_text(mapping(one).get("name")) for one in sequence(spec.get("scorers"))]
@@ -106,6 +111,8 @@ class SampleReader:
         score = self._score(told, place)
         value = value_of_score(score.get("value"))
         answer, cost = _answer(told, self._model)
+        if answer is not None and self._of_run:
+            answer = replace(answer, seed=_seed(told, self._model))
         said = score.get("answer")
         asked = LoggedQuestion(prompt, _target(told.get("target")), tuple(map(as_text, sequence(told.get("choices")))))
         settings = self._settings if system is None else self._settings._replace(system=system)
@@ -165,7 +172,7 @@ class SampleReader:
             scores |= {f"{name}.{key}": {**told, "value": part} for key, part in parts.items()}
             if not parts:
                 scores[name] = told
-        wanted = self._file.scorer
+        wanted = self._scorer
         if wanted is not None and scores and wanted not in scores:
             raise self._file.refuse(f"has no score {wanted!r}, but {', '.join(scores)}", place)
         if wanted is None and len(scores) > 1:
@@ -229,6 +236,15 @@ def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
         more=frozenset() if limit is None else frozenset({limit}),
     )
     return answer, cost
+
+
+def _seed(sample: Sample, model: str) -> int:
+    """The seed that a run has given a sample: that of the first call of its model."""
+    for event in map(mapping, sequence(sample.get("events"))):
+        if event.get("event") == "model" and event.get("model") == model:
+            seed = whole_number(mapping(event.get("config")).get("seed"))
+            return NOT_LOGGED if seed is None else seed
+    return NOT_LOGGED
 
 
 def _text(content: object, sample: Sample) -> tuple[str, str | None]:
