@@ -1,6 +1,7 @@
 """A model server without a network: its answers depend on model, question and seed alone, its faults are on demand."""
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -161,6 +162,8 @@ class Bed:
         self.plan = replace(given, bench=replace(given.bench, together=(samples,) * len(SKILLS)))
         self.slots = slots
         self.samples = samples
+        self.timeout = math.inf
+        """For how many seconds a stop waits for answers."""
         self.endpoints = {name: FakeEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
         self.grading = FakeGrading()
         self.with_grades: tuple[int, ...] = ()
@@ -200,6 +203,7 @@ class Bed:
             slots=self.slots,
             samples_per_request=self.samples,
             price=TrialPrice(lambda answer: Cost(tokens=answer.prompt_tokens + answer.completion_tokens)),
+            timeout=self.timeout,
         )
 
     @staticmethod

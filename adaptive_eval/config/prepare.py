@@ -345,6 +345,7 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint) -> Lane:
         price=TrialPrice(
             trial_cost(model), lost_cost(model, prepared.plan.bench.worst_cost[number]), model.gpus or 0.0
         ),
+        timeout=model.sampling.timeout,
         addresses=model.shared_addresses,
     )
 

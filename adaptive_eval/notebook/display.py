@@ -55,8 +55,8 @@ class NotebookDisplay(Display):
         if (told := event_sentence(event)) is not None:
             self._events.append(told)
 
-    def stopping(self, in_flight: int) -> None:
-        self._events.append(stopping_line(in_flight))
+    def stopping(self, in_flight: int, at_most: float) -> None:
+        self._events.append(stopping_line(in_flight, at_most))
         self._draw()
 
     def closed(self) -> None:

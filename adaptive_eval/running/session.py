@@ -279,7 +279,7 @@ class Session:
         left = sum(len(batch.requests) for batch in scheduler.supply.pending)  # to the next start
         scheduler.stop()
         if first:
-            self._watcher.stopping(max(scheduler.under_way - left, 0))
+            self._watcher.stopping(max(scheduler.under_way - left, 0), scheduler.patience)
         else:
             self._serving.hurry()
 

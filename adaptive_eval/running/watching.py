@@ -23,8 +23,8 @@ class Watcher:
     def happened(self, event: Event) -> None:
         """An event was recorded."""
 
-    def stopping(self, in_flight: int) -> None:
-        """The user has stopped the run, and so many requests are being waited for."""
+    def stopping(self, in_flight: int, at_most: float) -> None:
+        """The user has stopped the run, and so many requests are being waited for, for so many seconds at most."""
 
     def closed(self) -> None:
         """The run has ended, well or badly: give the terminal back."""
@@ -55,9 +55,9 @@ class Watchers(Watcher):
         for watcher in self._watchers:
             watcher.happened(event)
 
-    def stopping(self, in_flight: int) -> None:
+    def stopping(self, in_flight: int, at_most: float) -> None:
         for watcher in self._watchers:
-            watcher.stopping(in_flight)
+            watcher.stopping(in_flight, at_most)
 
     def closed(self) -> None:
         for watcher in self._watchers:

@@ -21,7 +21,7 @@ from adaptive_eval.scheduler.committer import Observer, RepeatGuard, RunJournal
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.meter import RunMeter
 from adaptive_eval.scheduler.requests import ModelDemand, Requests
-from adaptive_eval.scheduler.run_end import RunEnd
+from adaptive_eval.scheduler.run_end import Halt, RunEnd
 from adaptive_eval.scheduler.state import RunState, committed_records
 from adaptive_eval.scheduler.trials import Step
 from adaptive_eval.scheduler.troubles import ServerWatch
@@ -75,6 +75,7 @@ class Loop:
         guard = RepeatGuard(state, self.journal.committer, say)
         self.grader = AnswerGrader(state, questions, grading, guard, say)
         self.requests = Requests(state, self.supply, self.grader, self.journal, guard, say)
+        self.patience = max(lane.timeout for lane in state.lanes)  # seconds for which a stop waits for answers
         self._demand = ModelDemand(state, self.requests)
         self._watch = ServerWatch(state.lanes, state.models, grading)
 
@@ -197,6 +198,8 @@ class Loop:
         self._serve()
         if (seconds := self.ending.seconds()) is not None:
             self._give_up_hopeless(seconds)
+            if self.ending.halt is Halt.DRAINED and seconds >= self.patience:
+                self.stop()
 
     # -- what follows --------------------------------------------------------------------------------------------
 
@@ -238,7 +241,7 @@ class Loop:
             self.requests.waiting.clear()
 
     def stop(self) -> None:
-        """Stop asking and let what is in flight come back; called again, stop at once."""
+        """Stop asking and let what is in flight come back while patience lasts; called again, stop at once."""
         self.ending.stop()
         self.requests.waiting.clear()
         self.supply.leave()

@@ -38,7 +38,7 @@ class Scheduler:
         """`ask_again`: discard the answers since the alarms of earlier starts, and ask them again."""
         self._loop = loop
         self.state, self.meter, self.ending = loop.state, loop.meter, loop.ending
-        self.requests, self.supply = loop.requests, loop.supply
+        self.requests, self.supply, self.patience = loop.requests, loop.supply, loop.patience
         self._repair, self._ask_again = StoreRepair(loop.state, loop.grader, loop.journal), ask_again
         self.taken_up = (0, 0)
         """Trials and tokens that earlier starts of the run have stored."""

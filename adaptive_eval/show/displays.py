@@ -60,8 +60,9 @@ class JsonDisplay(Display):
     def happened(self, event: Event) -> None:
         self._write({"record": "event", "kind": event.kind, **event.body()})
 
-    def stopping(self, in_flight: int) -> None:
-        self._write({"record": "stopping", "in_flight": in_flight})
+    def stopping(self, in_flight: int, at_most: float) -> None:
+        limit = at_most if math.isfinite(at_most) else None
+        self._write({"record": "stopping", "in_flight": in_flight, "at_most": limit})
 
     def ended(self, ended: Ended) -> None:
         self._write(
@@ -145,8 +146,8 @@ class PlainDisplay(Display):
         if (told := event_sentence(event)) is not None:
             self._print(told)
 
-    def stopping(self, in_flight: int) -> None:
-        self._print(stopping_line(in_flight))
+    def stopping(self, in_flight: int, at_most: float) -> None:
+        self._print(stopping_line(in_flight, at_most))
 
     def closed(self) -> None:
         if self._timer is not None:

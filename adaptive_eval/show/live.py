@@ -74,8 +74,8 @@ class LiveDisplay(Display):
         if (told := event_sentence(event)) is not None:
             self._events.append(told)
 
-    def stopping(self, in_flight: int) -> None:
-        self._events.append(stopping_line(in_flight, "Ctrl-C again stops at once"))
+    def stopping(self, in_flight: int, at_most: float) -> None:
+        self._events.append(stopping_line(in_flight, at_most, "Ctrl-C again stops at once"))
 
     def closed(self) -> None:
         if self._timer is not None:

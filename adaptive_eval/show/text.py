@@ -13,7 +13,7 @@ from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
 
-from adaptive_eval.record.lines import safe_line, several
+from adaptive_eval.record.lines import duration, safe_line, several
 
 WINDOW_SECONDS = 30.0
 GAP = re.compile(r"  +")
@@ -57,9 +57,10 @@ class Rates:
         return (seen[-1][column] - seen[0][column]) / (seen[-1][0] - seen[0][0])
 
 
-def stopping_line(under_way: int, again: str = "interrupt again to stop at once") -> str:
-    """The line after the first Ctrl-C."""
-    waited = f"waiting for {several(under_way, 'request')} to be answered and graded; " if under_way else ""
+def stopping_line(under_way: int, at_most: float, again: str = "interrupt again to stop at once") -> str:
+    """The line after the first Ctrl-C, after which requests are waited for, for so many seconds at most."""
+    limit = f", for {duration(at_most)} at most" if math.isfinite(at_most) else ""
+    waited = f"waiting for {several(under_way, 'request')} to be answered and graded{limit}; " if under_way else ""
     return f"stopping: {waited}{again}"
 
 

@@ -14,6 +14,10 @@ from adaptive_eval.sites.messages import SiteGone
 from adaptive_eval.sites.opening import resource_words
 
 CONNECT_SECONDS = 10.0
+NO_CLUSTER = (
+    "--ray {}: there is no Ray cluster to be joined ({}); start one with `ray start --head`, and run on one of its "
+    "nodes; one that was started with --node-ip-address=127.0.0.1 cannot be joined"
+)
 
 
 def missing_resources(ray: Any, resources: Mapping[str, float]) -> str:
@@ -67,15 +71,19 @@ def silence_ray_output(ray: Any) -> Iterator[None]:
         setattr(worker, name, before)
 
 
-def _require_listener(address: str, mend: str) -> None:
-    """Raise `ConfigError` if nobody listens at the address, which Ray would try for minutes."""
+def _require_listener(ray: Any, address: str) -> None:
+    """Raise `ConfigError` if nobody listens where Ray would join the cluster, which it tries for minutes."""
     host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 2**16:
+    if address != "auto" and (not host or "/" in host or not port.isdigit() or not 0 < int(port) < 2**16):
         raise ConfigError(f"--ray must be auto or the HOST:PORT of a cluster's head node, but got {address!r}")
+    joined = ray._private.services.canonicalize_bootstrap_address(address)
+    if joined is None:  # `ray.init` says that there is none
+        return
+    host, _, port = joined.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     except OSError as error:
-        raise ConfigError(f"--ray {address}: there is no Ray cluster to be joined ({error}); {mend}") from None
+        raise ConfigError(NO_CLUSTER.format(address, f"nobody answers at {joined}: {error}")) from None
 
 
 @contextmanager
@@ -85,15 +93,12 @@ def join_cluster(address: str) -> Iterator[Any]:
     Raises `ConfigError` if there is none, or if Ray is not installed.
     """
     ray = load_extra("ray", "ray", "Sites on a Ray cluster")
-    mend = "start one with `ray start --head`, and run on one of its nodes"
-    if address != "auto":
-        _require_listener(address, mend)
+    _require_listener(ray, address)
     heard = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
-        wrong = f"--ray {address}: there is no Ray cluster to be joined ({short_error(error)})"
-        raise ConfigError(f"{wrong}; {mend}") from None
+        raise ConfigError(NO_CLUSTER.format(address, short_error(error))) from None
     finally:
         for number, handler in heard.items():  # the run's own handlers
             signal.signal(number, handler)

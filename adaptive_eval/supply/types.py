@@ -6,6 +6,7 @@ for it, and what is left behind when a run ends. A supply tells what happened by
 (`supply.happenings`); it calls no other part.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -43,6 +44,8 @@ class Lane:
     """Requests in flight: the sum of the replicas' concurrency."""
     samples_per_request: int
     price: TrialPrice
+    timeout: float = math.inf
+    """For how many seconds an answer is waited for once the run is stopped."""
     addresses: tuple[str, ...] = ()
     """Addresses of servers of others, whose time counts once if models share them; empty: nobody else is served."""
 

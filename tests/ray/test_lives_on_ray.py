@@ -1,6 +1,7 @@
 """Runs on a Ray cluster find what a run on one machine finds, whatever becomes of raylets, sites and the head."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -248,6 +249,17 @@ def test_where_there_is_no_cluster_that_is_told(site: Site, raylets: Raylets) ->
     for address, said in (("127.0.0.1:1", "there is no Ray cluster to be joined"), ("ray://x:1", "auto or the HOST")):
         ended = site.run(written(site, models=models(site)), "--ray", address)
         assert ended.exit_code == ExitCode.CONFIGURATION and said in " ".join(ended.output.split())
+
+
+def test_a_cluster_on_loopback_is_refused_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would join it at the address that other machines have for this one, and try that for minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        port = bound.getsockname()[1]
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+        for address in (f"127.0.0.1:{port}", "auto"):
+            ended = site.run(written(site, models=models(site)), "--ray", address)
+            assert ended.exit_code == ExitCode.CONFIGURATION
+            assert f":{port}: [Errno" in " ".join(ended.output.split())
 
 
 def joined(raylets: Raylets) -> AbstractContextManager[Any]:

@@ -113,7 +113,7 @@ class Start:
     def happened(self, event: Event) -> None:
         pass
 
-    def stopping(self, in_flight: int) -> None:
+    def stopping(self, in_flight: int, at_most: float) -> None:
         pass
 
     def closed(self) -> None:

@@ -185,6 +185,25 @@ async def test_a_drained_stop_commits_what_was_in_flight(tmp_path: Path) -> None
     assert len(bed.outcomes()) == asked > 0
 
 
+async def test_a_drained_stop_waits_no_longer_than_one_request_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler_module, "TICK_SECONDS", 0.01)
+    bed = Bed(tmp_path)
+    bed.timeout = 0.0
+    for endpoint in bed.endpoints.values():
+        endpoint.delay = 1e9
+
+    async def stop_in_flight(scheduler: Scheduler) -> None:
+        await until(lambda: any(endpoint.in_flight for endpoint in bed.endpoints.values()))
+        scheduler.stop()
+
+    stopping: list[asyncio.Task[None]] = []
+    scheduler = await bed.start(lambda one: stopping.append(asyncio.create_task(stop_in_flight(one))))
+    await stopping[0]
+    assert scheduler.ending.halt is Halt.AT_ONCE and not scheduler.under_way
+
+
 async def test_a_drained_stop_does_not_wait_for_requests_that_only_fail(
     tmp_path: Path, reference: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
