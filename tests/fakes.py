@@ -96,6 +96,7 @@ class FakeGrading:
 
     lasting = False
     lost = NO_COST
+    at_once = 16
     notices = ()
 
     def __init__(self, fails: Callable[[Answer, Question], bool] = lambda answer, question: False) -> None:

@@ -47,7 +47,8 @@ class AskingPool(Grading):
         self.lost, self._asked_again = lost, 0
         self._asked, self._folder, self._keys = asked, folder, keys
         self.rubric = rubric
-        self._slots = asyncio.Semaphore(asked.concurrency.in_flight * len(asked.server.replicas))
+        self.at_once = asked.concurrency.in_flight * len(asked.server.replicas)
+        self._slots = asyncio.Semaphore(self.at_once)
         self._endpoints: dict[bool, Endpoint] = {}
         """Endpoints by whether the server enforces the format of replies."""
         self._notices: list[Notice] = []

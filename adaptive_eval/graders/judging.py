@@ -57,6 +57,7 @@ class JudgePool(AskingPool):
         """The pools of the panel's other judges, which only give votes."""
         for one in self._further:
             one._notices = self._notices
+        self.at_once += sum(one.at_once for one in self._further)
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
         """Grade an answer; raises `JudgeFailed` with the reason and the cost if there is no grade.
@@ -157,6 +158,7 @@ class BenchmarksPool(Grading):
         self._judges, self._others = judges, others
         self._all: tuple[JudgePool | GradingPool, ...] = (*judges.values(), others)
         self.lost = next(iter(judges.values())).lost
+        self.at_once = sum(one.at_once for one in judges.values())
 
     def asks(self, question: Question) -> bool:
         return benchmark_named(question.id) in self._judges

@@ -289,6 +289,8 @@ class Grading:
     """Whether some grades take requests."""
     lost = NO_COST
     """The most that the requests for any grade may cost."""
+    at_once = 16
+    """How many answers it is given at a time, where grades take requests."""
     rubric: Rubric
 
     @property

@@ -47,6 +47,7 @@ from adaptive_eval.store import (
     OutcomesRecorded,
     PriorTaken,
     Regrade,
+    RunBegun,
     RunHeader,
     Store,
     TrialRecord,
@@ -169,7 +170,7 @@ class _Regrading:
                 spent.require_room(store.reader.trial_count())
                 waiting = (one for one in store.reader.trials("ungraded") if one.awaits_verdict and one.model in prices)
                 costs = VerdictCosts(pool, self._questions, capped=capped)
-                store.commit(costs.lost_reserves(waiting, prices))
+                store.commit(costs.settle_reserves(waiting, prices, events_of_kind(store.reader.events(), RunBegun)))
             await take_baseline(pool, store, lambda total: spent is None or spent.can_afford(total))
             while some := list(islice(records, AT_A_TIME)):
                 if spent is not None:

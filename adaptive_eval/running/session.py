@@ -116,6 +116,7 @@ class Session:
         self._store = store
         self._serving = serving
         self._watcher = watcher
+        self._judged_at_once = grading.at_once if grading.lasting else None
         self._removed = removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
         controller = Controller(prepared.plan, outside_plan=spent_before(removed))
         self._publisher = Publisher(store.directory, self._take_state)
@@ -163,6 +164,7 @@ class Session:
             longest,
             self._prepared.arguments,
             self._prepared.overrides or None,
+            self._judged_at_once,
         )
         try:
             async with self._watched():

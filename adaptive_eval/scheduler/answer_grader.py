@@ -5,6 +5,7 @@ the run ends between the two.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -44,6 +45,9 @@ class AnswerGrader:
         self.costs = VerdictCosts(grading, questions, capped=state.capped)
         self.questions = {question.id: question for question in questions}
         self._repeats, self._say = repeats, say
+        self._waiting: deque[TrialRecord] = deque()
+        self._begun: set[tuple[str, str, int]] = set()
+        """Answers whose verdicts were asked for and are not committed yet."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.watch = GradeWatch(state, lambda question: grading.asks(self.questions[question]))
         """Notices a grader that fails on everything."""
@@ -51,7 +55,7 @@ class AnswerGrader:
     @property
     def tasks(self) -> int:
         """How many verdicts are awaited."""
-        return len(self._tasks)
+        return len(self._tasks) + len(self._waiting)
 
     async def records(self, request: Request, answers: Sequence[Answer]) -> list[TrialRecord]:
         """Grade the answers of a request, or mark them as awaiting a verdict; returns the records to store."""
@@ -66,15 +70,21 @@ class AnswerGrader:
                 records.append(make_record(lane, question, trial, request.round, answer, grade))
         return records
 
-    def judge(self, stored: Sequence[TrialRecord]) -> None:
-        """Start to judge those of these stored answers that await a verdict; raises an error if the grader fails on
-        everything."""
-        self.watch.see(stored)
-        for record in stored:
-            if record.awaits_verdict:
-                task = asyncio.create_task(self._verdict(record))
-                self._tasks.add(task)
-                task.add_done_callback(self._on_end)
+    def judge(self, committed: CommitBatch) -> None:
+        """Ask for the verdicts that the answers of this commit await, in their order, as others arrive; raises an error
+        if the grader fails on everything.
+
+        After a kill, the uncommitted verdicts that were asked for are those of the first answers without one.
+        """
+        self.watch.see(committed.trials)
+        self._begun -= {(one.model, one.question, one.trial) for one in committed.verdicts}
+        self._waiting.extend(record for record in committed.trials if record.awaits_verdict)
+        while self._waiting and len(self._begun) < self.grading.at_once:
+            record = self._waiting.popleft()
+            self._begun.add((record.model, record.question, record.trial))
+            task = asyncio.create_task(self._verdict(record))
+            self._tasks.add(task)
+            task.add_done_callback(self._on_end)
 
     def enter_verdict(self, verdict: Regrade, reserved: Cost, batch: CommitBatch) -> None:
         """Add a verdict to a commit; raises `Unavailable` if it shows that caps cannot hold, or that all verdicts
@@ -86,6 +96,7 @@ class AnswerGrader:
 
     async def cancel(self) -> None:
         """Stop judging; the next start judges the answers that have no verdict."""
+        self._waiting.clear()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -156,7 +156,7 @@ class Loop:
         for record in committed_records(batch):
             self.state.apply(record)
         if not self.ending.over:
-            self.grader.judge(batch.trials)
+            self.grader.judge(batch)
         self.decide()
         over = self.ending.is_ending or self.state.controller.finished is not None
         self.requests.send_booked(batch, ending=over)

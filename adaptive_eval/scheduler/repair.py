@@ -9,8 +9,8 @@ If the user asks for it, answers since an alarm about their model are discarded 
 counts.
 
 Stored answers without a grade are graded once more, in small batches that are stored as soon as they are graded: it may
-take long, shows its progress, and can be stopped. Under caps a verdict is reserved before it is asked for, and reserves
-for verdicts that an earlier start has not received are recorded as lost.
+take long, shows its progress, and can be stopped. Under caps a verdict is reserved before it is asked for, after the
+reserves that an earlier start has left are settled.
 """
 
 import asyncio
@@ -37,6 +37,7 @@ from adaptive_eval.store import (
     ModelSetAside,
     Regrade,
     RegradingBegun,
+    RunBegun,
     RunReader,
     ServersNoticed,
     TrialKey,
@@ -47,9 +48,6 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.records import AWAITS_VERDICT
 from adaptive_eval.store.spending import in_flight_cost, total_spent
-
-AT_A_TIME = 16
-"""Answers that are graded between two progress events; their grades are lost when regrading is stopped."""
 
 
 class StoreRepair:
@@ -97,12 +95,13 @@ class StoreRepair:
             return
         self._meter.start()
         prices = {name: lane.price.cost for name, lane in self._lanes.items()}
-        lost = self._costs.lost_reserves(self._ungraded(), prices)  # of verdicts that an earlier start has not received
-        if lost.events:
-            self._write(lost)
+        earlier = events_of_kind(self._store.reader.events(), RunBegun)[:-1]  # without this one
+        settled = self._costs.settle_reserves(self._ungraded(), prices, earlier)
+        if settled.verdicts:
+            self._write(settled)
         total = sum(1 for _ in self._ungraded())
         graded, failed = 0, 0
-        while some := list(islice(self._ungraded(), failed, failed + AT_A_TIME)):
+        while some := list(islice(self._ungraded(), failed, failed + self._grading.at_once)):
             if graded == 0:
                 self._observer.happened(RegradingBegun(total))
             reserves = self._reserve_affordable([(one, self._costs.reserved(one)) for one in some])

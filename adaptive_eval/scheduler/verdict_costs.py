@@ -1,10 +1,11 @@
 """Cost of a judge's verdicts under the caps: they count at their worst until they arrive.
 
 An answer is stored with the most that its verdict may cost on top, by the answer's length, and the verdict takes back
-the unused part. If a later start finds such a reserve, the verdict may have been generated and lost: an event says what
-it counts as, and as much is reserved anew before it is asked for again. A reply that is lost on the way counts at its
-worst as soon as that is noticed, as an answer does. If no cap counts verdicts, nothing is reserved, and only the usage
-of replies that arrived is stored.
+the unused part. A later start takes back every reserve that it finds. The verdicts of the first of these answers may
+have been generated and lost, as many as were asked for at a time: an event says what they count as. The others were
+never asked for, since verdicts are asked for in the order of commitment. As much is reserved anew before any is asked
+for again. A reply that is lost on the way counts at its worst as soon as that is noticed, as an answer does. If no cap
+counts verdicts, nothing is reserved, and only the usage of replies that arrived is stored.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading
-from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, TrialRecord
+from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, RunBegun, TrialRecord
 from adaptive_eval.store.spending import stored_cost
 
 BEYOND = (
@@ -65,19 +66,25 @@ class VerdictCosts:
         question = self._questions[record.question].for_trial(record.trial)
         return self._grading.lost_with(record.answer.text, question)
 
-    def lost_reserves(
-        self, records: Iterable[TrialRecord], prices: Mapping[str, Callable[[Answer], Cost]]
+    def settle_reserves(
+        self, records: Iterable[TrialRecord], prices: Mapping[str, Callable[[Answer], Cost]], starts: Iterable[RunBegun]
     ) -> CommitBatch:
-        """The batch that records as lost the reserves for verdicts that an earlier start has not received; `prices` has
-        the cost of an answer by model."""
+        """The batch that takes back the reserves for verdicts that an earlier start has not received, and records as
+        lost those that it may have asked for.
+
+        `records` are in the order of commitment, `prices` has the cost of an answer by model, and `starts` are the
+        earlier ones.
+        """
+        asked = max((one.judged_at_once or 0 for one in starts), default=0)
         lost, rest = dict[str, AnswersLost](), list[Regrade]()
         for one in records:
             more, reserved = one.cost.plus(prices[one.model](one.answer).times(-1)), self.reserved(one)
             more = min(more, reserved) if reserved.tokens else more  # the rest is of unreadable verdicts
             if one.awaits_verdict and more.tokens > 0:
-                before = lost.get(one.model, AnswersLost(one.model, killed=True))
-                total = stored_cost(before).plus(more)
-                lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)
+                if len(rest) < asked:
+                    before = lost.get(one.model, AnswersLost(one.model, killed=True))
+                    total = stored_cost(before).plus(more)
+                    lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)
                 rest.append(add_cost(one, more.times(-1)))
         return CommitBatch(events=list(lost.values()), verdicts=rest)
 

@@ -278,7 +278,7 @@ def test_kills_count_what_verdicts_may_have_cost_each_time(site: Site, fair_url:
     """And what they may still cost: a start for which the budget has too little left asks the judge for nothing."""
     with serving(GatedServer(small_world(), 5, judge=SimulatedJudge())) as url:
         capped = {"budget": {"tokens": 10_000_000}, "concurrency": 64}
-        config = site.write(**settings(fair_url, grader=judged_by(url), **capped))
+        config = site.write(**settings(fair_url, grader=judged_by(url, concurrency={"in_flight": 64}), **capped))
         process = site.start(config)
         assert wait_for_trials(site.directory(), 10, process)
         kill(process)
@@ -308,6 +308,25 @@ def test_kills_count_what_verdicts_may_have_cost_each_time(site: Site, fair_url:
     whole = site.write("whole", **settings(fair_url, **capped))
     site.run(whole, "--run-dir", str(site.directory("whole")))
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
+
+
+@pytest.mark.slow
+def test_a_kill_counts_no_verdict_that_was_not_asked_for_yet(site: Site, fair_url: str) -> None:
+    """Answers come faster than the judge, of which two at a time are asked for: the others wait on this side."""
+    with serving(GatedServer(small_world(), 3, judge=SimulatedJudge())) as url:
+        slow_judge = judged_by(url, concurrency={"in_flight": 2})
+        capped = {"budget": {"tokens": 10_000_000}, "concurrency": 64}
+        process = site.start(site.write(**settings(fair_url, grader=slow_judge, **capped)))
+        assert wait_for_trials(site.directory(), 20, process)
+        kill(process)
+    assert sum(one.grader_error == AWAITS_VERDICT for one in stored(site)) >= 17
+    assert site.run(site.write(**settings(fair_url, **capped))).exit_code in ENDED  # with 16 at a time
+    with closing(RunReader.open(site.directory())) as reader:
+        losses = [event for event in events_of_kind(reader.events(), AnswersLost) if event.verdicts]
+        spent = sum(one.tokens for one in reader.sums())
+    assert sum(one.verdicts for one in losses) == 2
+    used = sum(one.answer.prompt_tokens + one.answer.completion_tokens for one in stored(site))
+    assert spent == used + grading_is_told(site).tokens, "nothing stays reserved"
 
 
 @pytest.fixture

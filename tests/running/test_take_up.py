@@ -16,7 +16,7 @@ from adaptive_eval.endpoints.types import Again, Answer, Prompt
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.scheduler import repair, scheduler
+from adaptive_eval.scheduler import scheduler
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
@@ -105,10 +105,7 @@ async def test_a_cap_that_passes_while_stored_answers_are_graded_does_not_cost_t
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_grading_stored_answers_can_be_stopped_and_keeps_what_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
-    monkeypatch.setattr(repair, "AT_A_TIME", 1)
+async def test_grading_stored_answers_can_be_stopped_and_keeps_what_is_done(tmp_path: Path, times: int) -> None:
     bed = await with_ungraded(Bed(tmp_path))
     ungraded, before = list(bed.outcomes().values()).count(None), asked(bed)
     assert ungraded > 2
@@ -120,6 +117,7 @@ async def test_grading_stored_answers_can_be_stopped_and_keeps_what_is_done(
                 runs[0].stop()
 
     bed.grading = SlowGrading(stop_at_the_second, slow=2)
+    bed.grading.at_once = 1
     ended = await bed.start(runs.append)
     assert ended.ending.halt is (Halt.DRAINED if times == 1 else Halt.AT_ONCE)
     assert list(bed.outcomes().values()).count(None) == ungraded - 1

@@ -34,6 +34,8 @@ class RunBegun(Event):
     """The arguments of `adaptive-eval run` that resume it, as they were typed."""
     overrides: Mapping[str, Override] | None = optional_field()
     """Settings over those of the file that hold at later starts, by key."""
+    judged_at_once: int | None = optional_field()
+    """For how many answers at a time this process asks for verdicts, in the order in which they were stored."""
 
     def body(self) -> dict[str, object]:
         # not super(): the decorator replaces a class with slots
