@@ -232,7 +232,7 @@ class ChangeFinder:
         self._bench = bench
         self._histories = [AnswerHistory(bench.questions, drawn=drawn) for _ in range(bench.models)]
 
-    def take_over(self, before: "AnswerWatch", models: ModelNumbers) -> None:
+    def take_over(self, before: "ChangeFinder", models: ModelNumbers) -> None:
         """Begin with the answers of the stage before."""
         for model, was in enumerate(models):
             if was is not None:

@@ -576,7 +576,7 @@ class Controller:
         stands: what a model has answered is the same under any settings.
         """
         run, flight = before.run, self._flight
-        self._watch.take_over(run._watch, before.models)
+        self._changes.take_over(run._changes, before.models)
         now = {was: model for model, was in enumerate(before.models) if was is not None}
         self.alarms += [alarm._replace(model=now[alarm.model]) for alarm in run.alarms if alarm.model in now]
         flight.take_over(run._flight, before.models, run._dropped)

@@ -170,14 +170,14 @@ class Batch:
         """The batch under another number of its model, with nothing asked."""
         own = copy(self)
         own.model, own._next = model, 0
-        own._got, own._late, own._spent = copy(self._got), copy(self._late), copy(self._spent)
+        own._got, own._kinds, own._spent = copy(self._got), copy(self._kinds), copy(self._spent)
         own.used = None if self.used is None else self.used.copy()
         return own
 
     def forget(self) -> None:
         """Forget what has arrived, as if nothing had been asked."""
         self.missing, self._next, self._counts = self.size, 0, None
-        self._got, self._late = bytearray([MISSING]) * self.size, bytearray(self.size)
+        self._got, self._kinds = bytearray([MISSING]) * self.size, bytearray(self.size)
         self._spent, self._seconds_so_far = WholeSums(), 0
         if self.used is not None:
             self.used = np.zeros_like(self.used)

@@ -67,7 +67,7 @@ class Blend(NamedTuple):
         return Moments(blend, np.maximum(var, 0.0))
 
 
-class Metric(NamedTuple):
+class DrawMetric(NamedTuple):
     """One row of the table."""
 
     name: str
@@ -102,7 +102,7 @@ _VALUE = "The score, a float for one model and an array for a batch."
 _SUMMARY = "A `Summary` (mu, sigma, lo, hi), of floats for one model and arrays for a batch."
 
 
-def _estimate(metric: Metric, R: Outcomes, k: int, **own: Any) -> Value:
+def _estimate(metric: DrawMetric, R: Outcomes, k: int, **own: Any) -> Value:
     questions = binary_questions(R)
     scores = metric.scores(bank_draws(k, questions.fewest), **own)
     if isinstance(scores, Score):
@@ -112,7 +112,7 @@ def _estimate(metric: Metric, R: Outcomes, k: int, **own: Any) -> Value:
 
 
 def _interval(
-    metric: Metric,
+    metric: DrawMetric,
     R: Outcomes,
     k: int,
     confidence: float = 0.95,
@@ -138,7 +138,7 @@ def _averaged(scores: Score | Blend, each: JointMoments, questions: Distinct) ->
     return scores.carried(JointMoments(questions.mean(each.mean), questions.var_of_mean(each.cov)))
 
 
-def _functions(metric: Metric) -> tuple[Callable[..., Value], Callable[..., Summary]]:
+def _functions(metric: DrawMetric) -> tuple[Callable[..., Value], Callable[..., Summary]]:
     """The estimate and the posterior summary of a metric."""
     given = ", ".join(f"{name}={value!r}" for name, value in metric.example.items())
     call = f"({_SEEN}, {given})"
@@ -153,7 +153,7 @@ def _functions(metric: Metric) -> tuple[Callable[..., Value], Callable[..., Summ
 
 
 def _function(
-    metric: Metric, compute: Callable[..., Any], name: str, says: str, told: list[str], example: list[str]
+    metric: DrawMetric, compute: Callable[..., Any], name: str, says: str, told: list[str], example: list[str]
 ) -> Callable[..., Any]:
     """A function of this name, whose arguments are those of `compute` and the metric's own after k."""
     first, second, *others = list(inspect.signature(compute).parameters.values())[1:-1]
@@ -220,7 +220,7 @@ def _geo_spectrum_star(k: int) -> Blend:
 
 
 pass_at_k, pass_at_k_ci = _functions(
-    Metric(
+    DrawMetric(
         "pass_at_k",
         "Pass@k: the chance that at least one of k draws succeeds (Chen et al. 2021, arXiv:2107.03374).",
         any_success,
@@ -230,7 +230,7 @@ pass_at_k, pass_at_k_ci = _functions(
     )
 )
 pass_hat_k, pass_hat_k_ci = _functions(
-    Metric(
+    DrawMetric(
         "pass_hat_k",
         "Pass^k: the chance that all of k draws succeed (Yao et al. 2024, arXiv:2406.12045).",
         all_successes,
@@ -241,7 +241,7 @@ pass_hat_k, pass_hat_k_ci = _functions(
 )
 unanimous_at_k, unanimous_at_k_ci = pass_hat_k, pass_hat_k_ci
 g_pass_at_k, g_pass_at_k_ci = _functions(
-    Metric(
+    DrawMetric(
         "g_pass_at_k",
         "G-Pass@k: Pass^k by its name where thresholds are in use (Liu et al. 2024, arXiv:2412.13147).",
         all_successes,
@@ -251,7 +251,7 @@ g_pass_at_k, g_pass_at_k_ci = _functions(
     )
 )
 g_pass_at_k_tau, g_pass_at_k_tau_ci = _functions(
-    Metric(
+    DrawMetric(
         "g_pass_at_k_tau",
         "G-Pass@k_tau: the chance of at least ceil(tau k) successes among k draws; Pass@k at 0, Pass^k at 1.",
         _share,
@@ -261,7 +261,7 @@ g_pass_at_k_tau, g_pass_at_k_tau_ci = _functions(
     )
 )
 mg_pass_at_k, mg_pass_at_k_ci = _functions(
-    Metric(
+    DrawMetric(
         "mg_pass_at_k",
         "mG-Pass@k: G-Pass@k_tau averaged over tau in [1/2, 1] (Liu et al. 2024, arXiv:2412.13147).",
         above_half,
@@ -271,7 +271,7 @@ mg_pass_at_k, mg_pass_at_k_ci = _functions(
     )
 )
 maj_at_k, maj_at_k_ci = _functions(
-    Metric(
+    DrawMetric(
         "maj_at_k",
         "Maj@k: the chance that more than half of k draws succeed.",
         majority,
@@ -281,7 +281,7 @@ maj_at_k, maj_at_k_ci = _functions(
     )
 )
 auc_at_k, auc_at_k_ci = _functions(
-    Metric(
+    DrawMetric(
         "auc_at_k",
         "AUC@K: the area under Pass@1, ..., Pass@k by the trapezoidal rule (Hu et al. 2026, arXiv:2601.08763).",
         area,
@@ -291,7 +291,7 @@ auc_at_k, auc_at_k_ci = _functions(
     )
 )
 threshold_spectrum_at_k, threshold_spectrum_at_k_ci = _functions(
-    Metric(
+    DrawMetric(
         "threshold_spectrum_at_k",
         "S_w,k: the sum over r = 1, ..., k of w_r times the chance of at least r successes among k draws.",
         _weighted,
@@ -302,7 +302,7 @@ threshold_spectrum_at_k, threshold_spectrum_at_k_ci = _functions(
     )
 )
 geom_at_k, geom_at_k_ci = _functions(
-    Metric(
+    DrawMetric(
         "geom_at_k",
         "Geom@k: the blend Pass@k^a Pass^k^b of each question, averaged over the questions.",
         _geometric_by_question,
@@ -313,7 +313,7 @@ geom_at_k, geom_at_k_ci = _functions(
     )
 )
 geom_ds_at_k, geom_ds_at_k_ci = _functions(
-    Metric(
+    DrawMetric(
         "geom_ds_at_k",
         "The data set's Geom@k: the blend Pass@k^a Pass^k^b of the two averages over the questions.",
         _geometric,
@@ -324,7 +324,7 @@ geom_ds_at_k, geom_ds_at_k_ci = _functions(
     )
 )
 geo_spectrum_at_k, geo_spectrum_at_k_ci = _functions(
-    Metric(
+    DrawMetric(
         "geo_spectrum_at_k",
         "GeoSpectrum@k: Pass@k^lambda S_w,k^(1-lambda) of the averages over the questions; S is mG-Pass@k by default.",
         _geo_spectrum,
@@ -335,7 +335,7 @@ geo_spectrum_at_k, geo_spectrum_at_k_ci = _functions(
     )
 )
 geo_spectrum_star_at_k, geo_spectrum_star_at_k_ci = _functions(
-    Metric(
+    DrawMetric(
         "geo_spectrum_star_at_k",
         "GeoSpectrum*@k: the square root of Pass@k times mG-Pass@k.",
         _geo_spectrum_star,
