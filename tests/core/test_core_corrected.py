@@ -19,7 +19,8 @@ from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.result import ComparisonResult, Result
 from adaptive_eval.core.rules import ExpectedLoss, Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Margin, PastHorizon
+from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.stages import StageBefore
 
 SKILLS = (0.7, 0.5, 0.2)
 """True shares of right answers: by the grades each model is better than the next."""
@@ -174,7 +175,9 @@ def test_a_gate_follows_the_corrected_scores() -> None:
 
 
 def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> None:
-    run = ended(earlier=(PastHorizon(Trials(4, 10), Pace(), 3),), skills=(0.9, 0.4, 0.1))
+    skills = (0.9, 0.4, 0.1)
+    short = ended(skills=skills, trials=Trials(4, 10))
+    run = ended(skills=skills, before=StageBefore(short, (0, 1, 2)))
     plain, found = run.result(), run.result(correction([0.0, 0.0, 0.0]))
     assert plain is not None and found is not None
     assert verdicts(plain)[0, 1] is verdicts(found)[0, 1] is RESOLVED
