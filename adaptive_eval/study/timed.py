@@ -219,7 +219,9 @@ def _round_batches(
     opening: list[TrialLoad] | None = [] if controller.plan.pace.held and asked.index == 0 else None
     end = 0
     for model, batch in sorted(asked.batches.items()):
-        own = slice(end, end := end + batch.size)
+        start, end = end, end + batch.size
+        slots = batch.slots.slots(drawn.trials.question[start:end], drawn.trials.trial[start:end])
+        own = start + np.argsort(slots)  # in the order in which they are asked
         trials = TrialArrays(*(column[own] for column in drawn.trials))
         part = DrawnRound(trials, drawn.categories[own], drawn.counts[model])
         yield _BatchInFlight(batch, part, takes[own], known[own], opening, judge, now)
