@@ -13,6 +13,7 @@ from adaptive_eval.labels.file import add_labels, parse_labels_file, require_lev
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.record.finding import finding
 from adaptive_eval.record.label_effect import require_useful_labels
+from adaptive_eval.record.label_file import read_labels
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
@@ -48,7 +49,7 @@ def label(
         elif not show:
             typer.echo("choosing the answers to label ...", err=True)
             _serve_page(LabelSession(run, number), port or 0)
-        typer.echo(strip_markup("\n\n".join(_findings(_apply_labels(run)))))
+        typer.echo(strip_markup("\n\n".join(_findings(_apply_labels(run), len(read_labels(run))))))
 
 
 def _apply_labels(run: Path) -> Results | None:
@@ -62,9 +63,12 @@ def _apply_labels(run: Path) -> Results | None:
         return results
 
 
-def _findings(results: Results | None) -> Iterator[str]:
+def _findings(results: Results | None, labels: int) -> Iterator[str]:
     if results is None:
         yield "no look was taken yet: labels count from the first look on"
+    elif results.labelled is None and labels:  # whoever reads a run loads no plug-ins
+        has = "1 answer has" if labels == 1 else f"{labels:,} answers have"
+        yield f"{has} a label: results follow them from the next start of the run on"
     elif results.labelled is None:
         yield "no answer has a label yet"
     else:

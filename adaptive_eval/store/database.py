@@ -149,7 +149,7 @@ def structure_faults(connection: sqlite3.Connection) -> list[str]:
         connection.execute(f"PRAGMA cache_size = {-ORDER_CACHE}")
         said = [str(text) for (text,) in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})")]
         connection.execute(f"PRAGMA cache_size = {usual}")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged schema is quoted as it is
         said = [str(error)]
     return [line for text in said for line in text.splitlines() if text != "ok"]
 
@@ -239,6 +239,8 @@ def explained(directory: Path, verify: str = VERIFY) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _explanation(error, directory, verify) from error
+    except UnicodeDecodeError as error:  # SQLite quotes a damaged schema as it is
+        raise _damaged(error, directory, verify) from error
 
 
 def _explanation(error: sqlite3.Error, directory: Path, verify: str) -> StoreError:
@@ -249,9 +251,13 @@ def _explanation(error: sqlite3.Error, directory: Path, verify: str) -> StoreErr
     if not path.exists():
         return lost(directory)
     if code in _DAMAGED or str(error).startswith(_BAD_TEXT + _CHANGED_SCHEMA):
-        what = f"{path} is damaged or is not an SQLite database ({error})"
-        return StoreError(f"{what}{verify.format(directory)}; restore a copy of it, or start over with --fresh")
+        return _damaged(error, directory, verify)
     return StoreError(f"{path}: {error}. What was committed is intact: mend the cause and run the same command")
+
+
+def _damaged(error: Exception, directory: Path, verify: str) -> StoreError:
+    what = f"{directory / DATABASE_FILE} is damaged or is not an SQLite database ({error})"
+    return StoreError(f"{what}{verify.format(directory)}; restore a copy of it, or start over with --fresh")
 
 
 def _connect(directory: Path, mode: str) -> sqlite3.Connection:

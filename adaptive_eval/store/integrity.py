@@ -38,7 +38,7 @@ class Integrity:
                 for damage in _check_answers(connection):
                     trials += 1
                     damages += [] if damage is None else [damage]
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeDecodeError) as error:
                 damages.append(f"the database: cannot be read ({error})")
         return cls(trials, looks, tuple(damages), 0 < len(structure) == len(damages))
 

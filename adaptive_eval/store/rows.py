@@ -38,6 +38,8 @@ def unpack_text(stored: str | bytes | None) -> str | None:
     """Restore the text that was given to `pack_text`."""
     if isinstance(stored, bytes):
         return _decompress(stored).decode("utf-8", "surrogatepass")
+    if not isinstance(stored, str | None):
+        raise StoreError(f"a stored text is of type {type(stored).__name__}")
     return stored
 
 

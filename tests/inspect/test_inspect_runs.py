@@ -776,7 +776,7 @@ def test_a_task_of_an_installed_package_is_found_by_name_written_and_run(
 def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
     guide = list(blocks_of(ROOT / "docs" / "guide" / "inspect-tasks.md"))
     (task,) = (block.text for block in guide if block.language == "python")
-    shown, beside, _ = (yaml.safe_load(block.text) for block in guide if block.language == "yaml")
+    shown, beside, *_ = (yaml.safe_load(block.text) for block in guide if block.language == "yaml")
     (site.folder / "my_task.py").write_text(f"{task}\nimport tasks\n")
     changes = {"sandbox": "local", "roles": {"grader": "scripted/judge"}}
     for model, skill in zip(shown["models"], ("p95", "p80"), strict=True):

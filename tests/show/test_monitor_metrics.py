@@ -53,7 +53,7 @@ def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int) -> None:
     gated = GatedServer(small_world(), 100)
     with serving(gated) as url:
         models = [{"name": name, "base_url": url if name == MODELS[0] else site.base_url} for name in MODELS]
-        caps, trials = {"trials": 500, "wall_time": 600}, {"min": 10, "max": 200}
+        caps, trials = {"trials": 500, "wall_time": "600s"}, {"min": 10, "max": 200}
         config = site.write(models=models, budget=caps, concurrency=2, trials=trials)
         process = site.start(config, "--metrics-port", str(port))
         seen: list[Sample] = []
