@@ -20,7 +20,7 @@ from adaptive_eval.record.history import (
     stored_worst_costs,
 )
 from adaptive_eval.record.other_costs import spent_before, spent_on_removed_models
-from adaptive_eval.scheduler.repair import trials_to_ask_again
+from adaptive_eval.scheduler.asked_again import trials_to_ask_again
 from adaptive_eval.store import (
     AnswersLost,
     Event,

@@ -14,16 +14,15 @@ reserves that an earlier start has left are settled.
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import islice
 
-from adaptive_eval.core.rounds import enough_answers
-from adaptive_eval.core.types import NO_COST, Cause, Cost
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
+from adaptive_eval.scheduler.asked_again import trials_to_ask_again
 from adaptive_eval.scheduler.committer import RunJournal
 from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
 from adaptive_eval.scheduler.state import RunState
@@ -34,14 +33,11 @@ from adaptive_eval.store import (
     AnswerUngraded,
     CommitBatch,
     Event,
-    ModelSetAside,
     Regrade,
     RegradingBegun,
     RunBegun,
-    RunReader,
     ServersNoticed,
     TrialKey,
-    TrialPlace,
     TrialRecord,
     TrialsRegraded,
     events_of_kind,
@@ -193,23 +189,3 @@ def alarms_to_ask_again(events: Sequence[Event]) -> Sequence[AlarmRaised]:
         elif isinstance(event, AnswersLost) and event.discarded:
             found.pop(event.model, None)
     return tuple(found.values())
-
-
-def trials_to_ask_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:
-    """Trials to ask again of models that were set aside: time-outs of silent rounds, and permanent failures."""
-    gone = events_of_kind(reader.events(), ModelSetAside)
-    set_aside = {event.model for event in gone if event.cause is not Cause.ANSWERS}
-    if not set_aside:
-        return {}
-    rounds: defaultdict[tuple[str, int], list[TrialPlace]] = defaultdict(list)
-    for place in reader.places():
-        if place.model in set_aside:
-            rounds[place.model, place.round].append(place)
-    again: dict[str, list[TrialKey]] = {}
-    for (model, _), places in rounds.items():
-        late = [place.key for place in places if place.has_flag("timed_out")]
-        missing = [place.key for place in places if place.has_flag("unanswered")]
-        missing += [] if enough_answers(len(late), len(places)) else late
-        if missing:
-            again.setdefault(model, []).extend(missing)
-    return again

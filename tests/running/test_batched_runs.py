@@ -127,7 +127,7 @@ def test_a_cap_that_does_not_bear_the_first_round_leaves_looks_that_count_and_an
         assert first_looks(site.directory()) == ([16, 16, 16], {True})
         after = capped(2_000_000)
         assert first_looks(site.directory()) == ([16, 16, 16], {True})
-    assert set(before.outcomes) < set(after.outcomes)
+    assert set(before.outcomes) < set(after.outcomes), (len(before.outcomes), len(after.outcomes))
     with service() as (_, url):
         whole = site.write("whole", models=batched(url), trials=trials, budget={"tokens": 2_000_000})
         ended_well(site, whole, site.directory("whole"))

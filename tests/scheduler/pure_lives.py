@@ -22,9 +22,9 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import USED
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.asked_again import trials_to_ask_again
 from adaptive_eval.scheduler.first_answers import FirstRequests
 from adaptive_eval.scheduler.grading import make_record, make_regrade, waiting_record, wasted_verdict
-from adaptive_eval.scheduler.repair import trials_to_ask_again
 from adaptive_eval.scheduler.requests import lose_entered
 from adaptive_eval.scheduler.state import RunState, committed_records, stored_records
 from adaptive_eval.scheduler.trial_queues import TrialQueues
