@@ -123,11 +123,11 @@ def test_a_cap_that_does_not_bear_the_first_round_leaves_looks_that_count_and_an
             budget = {"tokens": tokens}
             return ended_well(site, site.write(models=batched(url), trials=trials, budget=budget), site.directory())
 
-        before = capped(200_000)
+        before = capped(90_000)
         assert first_looks(site.directory()) == ([16, 16, 16], {True})
         after = capped(2_000_000)
         assert first_looks(site.directory()) == ([16, 16, 16], {True})
-    assert set(before.outcomes) < set(after.outcomes), (len(before.outcomes), len(after.outcomes))
+    assert set(before.outcomes) < set(after.outcomes)
     with service() as (_, url):
         whole = site.write("whole", models=batched(url), trials=trials, budget={"tokens": 2_000_000})
         ended_well(site, whole, site.directory("whole"))
