@@ -315,7 +315,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(model=st.sampled_from(sorted(SKILLS)))
     def leave_or_come_back(self, model: str) -> None:
-        self.steady = False
+        self.steady, self.extended = False, self.extended or bool(self.books.looks)
         if model not in self.models:
             self.models.append(model)
         elif len(self.models) > 2:
@@ -349,7 +349,7 @@ class Lives(RuleBasedStateMachine):
                     return
                 assert look == its
             return
-        if self.extended:  # what an extension may still decide depends on when it came
+        if self.extended:  # looks stand, whatever has changed after them, and decide what follows
             return
         assert ended.reason == reference.reason
         assert self.books.looks == stored_looks(self.folder / "reference")

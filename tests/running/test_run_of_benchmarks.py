@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from live_runs import Site, small_world
+from live_runs import ENDED, Site, small_world
 from result_rows import rows_of
 from typer.testing import CliRunner
 
@@ -175,4 +175,4 @@ def test_a_benchmark_has_a_gate_of_its_own_in_one_decision_with_the_whole(site: 
     assert "easy: FAIL, " in (told["cyd against bob"].text or "")
     assert "easy: PASS, " in (told["ada against bob"].text or "")
     again = site.run(path, "--set", "benchmarks.0.gate=60%", "--set", "trials.max=240")
-    assert again.exit_code == ExitCode.REACHED, "how much worse a build may be says nothing of its trials"
+    assert again.exit_code in ENDED, "how much worse a build may be says nothing of its trials; all is judged anew"

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, Found, Site
+from live_runs import Found, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
@@ -16,6 +16,8 @@ from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
 from adaptive_eval.store import ModelSetAside, RunReader, events_of_kind
 
 IN_FLIGHT = 8
+WHOLE = 3 * 8 * 12
+"""Trials of a run that asks all it may."""
 """Requests of each model."""
 GRADER = """
 import hashlib, time
@@ -120,7 +122,7 @@ def test_a_grader_that_fails_on_everything_ends_the_run_on_the_first_answers(sit
     assert f"none of the first {FIRST_ANSWERS} answers could be graded" in ended.output
     assert "ZeroDivisionError" in ended.output
     bought = requests(site)
-    assert FIRST_ANSWERS <= bought <= FIRST_ANSWERS + 2 * IN_FLIGHT * len(MODELS), "those being written, and in flight"
+    assert FIRST_ANSWERS <= bought < WHOLE, "what comes while the first ones are graded, which may take its time"
     again = site.run(patchy)
     assert again.exit_code == ExitCode.CONFIGURATION and requests(site) == bought, "a resume buys nothing"
     (site.folder / "broken").unlink()

@@ -157,7 +157,7 @@ def test_a_run_that_was_graded_again_has_figures_of_its_results_alone(
     told = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(tmp_path / "figures")])
     assert told.exit_code == 0, told.output
     drawn = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert drawn == {f"{name}.{kind}" for name in (*FIGURES, RUBRICS) for kind in ("svg", "png")}
+    assert drawn == {f"{name}.{kind}" for name in (*FIGURES, *OVER_LOOKS, RUBRICS) for kind in ("svg", "png")}
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
 
 
