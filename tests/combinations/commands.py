@@ -1,0 +1,215 @@
+"""The command `adaptive-eval` in processes of its own, each forked from one that has imported the package already.
+
+Importing takes more of the processor than a small run does. The forked process calls the entry point of the command,
+with arguments, folder and environment of its own; nothing else of the package is known here.
+"""
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+PLANT = "PLANTED_FAULT"
+"""The variable with the name of a fault that a command begins with."""
+PATIENCE_SECONDS = 120.0
+"""No command of a small run takes as long, unless it hangs."""
+
+
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    arguments: tuple[str, ...]
+    code: int
+    """A signal is a negative number."""
+    out: str
+    err: str
+    seconds: float = 0.0
+    """Of the processor, with all processes that it has waited for."""
+
+    @property
+    def line(self) -> str:
+        return " ".join(("adaptive-eval", *self.arguments))
+
+
+@dataclass
+class Command:
+    """A command that may still be running."""
+
+    arguments: tuple[str, ...]
+    pid: int
+    _connection: socket.socket
+    _folder: Path
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def interrupt(self) -> None:
+        """Like Ctrl-C."""
+        os.kill(self.pid, signal.SIGINT)
+
+    def printed(self) -> str:
+        """What it has printed so far."""
+        return (self._folder / "out").read_text(errors="replace")
+
+    def has_ended(self) -> bool:
+        self._connection.setblocking(False)
+        try:
+            return bool(self._connection.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return False
+        finally:
+            self._connection.setblocking(True)
+
+    def wait(self) -> Done:
+        self._connection.settimeout(PATIENCE_SECONDS)
+        try:
+            code, seconds = self._end()
+        except TimeoutError:
+            self.kill()
+            code, seconds = self._end()
+            with (self._folder / "err").open("a") as file:
+                file.write(f"\nkilled: it hung for {PATIENCE_SECONDS:.0f} s\n")
+        self._connection.close()
+        out, err = ((self._folder / name).read_text(errors="replace") for name in ("out", "err"))
+        shutil.rmtree(self._folder)
+        return Done(self.arguments, code, out, err, seconds)
+
+    def _end(self) -> tuple[int, float]:
+        code, seconds = self._connection.makefile().readline().split()
+        return int(code), float(seconds)
+
+
+class Commands:
+    """Begins commands in one folder."""
+
+    def __init__(self, address: str, folder: Path, environment: Mapping[str, str]) -> None:
+        self._address = address
+        self._folder = folder
+        self.environment = dict(environment)
+        """Variables besides those of this process."""
+
+    def begin(self, *arguments: str) -> Command:
+        folder = Path(tempfile.mkdtemp())
+        (folder / "out").touch()
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(self._address)
+        order = {
+            "arguments": arguments,
+            "folder": str(self._folder),
+            "environment": {**os.environ, **self.environment},
+            "streams": [str(folder / "out"), str(folder / "err")],
+        }
+        connection.sendall(json.dumps(order).encode() + b"\n")
+        stream = connection.makefile()
+        return Command(arguments, int(stream.readline()), connection, folder)
+
+    def run(self, *arguments: str) -> Done:
+        return self.begin(*arguments).wait()
+
+
+@contextmanager
+def fork_server() -> Iterator[str]:
+    """A process that has imported the package; its address."""
+    with tempfile.TemporaryDirectory() as folder:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(address := f"{folder}/commands")
+            listener.listen(64)
+            process = subprocess.Popen([sys.executable, __file__], stdin=listener, stdout=subprocess.DEVNULL)
+        with process:
+            yield address
+            process.kill()
+
+
+def _import_package() -> None:
+    """Import the commands, as far as that can be done here: extras need not be installed."""
+    package = importlib.import_module("adaptive_eval.cli")
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        try:
+            importlib.import_module(module.name)
+        except Exception:
+            continue
+
+
+def _serve() -> None:
+    """Fork for each connection, and once more for whoever waits for the command's end."""
+    _import_package()
+    gc.collect()
+    gc.freeze()  # else a collection in a forked process copies all of it
+    listener = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        connection = listener.accept()[0]
+        if os.fork():
+            connection.close()
+            continue
+        listener.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        stream = connection.makefile()
+        order = json.loads(stream.readline())
+        pid = os.fork()
+        if pid == 0:
+            stream.close()
+            connection.close()
+            _become(order)
+            return
+        connection.sendall(f"{pid}\n".encode())
+        _, status, used = os.wait4(pid, 0)
+        try:
+            connection.sendall(f"{os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime}\n".encode())
+        finally:
+            os._exit(0)
+
+
+def _become(order: Mapping[str, object]) -> None:
+    """In the new process: what `adaptive-eval` has, and then the same."""
+    os.setsid()
+    for number, path in enumerate(order["streams"], start=1):  # type: ignore[arg-type, var-annotated]
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+    os.environ.clear()
+    os.environ.update(order["environment"])  # type: ignore[arg-type, call-overload]
+    os.chdir(str(order["folder"]))
+    tempfile.tempdir = None
+    sys.path[:] = [path for path in sys.path if Path(path) != Path(__file__).parent]
+    if plant := os.environ.get(PLANT):
+        sys.path.append(str(Path(__file__).parent))
+        importlib.import_module("planted_faults").plant(plant)
+        sys.path.pop()
+    _call(order["arguments"])  # type: ignore[arg-type]
+
+
+def _call(arguments: Sequence[str]) -> None:
+    from adaptive_eval.__main__ import main
+
+    sys.argv = ["adaptive-eval", *arguments]
+    main()
+
+
+def wait_until(condition: Callable[[], bool], command: Command) -> bool:
+    """Whether the condition was met before the command ended."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        if command.has_ended():
+            return False
+        time.sleep(0.003)
+    raise TimeoutError(f"neither the condition nor the end of {command.arguments} in {PATIENCE_SECONDS} s")
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,136 @@
+"""Every pair of features in some life, each life judged by what is true and what the servers counted.
+
+`factors.py` says what a run can have, `covering.py` makes the rows, `life.py` leads a life, `checker.py` judges it. A
+row that the program refuses is refused before anything is bought. Triples are brought together before a release.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import cache
+from itertools import chain, product
+from pathlib import Path
+
+import pytest
+from checker import Fault, faults, refusal_faults
+from commands import fork_server
+from covering import Row, Space, covering_array
+from factors import FACTORS, MOOT, REFUSED, Conflict
+from life import Life, lead_life
+
+ELSEWHERE = {"inspect": pytest.mark.slow, "lm_eval": pytest.mark.tracking, "ray": pytest.mark.ray}
+"""Supplies that take long, or need another environment."""
+CONFLICTS = (*REFUSED, *MOOT)
+USUAL = [supply for supply in FACTORS["supply"] if supply not in ELSEWHERE]
+SPACE = Space({**FACTORS, "supply": USUAL}, CONFLICTS)
+PARTS, PARTS_ELSEWHERE, PARTS_OF_TRIPLES = 22, 5, 40
+"""Tests into which rows are divided: rows are made when a test runs, not whenever tests are collected."""
+
+
+@cache
+def pairs() -> list[Row]:
+    """Rows with every pair of levels: some 40."""
+    return covering_array(SPACE)
+
+
+@cache
+def rows_of(supply: str) -> list[Row]:
+    """Rows with every level that goes with this supply."""
+    return covering_array(Space({**FACTORS, "supply": [supply]}, CONFLICTS), within=("supply", supply))
+
+
+@cache
+def triples() -> list[Row]:
+    """Rows with every triple of levels: some hundreds."""
+    return covering_array(SPACE, strength=3)
+
+
+@pytest.fixture(scope="session")
+def commands_address() -> Iterator[str]:
+    """Where commands are forked."""
+    with fork_server() as address:
+        yield address
+
+
+@pytest.fixture
+def lead(tmp_path: Path, commands_address: str, request: pytest.FixtureRequest) -> Callable[..., Life]:
+    """Leads the life of a row, in a folder of its own."""
+
+    def lead(row: Row, **environment: str) -> Life:
+        ray = request.getfixturevalue("ray_address") if row["supply"] == "ray" else ""
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        return lead_life(row, folder, commands_address, ray=ray, environment=environment)
+
+    return lead
+
+
+@pytest.fixture
+def judge(lead: Callable[..., Life]) -> Callable[[Iterable[Row]], None]:
+    """Leads the lives of some rows, which must all be sound."""
+
+    def judge(rows: Iterable[Row]) -> None:
+        lives = map(lead, rows)
+        red = [text for life in lives if (text := report(life, faults(life)))]
+        assert not red, "\n\n".join(red)
+
+    return judge
+
+
+@pytest.fixture(scope="session")
+def ray_address() -> Iterator[str]:
+    """A small Ray cluster."""
+    from raylets import Raylets
+
+    with closing(Raylets()) as raylets:
+        raylets.add()
+        yield raylets.address
+
+
+def named(row: Mapping[str, str]) -> str:
+    """The levels of a row that are not plain."""
+    return " ".join(f"{name}={level}" for name, level in row.items() if level != FACTORS[name][0])
+
+
+def report(life: Life, found: Sequence[Fault]) -> str:
+    """What is wrong in a life; empty if nothing is."""
+    return "\n".join((f"{life.folder}: {named(life.row)}", *map(str, found))) if found else ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_pairs(part: int, judge: Callable[[Iterable[Row]], None]) -> None:
+    judge(pairs()[part::PARTS])
+
+
+@pytest.mark.parametrize("supply", [pytest.param(supply, marks=mark) for supply, mark in ELSEWHERE.items()])
+@pytest.mark.parametrize("part", range(PARTS_ELSEWHERE))
+def test_pairs_elsewhere(supply: str, part: int, judge: Callable[[Iterable[Row]], None]) -> None:
+    judge(rows_of(supply)[part::PARTS_ELSEWHERE])
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("part", range(PARTS_OF_TRIPLES))
+def test_triples(part: int, judge: Callable[[Iterable[Row]], None]) -> None:
+    judge(triples()[part::PARTS_OF_TRIPLES])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("conflict", REFUSED, ids=[conflict.why.replace(" ", "_") for conflict in REFUSED])
+def test_refused(conflict: Conflict, lead: Callable[..., Life]) -> None:
+    """All rows with a combination that the program refuses, which are plain otherwise."""
+    others = Space(SPACE.factors, [other for other in CONFLICTS if other is not conflict])
+    red = []
+    for levels in product(*conflict.levels.values()):
+        there = dict(zip(conflict.levels, levels, strict=True))
+        if there.get("supply", USUAL[0]) in USUAL and (row := others.completed(there)) is not None:
+            red.append(report(life := lead(row), refusal_faults(life, conflict.why, conflict.stage)))
+    assert not any(red), "\n\n".join(filter(None, red))
+
+
+@pytest.mark.slow
+def test_all_pairs_are_in_some_row() -> None:
+    there = {frozenset(pair) for row in pairs() for pair in product(row.items(), repeat=2)}
+    for numbers in SPACE.combinations(2):
+        assert frozenset(SPACE.pairs[number] for number in numbers) in there
+    for row in chain(pairs(), *map(rows_of, ELSEWHERE)):
+        assert not any(conflict.holds(row) for conflict in CONFLICTS)
