@@ -12,16 +12,18 @@ from pathlib import Path
 
 import pytest
 from checker import Fault, faults, refusal_faults
-from commands import fork_server
+from commands import PLANT, fork_server
 from covering import Row, Space, covering_array
 from factors import FACTORS, MOOT, REFUSED, Conflict
 from life import Life, lead_life
+from planted_faults import PLANTS
 
 ELSEWHERE = {"inspect": pytest.mark.slow, "lm_eval": pytest.mark.tracking, "ray": pytest.mark.ray}
 """Supplies that take long, or need another environment."""
 CONFLICTS = (*REFUSED, *MOOT)
 USUAL = [supply for supply in FACTORS["supply"] if supply not in ELSEWHERE]
 SPACE = Space({**FACTORS, "supply": USUAL}, CONFLICTS)
+WITH_ALL_SUPPLIES = Space(FACTORS, CONFLICTS)
 PARTS, PARTS_ELSEWHERE, PARTS_OF_TRIPLES = 22, 5, 40
 """Tests into which rows are divided: rows are made when a test runs, not whenever tests are collected."""
 
@@ -125,6 +127,20 @@ def test_refused(conflict: Conflict, lead: Callable[..., Life]) -> None:
         if there.get("supply", USUAL[0]) in USUAL and (row := others.completed(there)) is not None:
             red.append(report(life := lead(row), refusal_faults(life, conflict.why, conflict.stage)))
     assert not any(red), "\n\n".join(filter(None, red))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=ELSEWHERE.get(plant.levels.get("supply", ""), pytest.mark.slow))
+        for name, plant in PLANTS.items()
+    ],
+)
+def test_planted_faults_are_seen(name: str, lead: Callable[..., Life]) -> None:
+    row = WITH_ALL_SUPPLIES.completed(PLANTS[name].levels)
+    assert row is not None
+    found = faults(life := lead(row, **{PLANT: name}))
+    assert PLANTS[name].seen_as in {fault.property for fault in found}, report(life, found)
 
 
 @pytest.mark.slow

@@ -1,0 +1,165 @@
+"""Faults that the program had, put back one at a time, to show that the checker sees them.
+
+Each is patched into the process of a command (`commands.PLANT`), for a life with the two features that it lies between.
+Faults in `NOT_MENDED` are still in the program, so that nothing is patched; who mends one takes it out of there.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+Patch = Callable[[], None]
+
+
+class Plant(NamedTuple):
+    """A fault, with a life in which it shows."""
+
+    patch: Patch
+    levels: Mapping[str, str]
+    """Of the life; its other levels are plain."""
+    seen_as: str
+    """The property of the checker that does not hold."""
+
+
+PLANTS: dict[str, Plant] = {}
+
+
+def planted(seen_as: str, **levels: str) -> Callable[[Patch], Patch]:
+    """Register a fault under the name of its function."""
+
+    def register(patch: Patch) -> Patch:
+        PLANTS[patch.__name__] = Plant(patch, levels, seen_as)
+        return patch
+
+    return register
+
+
+def plant(name: str) -> None:
+    """Put a fault into this process."""
+    if name not in NOT_MENDED:
+        PLANTS[name].patch()
+
+
+def _replace(place: str, make: Callable[[Any], Any]) -> None:
+    """Put another object in the place of `package.module:name`, or of `package.module:Class.name`, wherever it was
+    imported; `make` gets the old one."""
+    module, _, path = place.partition(":")
+    *owners, name = path.split(".")
+    owner: Any = import_module(f"adaptive_eval.{module}")
+    for one in owners:
+        owner = getattr(owner, one)
+    old = getattr(owner, name)
+    new = make(old)
+    setattr(owner, name, new)
+    for other in [other for key, other in sys.modules.items() if key.startswith("adaptive_eval.")]:
+        if not owners and getattr(other, name, None) is old:
+            setattr(other, name, new)
+
+
+def _returning(value: object) -> Callable[[Any], Any]:
+    return lambda _: lambda *_, **__: value
+
+
+@planted("no verdict is against the truth", answers="cut", objective="best")
+def cut_answers_are_wrong_ones() -> None:
+    """An answer that was cut off counts like any other wrong one."""
+    _replace("config.planning:grades_cut_answers", _returning(True))
+
+
+@planted("no verdict is against the truth", answers="empty", objective="threshold")
+def changed_servers_decide() -> None:
+    """Nobody notices that a server answers otherwise from some answer on."""
+    _replace("core.answer_alarms:AnswerWatch.find_change", _returning(None))
+
+
+@planted("no key is in any file", supply="inspect", echo="answers")
+def keys_of_inspect_are_stored() -> None:
+    """Answers are stored as Inspect has them, with the key that their server repeats."""
+    _replace("store.redaction:redact_batch", lambda _: lambda batch, *_: batch)
+
+
+@planted("no failure is a wrong answer", supply="inspect", rubric="partial")
+def partial_credit_is_right() -> None:
+    """A score of 0.5 or more is right, and else it is wrong."""
+
+    def rounding(make_grade: Any) -> Any:
+        def rounded(answer: Any, marks: Any, *more: Any) -> Any:
+            signals = dict(marks.signals)
+            if "score" in signals:
+                signals["score"] = float(signals["score"] >= 0.5)
+            return make_grade(answer, marks._replace(signals=signals), *more)
+
+        return rounded
+
+    _replace("graders.pool:make_grade", rounding)
+
+
+@planted("no failure is a wrong answer", supply="lm_eval", rubric="reversed")
+def fewer_errors_are_worse() -> None:
+    """A task's larger values are taken for the better ones, whatever it says."""
+
+    def ignoring(make_grade: Any) -> Any:
+        def as_larger(answer: Any, marks: Any, *more: Any) -> Any:
+            signals = dict(marks.signals)
+            if "score" in signals:
+                signals["is_correct"] = signals["score"] >= 0.5
+            return make_grade(answer, marks._replace(signals=signals), *more)
+
+        return as_larger
+
+    _replace("graders.pool:make_grade", ignoring)
+
+
+@planted("labels reach the headline", labels="overturn")
+def labels_stay_in_their_section() -> None:
+    """Headline, verdicts and exit code are those of the grades, whatever people say of them."""
+    _replace("record.label_effect:read_run_labels", _returning(None))
+
+
+@planted("the same command again changes nothing", truth="equal_pair", rule="anytime", continuation="max_by_set")
+def settings_are_forgotten() -> None:
+    """A start without `--set` goes back to the settings of the file, with trials left over."""
+    _replace("running.remembered:_stored_overrides", _returning({}))
+    _replace("record.changes:require_compatible", _returning(None))
+
+
+@planted("what was decided stays", cap="trials", continuation="model_added")
+def joining_models_undo_looks() -> None:
+    """A model that joins has all looks taken anew, within the caps of the file."""
+    _replace("record.stages:earlier_stages", _returning([]))
+
+
+@planted("the promise is that of the settings", afterwards="moved", access="none")
+def moving_voids_the_promise() -> None:
+    """An imported run has no pace, so that going on changes it after looks."""
+    module: Any = import_module("adaptive_eval.exchange.run_directory")
+    module.choose_pace = lambda config: (config, None)  # a run still chooses one
+
+
+@planted("the cost is what was served", supply="inspect", grader="failing")
+def failed_samples_are_free() -> None:
+    """Samples of Inspect that get no score are paid for, and counted nowhere."""
+    _replace("inspect.endpoint:InspectEndpoint._lose", _returning(False))
+
+
+@planted("no failure is a wrong answer", wire="doubled")
+def any_response_is_taken() -> None:
+    """The response to another request is an answer, and so is one of several under an index."""
+
+    def by_index_as_it_was(_: Any) -> Any:
+        return lambda choices, most: sorted(choices, key=lambda choice: choice.get("index") or 0)[:most]
+
+    _replace("endpoints.answers:_by_index", by_index_as_it_was)
+    _replace("endpoints.response_ids:ResponseIds.require_new", _returning(None))
+
+
+NOT_MENDED = frozenset(
+    {
+        "cut_answers_are_wrong_ones",
+        "changed_servers_decide",
+        "settings_are_forgotten",
+        "joining_models_undo_looks",
+    }
+)
+"""Faults that the program still has."""
