@@ -274,6 +274,7 @@ def _scored(
     rows = zip(counts, without, strict=True)
     scored = np.array([why_unjudgeable(row.sum(axis=-1), bare, some=look.drawn) is None for row, bare in rows])
     known, evidence = look.weigh(counts, scored, np.array(rubric.weights, dtype=float))
+    scored &= np.isfinite(known.score)  # a model that has just joined has no answers to drawn questions
     there = np.flatnonzero(scored)
     ranks, tiers, sigma = dict[int, int](), dict[int, int](), known.sigma()
     if len(there):

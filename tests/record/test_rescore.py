@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli import app
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import prepare
 from adaptive_eval.record.rescore import OWN_RUBRIC, RescoredRubric, RubricUnavailable, rescore
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.view import read_report
@@ -117,6 +119,18 @@ def test_trials_of_an_incomplete_round_are_left_out(run: Path) -> None:
         database.execute(f"INSERT INTO trials ({', '.join(columns)}) SELECT {copied} FROM trials WHERE id < 20")
         database.commit()
     assert rescore(run) == whole
+
+
+def test_a_model_that_the_budget_leaves_without_drawn_questions_has_no_score(tmp_path: Path) -> None:
+    prepared(tmp_path, questions=60)
+    settings = yaml.safe_load((tmp_path / "played.yaml").read_text())
+    settings["questions"] = {"path": settings["questions"], "shuffle": True}
+    settings |= {"trials": {"min": 1, "max": 1, "draw": 50}, "budget": {"trials": 100}}
+    for models in (settings["models"][:2], settings["models"]):
+        (tmp_path / "drawn.yaml").write_text(yaml.safe_dump({**settings, "models": models}))
+        Played(tmp_path / "run", prepare(load_config(tmp_path / "drawn.yaml"))).finish()
+    (joined,) = [model for model in rescore(tmp_path / "run").rubrics[0].models if model.score is None]
+    assert joined.name == "cyd" and joined.rank is None and joined.tier is None
 
 
 def test_a_run_without_a_look_is_refused(site: Site) -> None:
