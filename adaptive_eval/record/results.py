@@ -70,7 +70,8 @@ class ModelRow:
 
     name: str
     rank: int
-    tier: int
+    tier: int | None
+    """None without a score."""
     score: float | None
     sigma: float | None
     lo: float | None

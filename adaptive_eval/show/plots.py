@@ -149,7 +149,7 @@ def intervals(view: RunView) -> Figure:
     rows = [row for row in view.results.models if row.score is not None]
     figure, axes = _figure(0.32 * len(rows) + 1.0)
     for place, row in enumerate(rows):
-        assert row.score is not None and row.lo is not None and row.hi is not None
+        assert row.score is not None and row.lo is not None and row.hi is not None and row.tier is not None
         if row.tier % 2 and not gated:
             axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.05, linewidth=0)
         drawn: Any = {"color": colour(models_in_order(view).index(row.name)), "linewidth": 1.6}

@@ -295,6 +295,7 @@ async def test_a_model_that_never_answered_has_no_score(tmp_path: Path) -> None:
     results = results_of(SUBJECT, bed.controller, scheduler.state.spent.usages)
     assert results is not None
     assert {row.name: row.score is None for row in results.models} == {"ada": False, "bob": False, "cyd": True}
+    assert all((row.tier is None) == (row.score is None) for row in results.models)
     assert contents(TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes())) == contents(
         results
     )

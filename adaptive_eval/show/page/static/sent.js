@@ -200,7 +200,7 @@
  * @typedef {object} ModelRow
  * @property {string} name
  * @property {number} rank
- * @property {number} tier
+ * @property {number | null} tier
  * @property {number | null} score
  * @property {number | null} sigma
  * @property {number | null} lo
