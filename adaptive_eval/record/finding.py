@@ -140,9 +140,8 @@ def counted_sentence(results: Results) -> str | None:
     if results.run.status == "running" and ahead <= 0:  # else it is about to end
         return f"Scores are of the {judged:,} answers judged so far."
     told = [f"Scores include {several(ahead, 'answer')} asked ahead of the last look."] if ahead > 0 < judged else []
-    held = results.setting("trials", "favour") == "time" and results.setting("trials", "seeds") != "coupled"
     left = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)
-    if held and left > 0 < judged and results.run.status == "finished":
+    if left > 0 < judged and results.run.status != "running":
         kills = results.run.kills
         why = f", since the run was killed {'once' if kills == 1 else f'{kills} times'}" if kills else ""
         why += ", or asked under earlier settings" * any(one.kind == "uncounted" for one in results.warnings)

@@ -355,9 +355,10 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     assert counted_sentence(kills) == left.replace("incomplete", "incomplete, since the run was killed 2 times")
     changed = replace(killed, warnings=(Caution("uncounted", None, "1 of 9 stored trials are in no score yet"),))
     assert counted_sentence(changed) == left.replace("incomplete", "incomplete, or asked under earlier settings")
-    assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) is None
-    in_pairs = {**killed.decisions, "trials": {"favour": "time", "seeds": "coupled"}}
-    assert counted_sentence(replace(killed, decisions=in_pairs)) is None
+    assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) == left
+    for favour, seeds in (("time", "coupled"), ("answers", "hashed")):
+        pace = {**killed.decisions, "trials": {"favour": favour, "seeds": seeds}}
+        assert counted_sentence(replace(killed, decisions=pace)) == left
     assert all(left in write(replace(view, results=killed)) for write in (markdown, summary, pull_request))
     stopped = replace(shown, ended="Stopped.", next_steps=(Advice("go on."),))
     assert "Stopped.\n\nNext: go on." not in pull_request(replace(stopped, results=_ended_by(ahead, "settled")))
