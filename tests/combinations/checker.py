@@ -37,7 +37,7 @@ SURE = 5.0
 """Standard errors by which no score is off by chance."""
 DOUBTFUL = ("cut", "empty", "context")
 """What a model did not get to say."""
-MORE_TRIALS = re.compile(r"raise\s+(the\s+)?trials\.max|--set trials\.max")
+MORE_TRIALS = re.compile(r"raise\s+(the\s+)?trials\.max")
 MUCH_DOUBT = 0.2
 """The share of doubtful answers of which a reader must be told."""
 
@@ -244,7 +244,8 @@ def scores_are_those_of_the_answers(record: Record) -> Iterator[Fault]:
                 yield Fault("scores are those of the answers", stage.name, text)
             if model.trials + model.ungraded < number:
                 continue  # some are in no score
-            if not (low - 0.3 if record.row["prior"] == "earlier" else low - 1e-6) <= model.score:
+            slack = 0.3 if record.row["prior"] == "earlier" else 0.1 if record.row["draw"] == "some" else 1e-6
+            if model.score < low - slack:  # scores of drawn questions are for all, with what others did on them
                 text = f"{model.name} has {model.score:.4f}, below {low:.4f}, which it would have at worst"
                 yield Fault("scores are those of the answers", stage.name, text)
 
@@ -257,7 +258,7 @@ def doubt_is_told(record: Record) -> Iterator[Fault]:
         for model in results.models:
             _, _, number, doubtful = record.bounds(outputs, model.name)
             waiting = model.stored - model.trials - model.ungraded  # for a verdict, or for the next look
-            if model.recorded or doubtful * number - waiting < MUCH_DOUBT * number:
+            if model.recorded or not number or doubtful * number - waiting < MUCH_DOUBT * number:
                 continue
             told = [warning for warning in results.warnings if model.name in warning]
             if not told and not model.aside:
@@ -284,7 +285,7 @@ def no_verdict_is_against_the_truth(record: Record) -> Iterator[Fault]:
     delta = _delta(record)
     for stage, outputs, results in record.judged:
         for pair in results.pairs:
-            if pair.verdict not in DECIDED:
+            if pair.verdict not in DECIDED or _is_accepted(record, outputs, pair):
                 continue
             by_people = stage.name == LABELLED and record.row["labels"] == "overturn"
             first = record.truth(pair.first, by_people=by_people)
@@ -316,6 +317,12 @@ def no_verdict_is_against_the_truth(record: Record) -> Iterator[Fault]:
                 )
 
 
+def _is_accepted(record: Record, outputs: Outputs, pair: Pair) -> bool:
+    """Whether the user wants verdicts on a server that has changed, and every text begins with the alarm about it."""
+    alarms = ["Alarm: a server has changed" in " ".join(text.headline) for text in outputs.texts.values()]
+    return record.row["on_alarm"] == "never" and record.troubled in (pair.first, pair.second) and all(alarms)
+
+
 def _delta(record: Record) -> float:
     return 0.05 if record.row["delta"] == "5%" else 0.0
 
@@ -332,8 +339,9 @@ def what_was_decided_stays(record: Record) -> Iterator[Fault]:
             continue
         if stage.name == "regraded" and record.row["grader"] == "failing":
             before.clear()  # grades are new
-        if stage.name == "imported" and record.row["prior"] == "earlier":
-            continue  # it takes outcomes from before when it goes on
+        goes_on = stage.done.arguments[0] == "run" and stage.done.code != CONFIGURATION
+        if stage.run == "runs/moved" and not goes_on and stage.name != LABELLED:
+            continue  # it is judged once, and further when it goes on
         now = {}
         for pair in results.pairs:
             now[frozenset((pair.first, pair.second))] = (
@@ -438,7 +446,7 @@ def _differs(text: Text, results: Results) -> Iterator[str]:
             continue
         if row.get("trials", "").replace(",", "") not in (str(model.trials), str(model.stored)):
             yield f"{model.name} has {row.get('trials')} trials, and {model.trials} in results.json"
-        if "tier" in row and row["tier"] != str(model.tier):
+        if "tier" in row and row["tier"] != str(model.tier or "-"):
             yield f"{model.name} is in tier {row['tier']}, and {model.tier} in results.json"
         if model.score is not None and (shown := re.match(r"(-?[\d.]+)(%?)", row["score"])):
             score = float(shown[1]) / (100 if shown[2] else 1)
@@ -544,7 +552,7 @@ def stored_trials_are_in_the_scores(record: Record) -> Iterator[Fault]:
                     stage.name,
                     f"{model.name}: results.json has {model.stored} stored trials, the export {len(stored)}",
                 )
-            if record.row["draw"] == "none" and record.row["prior"] in ("self", "uniform"):
+            if record.row["draw"] == "none" and record.row["prior"] in ("self", "uniform") and not model.aside:
                 left_out += graded - model.trials
         if not left_out:
             continue
@@ -746,7 +754,8 @@ def commands_end_as_they_should(record: Record) -> Iterator[Fault]:
         for done in commands:
             if "Traceback (most recent call last)" in done.err + done.out or "killed: it hung" in done.err:
                 yield Fault(name, stage.name, f"{done.line}: {done.err[-1500:]}")
-        finished = "Finished:" in stage.done.out  # what was in flight has ended it
+        # what was in flight has ended it
+        finished = re.search("inished:|Stopped by an alarm", stage.done.out) is not None
         if stage.interrupted == "stopped" and stage.done.code != STOPPED and not finished:
             yield Fault(name, stage.name, f"exit code {stage.done.code} after Ctrl-C")
         for kind, done in (stage.outputs.printed if stage.outputs else {}).items():

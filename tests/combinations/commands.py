@@ -129,8 +129,10 @@ def fork_server() -> Iterator[str]:
             listener.listen(64)
             process = subprocess.Popen([sys.executable, __file__], stdin=listener, stdout=subprocess.DEVNULL)
         with process:
-            yield address
-            process.kill()
+            try:
+                yield address
+            finally:
+                process.kill()
 
 
 def _import_package() -> None:

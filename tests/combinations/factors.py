@@ -151,10 +151,13 @@ def samples_per_request(setup: Setup, level: str) -> None:
 
 @factor("fine", "cut", "empty", "context")
 def answers(setup: Setup, level: str) -> None:
-    """The best model's answers are cut off; or from the middle of the first round on they are empty, or refused."""
+    """The best model's answers are cut off; or from the middle of the first round on they are empty, or refused. To be
+    sure that a server has changed takes twice as many answers, the first of them whole passes over the questions."""
     if level != "fine":
         setup.world.answers, setup.world.troubled = level, "ada"
-        setup.world.middle = 0 if level == "cut" else 12
+    if level in ("empty", "context"):
+        setup.section("trials").update(min=6, max=8)
+        setup.world.middle = 2 * QUESTIONS if setup.row["draw"] == "none" else DRAW // 2
 
 
 @factor("fine", "errors", "hangs", "doubled")
@@ -312,8 +315,9 @@ def on_alarm(setup: Setup, level: str) -> None:
 def cap(setup: Setup, level: str) -> None:
     """Reached after the first round, and before the end, unless everything is decided by then."""
     large = setup.row["draw"] != "none"
-    times = (4 if large else 1) * (5 if setup.row["grader"] in ("judge", "verifier") else 1)
-    budget = {"trials": 320 if large else 90, "tokens": 12_000 * times, "usd": 0.08 * times}
+    twice = setup.row["answers"] in ("empty", "context") and not large
+    times = (4 if large else 2 if twice else 1) * (5 if setup.row["grader"] in ("judge", "verifier") else 1)
+    budget = {"trials": 320 if large else 180 if twice else 90, "tokens": 12_000 * times, "usd": 0.08 * times}
     if level == "wall_time":
         setup.config["budget"] = {"wall_time": "1.5s"}
         setup.world.seconds = 0.1
@@ -476,3 +480,25 @@ MOOT = (
     Conflict(_levels(draw="some", continuation=("max_by_file", "max_by_set")), "each question is asked once"),
 )
 """These say nothing, or the life cannot be led."""
+
+
+@dataclass(frozen=True)
+class Known(Conflict):
+    """Levels with which a fault of the program shows that is not mended yet; `why` says what is wrong."""
+
+    always: bool = True
+    """Whether it shows each time, or now and then."""
+
+
+KNOWN = (
+    Known(
+        _levels(answers="cut", rubric="reversed"),
+        "where being wrong weighs most, answers that were cut off are sure to be wrong, and verdicts stand on it",
+    ),
+    Known(
+        _levels(wire="doubled", draw="some", cap="tokens"),
+        "the next start counts lost answers before all looks, so that caps leave less, and a verdict may be taken back",
+        always=False,
+    ),
+)
+"""Rows with these levels are judged apart."""

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 RAISED = 10
 """`trials.max` after it was raised."""
 LABELLED = 30
-"""Answers of each model that people label."""
+"""Answers of each model that people label, of each benchmark."""
 
 
 @dataclass(frozen=True)
@@ -299,14 +299,15 @@ class Leading:
     def labelled(self) -> None:
         """People label answers of each model."""
         rows = read_outputs(self.commands, self.folder, self.run, Reading.TRIALS).trials or []
-        world, seen = self.life.setup.world, dict[str, int]()
+        world, seen = self.life.setup.world, dict[tuple[str, str], int]()
         for trial in rows:
             model, question, seed = trial["model"], bare(trial["question"]), trial["seed"]
-            if trial["category"] is None or trial["removed"] or seed is None or seen.get(model, 0) >= LABELLED:
+            part = model, trial["question"].rpartition("/")[0]
+            if trial["category"] is None or trial["removed"] or seed is None or seen.get(part, 0) >= LABELLED:
                 continue
             if not trial.get("text"):
                 continue
-            seen[model] = seen.get(model, 0) + 1
+            seen[part] = seen.get(part, 0) + 1
             right = world.people_say_right(world.answer(model, question, seed, 1.0))
             label = {"model": model, "question": trial["question"], "trial": trial["trial"]}
             self.life.labels.append({**label, "label": "correct" if right else "wrong"})

@@ -127,14 +127,13 @@ class ModelServer:
         self.closing = threading.Event()
         self.lock = threading.Lock()
         self.answered: Counter[str] = Counter()
-        """Answers begun, by model."""
-        self.attempts: Counter[object] = Counter()
+        """Different answers begun, by model."""
+        self.attempts: Counter[tuple[str, str, int, float]] = Counter()
         self.files: dict[str, bytes] = {}
         self.batches: dict[str, dict[str, Any]] = {}
         for line in ledger.lines():
             if line["what"] == "answer":
-                self.answered[line["model"]] += 1
-                self.attempts[(line["model"], line["question"], line["seed"], line["temperature"])] += 1
+                self.begin((line["model"], line["question"], line["seed"], line["temperature"]))
         server = self
 
         class Handler(_Handler):
@@ -142,6 +141,11 @@ class ModelServer:
 
         self._http = _HttpServer(("127.0.0.1", port), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+
+    def begin(self, asked: tuple[str, str, int, float]) -> None:
+        """Count an attempt at an answer of a model."""
+        self.attempts[asked] += 1
+        self.answered[asked[0]] += self.attempts[asked] == 1
 
     def __enter__(self) -> "ModelServer":
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -284,8 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
             attempt = server.attempts[(model, question, seed, temperature)]
             number = server.answered[model]
             for at in range(wanted):
-                server.attempts[(model, question, seed + at, temperature)] += 1
-            server.answered[model] += wanted
+                server.begin((model, question, seed + at, temperature))
         request = {"what": "answer", "model": model, "question": question, "temperature": temperature, **spent}
         self._trouble_on_the_way(request, seed, attempt)
         limit = body.get("max_completion_tokens") or body.get("max_tokens")

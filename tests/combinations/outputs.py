@@ -29,7 +29,7 @@ class Pair(NamedTuple):
     second: str | None
     verdict: str
     difference: float
-    """Positive where the first is ahead."""
+    """Positive where the first is ahead; zero too where one of them has no score."""
 
 
 class ModelResult(NamedTuple):
@@ -55,7 +55,8 @@ class Results:
     @property
     def pairs(self) -> list[Pair]:
         return [
-            Pair(pair["better"], pair["worse"], pair["verdict"], pair["difference"]) for pair in self.raw["pairs"] or ()
+            Pair(pair["better"], pair["worse"], pair["verdict"], pair["difference"] or 0.0)
+            for pair in self.raw["pairs"] or ()
         ]
 
     @property
@@ -199,13 +200,13 @@ def _headline(before: list[str]) -> Iterator[str]:
     """The sentences of the last paragraph before the table, or of all bold ones; without how the run ended."""
     bold = [line.strip("*") for line in before if line.startswith("**")]
     if bold:
-        yield from bold
+        yield from (re.sub(r"\\([^a-zA-Z0-9\s])", r"\1", line) for line in bold)  # without escapes of Markdown
         return
     while before and not before[-1].strip():
         before = before[:-1]
     start = max((number for number, line in enumerate(before) if not line.strip()), default=-1) + 1
     for line in before[start:]:
-        if not re.match(r"(Finished|Stopped|Paused|Running|Imported)\b", line):
+        if not re.match(r"(Finished|Stopped(?! by an alarm:)|Paused|Running|Imported)\b", line):
             yield line
 
 

@@ -1,7 +1,6 @@
 """Faults that the program had, put back one at a time, to show that the checker sees them.
 
 Each is patched into the process of a command (`commands.PLANT`), for a life with the two features that it lies between.
-Faults in `NOT_MENDED` are still in the program, so that nothing is patched; who mends one takes it out of there.
 """
 
 import sys
@@ -37,8 +36,7 @@ def planted(seen_as: str, **levels: str) -> Callable[[Patch], Patch]:
 
 def plant(name: str) -> None:
     """Put a fault into this process."""
-    if name not in NOT_MENDED:
-        PLANTS[name].patch()
+    PLANTS[name].patch()
 
 
 def _replace(place: str, make: Callable[[Any], Any]) -> None:
@@ -70,7 +68,7 @@ def cut_answers_are_wrong_ones() -> None:
 @planted("no verdict is against the truth", answers="empty", objective="threshold")
 def changed_servers_decide() -> None:
     """Nobody notices that a server answers otherwise from some answer on."""
-    _replace("core.answer_alarms:AnswerWatch.find_change", _returning(None))
+    _replace("core.answer_alarms:ChangeFinder.find_change", _returning(None))
 
 
 @planted("no key is in any file", supply="inspect", echo="answers")
@@ -132,7 +130,11 @@ def joining_models_undo_looks() -> None:
 
 @planted("the promise is that of the settings", afterwards="moved", access="none")
 def moving_voids_the_promise() -> None:
-    """An imported run has no pace, so that going on changes it after looks."""
+    """An imported run has no pace, so that going on changes it after looks, and comparisons are judged anew."""
+    _replace("config.prepare:with_pace", lambda _: lambda config: config)
+    _replace("config.prepare:adopt_stored_trials", lambda _: lambda config, *_, **__: config)
+    _replace("record.changes:changes_promise", _returning(True))
+    _replace("record.changes:_promise_settings", lambda old: lambda config: [*old(config), {"": config.trials.favour}])
     module: Any = import_module("adaptive_eval.exchange.run_directory")
     module.choose_pace = lambda config: (config, None)  # a run still chooses one
 
@@ -152,14 +154,3 @@ def any_response_is_taken() -> None:
 
     _replace("endpoints.answers:_by_index", by_index_as_it_was)
     _replace("endpoints.response_ids:ResponseIds.require_new", _returning(None))
-
-
-NOT_MENDED = frozenset(
-    {
-        "cut_answers_are_wrong_ones",
-        "changed_servers_decide",
-        "settings_are_forgotten",
-        "joining_models_undo_looks",
-    }
-)
-"""Faults that the program still has."""
