@@ -540,7 +540,7 @@ def stored_trials_are_in_the_scores(record: Record) -> Iterator[Fault]:
     """Or every text says how many are not."""
     name = "stored trials are in the scores"
     for stage, outputs, results in record.judged:
-        left_out = 0
+        left_out = waiting = 0
         for model in results.models:
             if model.recorded:
                 continue
@@ -554,9 +554,11 @@ def stored_trials_are_in_the_scores(record: Record) -> Iterator[Fault]:
                 )
             if record.row["draw"] == "none" and record.row["prior"] in ("self", "uniform") and not model.aside:
                 left_out += graded - model.trials
+                waiting += len(stored) - graded - model.ungraded  # for a verdict
         if not left_out:
             continue
-        said = [kind for kind, text in outputs.texts.items() if re.search(rf"\b{left_out:,}\b", text.whole)]
+        number = rf"\b({left_out:,}|{left_out + waiting:,})\b"
+        said = [kind for kind, text in outputs.texts.items() if re.search(number, text.whole)]
         silent = outputs.texts.keys() - set(said)
         if silent or left_out < 0:
             yield Fault(
