@@ -99,13 +99,13 @@ def report(life: Life, found: Sequence[Fault]) -> str:
     return "\n".join((f"{life.folder}: {named(life.row)}", *map(str, found))) if found else ""
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("part", range(PARTS))
 def test_pairs(part: int, judge: Callable[[Iterable[Row]], None]) -> None:
     judge(row for row in pairs()[part::PARTS] if not any(known.holds(row) for known in KNOWN))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     "known", [pytest.param(known, marks=pytest.mark.xfail(strict=known.always, reason=known.why)) for known in KNOWN]
 )
