@@ -14,6 +14,7 @@ from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.record.finding import finding
 from adaptive_eval.record.label_effect import require_useful_labels
 from adaptive_eval.record.label_file import read_labels
+from adaptive_eval.record.lines import several
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
@@ -49,7 +50,7 @@ def label(
         elif not show:
             typer.echo("choosing the answers to label ...", err=True)
             _serve_page(LabelSession(run, number), port or 0)
-        typer.echo(strip_markup("\n\n".join(_findings(_apply_labels(run), len(read_labels(run))))))
+        typer.echo(strip_markup("\n\n".join(_findings(run, _apply_labels(run)))))
 
 
 def _apply_labels(run: Path) -> Results | None:
@@ -63,17 +64,17 @@ def _apply_labels(run: Path) -> Results | None:
         return results
 
 
-def _findings(results: Results | None, labels: int) -> Iterator[str]:
+def _findings(run: Path, results: Results | None) -> Iterator[str]:
     if results is None:
         yield "no look was taken yet: labels count from the first look on"
-    elif results.labelled is None and labels:  # whoever reads a run loads no plug-ins
-        has = "1 answer has" if labels == 1 else f"{labels:,} answers have"
-        yield f"{has} a label: results follow them from the next start of the run on"
-    elif results.labelled is None:
-        yield "no answer has a label yet"
-    else:
+    elif results.labelled is not None:
         yield from (markdown_cell(sentence, 1000) for sentence in finding(results))
         yield from label_sections(results)
+    elif labels := len(read_labels(run)):  # whoever reads a run loads no plug-ins
+        has = "has" if labels == 1 else "have"
+        yield f"{several(labels, 'answer')} {has} a label: results follow them from the next start of the run on"
+    else:
+        yield "no answer has a label yet"
 
 
 def _import_labels(run: Path, source: Path) -> None:

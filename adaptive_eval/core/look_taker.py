@@ -33,7 +33,7 @@ class LookTaker:
         self.plan, self.keep, self.followed = plan, keep, followed
         before = plan.before
         issued = 0 if before is None else before.run.most_issued
-        most = max(plan.trials.max, issued)  # earlier versions let `trials.max` be lowered
+        most = max(plan.trials.max, issued)  # it may be lowered to less than what is in flight
         self.tally = Tally(
             plan.bench,
             plan.prior,

@@ -9,7 +9,7 @@ from adaptive_eval.record.results import AlarmRow, ModelRow, Results
 
 LONGEST_NAME = 40
 MAX_NAMES = 3
-"""Models that one sentence names."""
+"""Models that one sentence names; further ones are only counted."""
 LIMIT = "sampling.max_tokens"
 OTHER_LIMIT = "a limit of the server or the task"
 

@@ -30,10 +30,7 @@ from adaptive_eval.store.spending import total_spent
 
 PROMISE = ("stopping.", "objective.", "prior")
 """Beginnings of settings that the promise depends on."""
-NOT_IN_PROMISE = ("stopping.on_alarm", "stopping.futility")
-"""`futility` is a setting of earlier versions: to give up earlier or later adds no false call."""
-_OTHERS = ("seeds", "folder")
-"""Keys that decide nothing, or that `store.same_meaning` compares."""
+NOT_IN_PROMISE = "stopping.on_alarm"
 
 
 class Effect(Enum):
@@ -60,7 +57,7 @@ def effect_of_changes(before: RunConfig, now: RunConfig) -> Effect:
 
 def changes_promise(path: str) -> bool:
     """Whether the promise depends on a setting."""
-    return path.startswith(PROMISE) and path not in NOT_IN_PROMISE
+    return path.startswith(PROMISE) and path != NOT_IN_PROMISE
 
 
 def _promise_settings(config: RunConfig) -> list[Mapping[str, object]]:

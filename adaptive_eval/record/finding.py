@@ -6,16 +6,13 @@ from typing import NamedTuple
 
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Reason, Verdict
-from adaptive_eval.record.alarms import alarm_sentences
+from adaptive_eval.record.alarms import LONGEST_NAME, MAX_NAMES, alarm_sentences
 from adaptive_eval.record.gate import OUTCOMES
 from adaptive_eval.record.lines import Scale, safe_line, safe_name, several
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
 from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import objective_view
 
-LONGEST_NAME = 40
-MAX_NAMES = 3
-"""Models named in one sentence; further ones are only counted."""
 MAX_GATE_LINES = 5
 """Models with a line of their own under a gate; further ones are only counted, and have their rows."""
 UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)

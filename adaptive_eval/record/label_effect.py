@@ -7,7 +7,7 @@ What a run asks does not depend on labels; what its results say does (`core.corr
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -298,17 +298,12 @@ def _model_row(
     row = LabelledModel(name, trials, len(judged), confusion, score, sigma)
     if whole is None:
         return row
-    return LabelledModel(
-        name,
-        trials,
-        len(judged),
-        confusion,
-        score,
-        sigma,
-        whole.score,
-        sqrt(whole.var),
-        whole.shift,
-        sqrt(whole.shift_var),
+    return replace(
+        row,
+        corrected=whole.score,
+        corrected_sigma=sqrt(whole.var),
+        shift=whole.shift,
+        shift_sigma=sqrt(whole.shift_var),
     )
 
 

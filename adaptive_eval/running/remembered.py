@@ -16,7 +16,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.running.execute import run_directory
 from adaptive_eval.store import Override, RunBegun, RunReader, events_of_kind
 
-FOR_ONE_START = ("name", "store", "folder")
+FOR_ONE_START = ("name", "store")
 
 
 class ChosenRun(NamedTuple):

@@ -107,8 +107,7 @@ class Alarms:
         self._judged = True
         there = [model for model in range(len(self._models)) if model not in gone]
         raised = list(self._find_alarms(there))
-        if self._stop_on != "never" and raised and (self._stop_on == "any" or len(raised) == len(there)):
-            self.stopped = self._stop_reason(raised, everyone=len(raised) == len(there))
+        self._stop_if_so(raised, there)
         return self.not_stored(raised)
 
     def not_stored(self, events: Iterable[AlarmRaised]) -> list[Event]:
@@ -137,9 +136,7 @@ class Alarms:
                 alarm = AlarmRaised(self._models[model], AnswerFault.REPEATED, text, self._examples.get(model))
                 self._repeating.setdefault(model, alarm)
         raised = [alarm for model, alarm in self._repeating.items() if model in there]
-        everyone = len(raised) == len(there)
-        if raised and self._stop_on != "never" and self.stopped is None and (self._stop_on == "any" or everyone):
-            self.stopped = self._stop_reason(raised, everyone=everyone)
+        self._stop_if_so(raised, there)
         return self.not_stored(raised)
 
     def _find_alarms(self, there: Sequence[int]) -> Iterator[AlarmRaised]:
@@ -153,6 +150,12 @@ class Alarms:
                 yield AlarmRaised(name, fault, fault_sentence(fault, answers.number), shown)
             elif found is not None and found.is_certain:
                 yield AlarmRaised(name, AnswerFault.REPEATED, repeats_sentence(found), shown)
+
+    def _stop_if_so(self, raised: Sequence[AlarmRaised], there: Sequence[int]) -> None:
+        """End the run if the configuration ends it by these alarms about the models `there`."""
+        everyone = len(raised) == len(there)
+        if raised and self._stop_on != "never" and self.stopped is None and (self._stop_on == "any" or everyone):
+            self.stopped = self._stop_reason(raised, everyone=everyone)
 
     def _stop_reason(self, raised: Sequence[AlarmRaised], everyone: bool) -> str:
         alike: dict[str, list[AlarmRaised]] = {}

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorio import _validate
+from scorio._made import bound_arguments, present
 from scorio.eval._inputs import (
     UNIT,
     Bounds,
@@ -92,12 +93,16 @@ _OWN = {
     "pass_power": "The power a of Pass@k, not negative.",
     "unanimous_power": "The power b of Pass^k, not negative.",
     "lam": "The power lambda of Pass@k, in [0, 1].",
-    "lambda_": "Another name of `lam`; give only one of them.",
     "confidence": "Probability of the two-sided interval, between 0 and 1.",
     "bounds": "Ends that the interval is clipped to; None for no clipping.",
     "alpha0": "First parameter of the Beta prior, for successes.",
     "beta0": "Second parameter of the Beta prior, for failures.",
 }
+_OPTIONAL = {
+    "weights": "The weights w_1, ..., w_k of the spectrum; None for mG-Pass@k.",
+    "lambda_": "Another name of `lam`; give only one of them.",
+}
+"""Of arguments that are None unless they are given."""
 _VALUE = "The score, a float for one model and an array for a batch."
 _SUMMARY = "A `Summary` (mu, sigma, lo, hi), of floats for one model and arrays for a batch."
 
@@ -162,25 +167,17 @@ def _function(
     signature = inspect.Signature(arguments, return_annotation=inspect.signature(compute).return_annotation)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        try:
-            bound = signature.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            raise TypeError(f"{name}() {error}") from None
-        return compute(metric, **bound)
+        return compute(metric, **bound_arguments(name, signature, args, kwargs))
 
     k, result = told
-    own_words = {**_OWN, "weights": _OWN["weights"] if own and own[0].name == "weights" else _SPECTRUM_OR_NONE}
-    lines = [f"    {one.name}: {own_words[one.name]}" for one in arguments[2:]]
+    lines = [
+        f"    {one.name}: {_OWN[one.name] if one.default is not None else _OPTIONAL[one.name]}" for one in arguments[2:]
+    ]
     lines = [says, "", "Args:", f"    R: {_R}", f"    k: {k}", *lines, "", "Returns:", f"    {result}", "", "Examples:"]
     lines += ["    >>> import numpy as np"] if example[0].startswith("np.") else []
     lines += [f"    >>> from scorio.eval import {name}", f"    >>> {example[0]}", f"    {example[1]}"]
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = "\n".join(lines)
-    function.__signature__ = signature  # type: ignore[attr-defined]
+    present(function, name, signature, "\n".join(lines))
     return function
-
-
-_SPECTRUM_OR_NONE = "The weights w_1, ..., w_k of the spectrum; None for mG-Pass@k."
 
 
 # -- the metrics -----------------------------------------------------------------------------------------------------

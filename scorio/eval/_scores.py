@@ -21,7 +21,6 @@ A table of ln n!, computed once for each power of two.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -120,9 +119,6 @@ class Score:
         scores = np.full(self.k + 1, self.base)
         scores[self.first : self.first + self.values.size] += self.values
         return scores
-
-
-Member = Callable[[int], Score]  # the score of a member of the family for k draws
 
 
 @lru_cache(maxsize=64)

@@ -15,6 +15,7 @@ from scipy.special import ndtri
 
 import scorio.eval
 from scorio import _validate
+from scorio._made import bound_arguments, present
 from scorio._tables import frame_outcomes, html_table, is_frame
 from scorio.counts import Counts
 from scorio.eval._inputs import Value, as_counts
@@ -167,21 +168,17 @@ def _by(metric: Callable[..., Value], R: str = _BINARY, **example: Any) -> Calla
     signature = inspect.Signature([*own, *ends], return_annotation=Ranking)
 
     def function(*args: Any, **kwargs: Any) -> Ranking:
-        try:
-            bound = signature.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            raise TypeError(f"{name}() {error}") from None
+        bound = bound_arguments(name, signature, args, kwargs)
         counts = _models(bound.pop("R"), bound.pop("w", None))
         how = {end: bound.pop(end) for end in _ENDS if end in bound}
         return _rank(lambda counts: metric(counts, **bound), counts, **how)
 
     title = re.split("[:,]", documented)[0]
     words = re.search(r"^Args:\n    R: .*\n((?:    .*\n)+)", documented, re.MULTILINE)
-    arguments = words.group(1) if words else ""
+    described = words.group(1) if words else ""
     given = ", ".join(f"{argument}={value!r}" for argument, value in example.items())
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = _DOCUMENTED.format(title=title, R=R, arguments=arguments, name=name, given=given)
-    function.__signature__ = signature  # type: ignore[attr-defined]
+    docstring = _DOCUMENTED.format(title=title, R=R, arguments=described, name=name, given=given)
+    present(function, name, signature, docstring)
     return function
 
 
