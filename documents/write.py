@@ -66,7 +66,7 @@ def worked_example() -> str:
         sigma_a=[points(pair.sigma) for pair in a.pairs],
         certifiable_b=points(b.pairs[4].certifiable_delta),
         gap_b=[points(pair.difference) for pair in b.pairs],
-        horizon=round(a.cost.fixed_trials / len(a.models) / len(world.questions)),
+        horizon=round(a.cost.max_trials / len(a.models) / len(world.questions)),
         looks_a=len(a.looks),
         truth=[truth[model.name] for model in a.models],
         said_a=said(report_a),
@@ -129,13 +129,24 @@ def points(value: float | None) -> str:
 
 def said(report: str) -> str:
     """What a report says first, and how much was decided at what cost, without what differs from run to run."""
-    finding, counted = (part for part in report.split("\n\n") if part.startswith("**") or " decided with " in part)
-    return f"{finding.strip('*')} {counted.partition(' (')[0]}."
+    *finding, counted = (part for part in report.split("\n\n") if part.startswith("**") or " decided with " in part)
+    return " ".join([*(part.strip("*") for part in finding), f"{counted.partition(' (')[0]}."])
+
+
+MEASURED = "s/answer"
+"""The column that a clock measures, and that the page leaves out."""
 
 
 def tables(report: str) -> list[str]:
     """The tables of a report, in order."""
-    return [part for part in report.split("\n\n") if part.startswith("|")]
+    return [without_measured(part) for part in report.split("\n\n") if part.startswith("|")]
+
+
+def without_measured(table: str) -> str:
+    """A table without the column of what a clock measures."""
+    rows = [line.split("|") for line in table.splitlines()]
+    measured = [at for at, head in enumerate(rows[0]) if head.strip() == MEASURED]
+    return "\n".join("|".join(cell for at, cell in enumerate(row) if at not in measured) for row in rows)
 
 
 def main() -> None:

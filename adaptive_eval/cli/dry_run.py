@@ -19,7 +19,7 @@ from adaptive_eval.graders.rubric import Rubric, grades_cut_answers
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.record.history import stored_trial_count
-from adaptive_eval.record.lines import Scale, duration, first_few, safe_line, safe_name, several
+from adaptive_eval.record.lines import Scale, count, duration, first_few, safe_line, safe_name, several
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.warnings import sampling_sentence
 from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words
@@ -28,7 +28,7 @@ from adaptive_eval.running.health import check_endpoints, check_graders, check_w
 from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, keep_answers, try_answers
 from adaptive_eval.show.forecast import dollars
-from adaptive_eval.show.text import NEXT, count
+from adaptive_eval.show.text import NEXT
 
 SHOWN_CHARACTERS = 80
 """Characters shown of a question, and of each end of an answer."""

@@ -16,7 +16,7 @@ from adaptive_eval.exchange.detect import LOGS
 from adaptive_eval.exchange.importing import GraderComparison, ImportResult, import_logs
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.warnings import repeats_warning
-from adaptive_eval.show.summary import findings
+from adaptive_eval.show.summary import judged_once
 
 SHOWN_REASONS = 3
 
@@ -113,7 +113,7 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
     yield from _import_notes(done)
     if done.results is not None:
         yield ""
-        yield from findings(done.results, None, done.path)
+        yield from judged_once(done.results, done.path)
     else:
         yield "no look yet: every model lacks trials that the first look needs (trials.min of each question); run it"
     if done.compared.grader is None:

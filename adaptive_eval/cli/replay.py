@@ -16,7 +16,7 @@ from adaptive_eval.record.ending import EXIT_CODES, why_finished
 from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.results_file import RESULTS_FILE, write_results
 from adaptive_eval.show.forecast import replays_table
-from adaptive_eval.show.summary import findings
+from adaptive_eval.show.summary import judged_once
 from adaptive_eval.store.locate import has_database
 from adaptive_eval.study.judged import JudgedReplay, judge_replay
 from adaptive_eval.study.replay import PreparedReplay, perform_replay, prepare_replay, replay_results
@@ -88,7 +88,7 @@ def _replay_single(prepared: PreparedReplay, directory: Path, seed: int | None) 
     typer.echo(f"{why_finished(reason, looked, looked, plan.fixed)}\n")
     if results is not None:
         write_results(directory, results)
-        for line in findings(results, None, None):
+        for line in judged_once(results, None):
             typer.echo(line)
         typer.echo(f"results   {directory / RESULTS_FILE}")
     return EXIT_CODES[reason]

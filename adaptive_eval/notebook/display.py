@@ -12,12 +12,12 @@ from typing import Any
 
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.lines import Scale, duration, safe_line
+from adaptive_eval.record.lines import Scale, count, duration, safe_line
 from adaptive_eval.record.results import ModelRow
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.ranking import ranking_table
-from adaptive_eval.show.text import count, stopping_line
+from adaptive_eval.show.text import stopping_line
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.5

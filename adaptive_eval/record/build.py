@@ -44,6 +44,7 @@ from adaptive_eval.record.results import (
     RunCost,
     Unjudged,
     WastedCost,
+    setting,
 )
 from adaptive_eval.record.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
 from adaptive_eval.record.warnings import (
@@ -250,6 +251,7 @@ def _model_row(
     labelled = () if snapshot.labelled is None else snapshot.labelled.models
     with_labels = next((one for one in labelled if one.name == name), None)
     corrected = with_labels is not None and with_labels.corrected is not None
+    each = usage.answer_means
     estimates = _finite_numbers(row, "score sigma lo hi bayes bayes_sigma sampled_sigma lowest highest")
     return ModelRow(
         **estimates,
@@ -277,6 +279,9 @@ def _model_row(
         grading=grading_cost([usage.grading]),
         labels=0 if with_labels is None else with_labels.labels,
         graded_score=_graded_score(snapshot, at) if corrected else None,
+        usd_per_answer=each.usd,
+        tokens_per_answer=each.tokens,
+        seconds_per_answer=each.seconds,
     )
 
 
@@ -336,17 +341,18 @@ def _order_matrix(result: Result, order: Sequence[int]) -> tuple[tuple[float | N
 
 def _run_cost(snapshot: Snapshot) -> RunCost:
     result, usages, held = snapshot.result, snapshot.usages, snapshot.held
+    cap = setting(snapshot.subject.decisions, "budget", "trials")
     servers = HeldServers(held, snapshot.subject.launched)
     requests = [usage.gpu_seconds for usage in usages]
     known = any(held) and all(one is not None or not usage.trials for one, usage in zip(held, usages, strict=True))
     left = [sum(getattr(row, of) or 0.0 for row in snapshot.beside) for of in ("server_seconds", "server_gpu_seconds")]
     return RunCost(
         trials=sum(usage.trials for usage in usages),
-        fixed_trials=result.fixed_trials,
+        allowed_trials=result.fixed_trials if cap is None else min(result.fixed_trials, int(cap)),
+        max_trials=result.fixed_trials,
         tokens=sum(usage.tokens for usage in usages),
         usd=sum(usage.usd for usage in usages),
         gpu_seconds=sum(usage.gpu_seconds for usage in usages),
-        **_fixed_cost(result.fixed_trials, [one for at, one in enumerate(usages) if at not in snapshot.recorded]),
         server_seconds=left[0] + sum(one.seconds for one in held if one is not None) if known else None,
         server_gpu_seconds=left[1] + sum(one.gpu_seconds for one in held if one is not None) if known else None,
         counted_gpu_seconds=counted_gpu_seconds(servers, requests, snapshot.beside),
@@ -360,15 +366,6 @@ def grading_cost(uses: Iterable[GradingUse]) -> GradingCost | None:
     used = reduce(GradingUse.plus, uses, NO_GRADING)
     in_vain = WastedCost(used.verdicts_in_vain, *used.in_vain) if used.in_vain.tokens else None
     return GradingCost(used.answers, *used.cost, in_vain) if used.answers or in_vain else None
-
-
-def _fixed_cost(fixed: int, usages: Sequence[TrialUsage]) -> dict[str, float]:
-    """Cost of `fixed` trials, the same number of each model, at each model's mean cost."""
-    if not all(usage.trials for usage in usages):
-        return {}
-    trials = fixed / len(usages)
-    kinds = ("tokens", "usd", "gpu_seconds")
-    return {f"fixed_{kind}": trials * sum(getattr(usage, kind) / usage.trials for usage in usages) for kind in kinds}
 
 
 def _model_name(subject: RunSubject, model: int | None) -> str | None:

@@ -99,11 +99,11 @@ class Ending:
 
     @property
     def fixed(self) -> bool:
-        """All trials of the fixed design were there at the first look."""
+        """All trials that `trials.max` allows were there at the first look."""
         if self.results is None or len(self.results.looks) != 1:
             return False
         asked = [row for row in self.results.models if row.recorded is None and row.set_aside is None]
-        return all(row.trials >= self.results.fixed_each for row in asked)
+        return all(row.trials >= self.results.max_each for row in asked)
 
     @property
     def gate(self) -> tuple[GateRow, ...]:

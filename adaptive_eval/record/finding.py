@@ -10,12 +10,13 @@ from adaptive_eval.record.alarms import LONGEST_NAME, MAX_NAMES, alarm_sentences
 from adaptive_eval.record.gate import OUTCOMES
 from adaptive_eval.record.lines import Scale, safe_line, safe_name, several
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
+from adaptive_eval.record.undecided import UNDECIDED, undecided_sentence
 from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import objective_view
 
+TIMING = "how many depends on timing, verdicts do not"
 MAX_GATE_LINES = 5
 """Models with a line of their own under a gate; further ones are only counted, and have their rows."""
-UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
 STATES = (
     "PASS",
     "FAIL",
@@ -69,8 +70,10 @@ def count_states(states: Iterable[str]) -> str:
 
 def finding(results: Results) -> tuple[str, ...]:
     """The finding of the run in one sentence, after its alarms; for a gate, one sentence a model, the worst outcome
-    first. If labels correct scores, a last sentence says what the grades alone would give."""
-    return (*alarm_sentences(results), *main_findings(results), *_by_grades(results))
+    first. Then what the most important undecided pair would take, once the run has ended, and if labels correct scores
+    what the grades alone would give."""
+    undecided = filter(None, [undecided_sentence(results)])
+    return (*alarm_sentences(results), *main_findings(results), *undecided, *_by_grades(results))
 
 
 def _by_grades(results: Results) -> Iterator[str]:
@@ -136,7 +139,11 @@ def counted_sentence(results: Results) -> str | None:
     ahead = sum(row.trials for row in asked) - judged
     if results.run.status == "running" and ahead <= 0:  # else it is about to end
         return f"Scores are of the {judged:,} answers judged so far."
-    told = [f"Scores include {several(ahead, 'answer')} asked ahead of the last look."] if ahead > 0 < judged else []
+    told = (
+        [f"Scores include {several(ahead, 'answer')} asked ahead of the last look: {TIMING}."]
+        if ahead > 0 < judged
+        else []
+    )
     left = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)
     if left > 0 < judged and results.run.status != "running":
         kills = results.run.kills

@@ -150,8 +150,11 @@ GLOSSARY: Mapping[str, Term] = {
         "What the answers to a question say of the model's score on it: the mean and a 95% interval, starting from "
         "one imagined answer of every category. 4 right of 6 give (4 + 1) / (6 + 2) = 62.5%.",
     ),
-    "fixed_design": Term(
-        "Fixed design", "What a run is compared with: the maximum of trials for every model on every question."
+    "per_answer": Term(
+        "Per answer",
+        "What one answer of a model costs on average: its price without the cost of grading it, its completion tokens, "
+        "and the seconds from sending the request to the complete answer at the load of this run (through a batch "
+        "service: until the results of the batch came). What is not known is left out.",
     ),
     "server_time": Term(
         "Server time",

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 LONGEST = 200
+_SCALE = ("", "k", "M", "G", "T")
 
 
 def safe_line(text: str, longest: int = LONGEST) -> str:
@@ -31,6 +32,19 @@ def safe_name(name: str, longest: int) -> str:
 def several(number: int, of: str) -> str:
     """Number and noun: 1 answer, 1,759 answers."""
     return f"{number:,} {of}{'' if number == 1 else 's'}"
+
+
+def count(value: float) -> str:
+    """Format a count: 4321 -> 4,321; 1234567 -> 1.23M."""
+    if not math.isfinite(value):
+        return "-"
+    if abs(value) < 100_000:
+        return f"{value:,.0f}"
+    power = min(int(math.log10(abs(value)) // 3), len(_SCALE) - 1)
+    shown = float(f"{value / 1000**power:.3g}")
+    if abs(shown) >= 1000 and power < len(_SCALE) - 1:
+        shown, power = shown / 1000, power + 1
+    return f"{shown:g}{_SCALE[power]}"
 
 
 def duration(seconds: float) -> str:

@@ -1,12 +1,10 @@
 """What to do after the end of a run, with the commands that do it."""
 
-import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import NamedTuple
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
@@ -14,14 +12,12 @@ from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.record.alarms import has_changed_server, has_cut_answers, limit_to_raise
 from adaptive_eval.record.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
 from adaptive_eval.record.labelled import MIN_LABELS
-from adaptive_eval.record.lines import safe_name
-from adaptive_eval.record.results import PairRow, Results
+from adaptive_eval.record.lines import safe_name, several
+from adaptive_eval.record.undecided import labels_needed, more_answers, round_up
 from adaptive_eval.record.words import draws_questions
 
 LONGEST_NAME = 32
 ENOUGH = "decided the rest in 6 of 10 such runs"
-RESERVE = 1.1
-"""Caps are to be so much above what is needed: trials are reserved at their most."""
 AFRESH = "--fresh, or another --run-dir"
 AGAIN = "run the same command again"
 COUNT_CUT = "a cut answer shall count as it is graded, give it a category (when: {truncated: true}), then:"
@@ -175,52 +171,8 @@ def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
         yield Advice(f"{what}. If you give more:", f"adaptive-eval label {run}")
         return
     rest = "" if len(known) == len(needs) else "; the rest would need more labels than there are answers"
-    number = int(_round_up(max(MORE_LABELS * max(known), MIN_LABELS)))
+    number = int(round_up(max(MORE_LABELS * max(known), MIN_LABELS)))
     yield Advice(f"label about {number:,} more answers{rest}:", f"adaptive-eval label {run} --number {number}")
-
-
-class LabelNeed(NamedTuple):
-    """What a comparison needs that labels leave undecided."""
-
-    further: int | None
-    """Further labels of both models together; None if all their answers would not be enough."""
-    without: tuple[str, ...] = ()
-    """Models with too few labels for a correction."""
-
-    def __str__(self) -> str:
-        if self.without:
-            names = " and of ".join(safe_name(name, LONGEST_NAME) for name in self.without)
-            return f"need at least {MIN_LABELS} labels of {names}"
-        if self.further is None:
-            return "would need more labels than there are answers"
-        return f"would need about {self.further:,} more labels"
-
-
-def labels_needed(results: Results, pair: PairRow) -> LabelNeed:
-    """The labels that would probably decide a pair, if the corrected difference stays as it is.
-
-    The variance of the shifts falls with their labels: f times as many leave rest + shifts / f, and the difference d is
-    called where d >= b times the root of that, so f = shifts / ((d / b)^2 - rest).
-    """
-    labelled = () if results.labelled is None else results.labelled.models
-    rows = [row for row in labelled if row.name in (pair.better, pair.worse)]
-    names = [row.name for row in rows if row.corrected is None]
-    recorded = {row.name for row in results.models if row.recorded is not None}
-    unlabelled = [*names, *({pair.better, pair.worse} - {None} - {row.name for row in rows})]
-    if unlabelled:
-        missing = tuple(str(name) for name in unlabelled if name not in recorded)
-        few = [row for row in rows if row.name in missing]
-        further = MIN_LABELS * len(missing) - sum(min(row.labels, MIN_LABELS) for row in few)
-        return LabelNeed(further, missing) if missing else LabelNeed(None)
-    shifts = sum((row.shift_sigma or 0.0) ** 2 for row in rows)
-    there, answers = sum(row.labels for row in rows), sum(row.trials for row in rows)
-    if pair.sigma is None or pair.difference is None or not pair.boundary:
-        return LabelNeed(None)
-    graded_tie = pair.by_grades is not None and pair.by_grades.verdict == Verdict.TIED
-    room = results.setting("stopping", "delta") - abs(pair.difference) if graded_tie else abs(pair.difference)
-    allowed = (max(room, 0.0) / pair.boundary) ** 2 - max(pair.sigma**2 - shifts, 0.0)
-    further = math.ceil((shifts / allowed - 1.0) * there) if allowed > 0.0 else answers
-    return LabelNeed(max(further, 1) if there + further <= answers else None)
 
 
 def _for_more(ending: Ending) -> Advice:
@@ -234,101 +186,26 @@ def _for_more(ending: Ending) -> Advice:
             "each (without trials.draw), in a new run"
         )
         return _step(ending, more, fresh=True)
-    if ending.reason is Reason.BUDGET:
-        wanted = _larger_caps(results, results.trials_to_go or 0.0)
-        return _step(ending, f"raise {_list_settings(wanted) or 'the budget, then'}", wanted)
-    if ending.reason is not Reason.OUT_OF_REACH:
+    if ending.reason not in (Reason.BUDGET, Reason.OUT_OF_REACH):
         return more_budget
-    pairs, most = _out_of_reach(results), results.setting("trials", "max")
-    recordings = [need for pair in pairs if (need := recording_need(results, pair)) is not None]
-    larger = max(most, *(need.trials for need in recordings)) if recordings else _larger_horizon(results, most)
-    wanted = _larger_caps(results, _trials_for(results, larger / most))
-    wanted |= {"trials.max": larger} if larger > most else {}
-    needs = [pair.trials_needed for pair in pairs]
-    if recordings or (not any(needs) and any(one.kind == "horizon" for one in results.warnings)):
+    need = more_answers(results, ending.reason)
+    settings = {} if need is None else {key: value for key, (_, value) in need.settings.items()}
+    if ending.reason is Reason.BUDGET:
+        return _step(ending, f"raise {_list_settings(settings) or 'the budget, then'}", settings)
+    if need is None:
+        none = "the rest is too close for any plausible number of answers; if the difference does not matter to you"
+        return _step(ending, f"{none}, start over with a larger stopping.delta", fresh=True)
+    if need.fresh:
         anew = "start over, since raising it again would not decide the rest"
-        if recordings:
-            anew = f"start over with {max(recordings)}, whose own error is the limit"
-        raised = f"; set {_list_settings(wanted)}" if wanted else ""
-        return _step(ending, f"{anew}{raised}", wanted, fresh=True)
-    why = ENOUGH if all(needs) else "how many the rest would need is not known"
-    return _step(ending, f"raise {_list_settings(wanted)} ({why})", wanted)
-
-
-def _larger_horizon(results: Results, most: int) -> int:
-    """Trials a question that would probably decide the rest, where a horizon of `most` has ended the run.
-
-    Twice what the undecided pairs need as they stand: once they were given up they have little error left. That was
-    enough in six of ten simulated runs, and as much as they need in three (benchmarks/extension.md).
-    """
-    needs = [pair.trials_needed for pair in _out_of_reach(results)]
-    needed = 2 * math.ceil(max((need or 0.0 for need in needs), default=0.0))
-    if needed <= most and all(needs) and _larger_caps(results, _trials_for(results, 1.0)):
-        return most  # a cap alone stands in the way
-    return int(_round_up(max(2 * most, needed)))
-
-
-def _out_of_reach(results: Results) -> Sequence[PairRow]:
-    """Comparisons that were given up."""
-    return [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
-
-
-def _trials_for(results: Results, horizon_grows: float) -> float:
-    """Further trials of models in undecided comparisons up to a horizon larger by this factor."""
-    named = {name for pair in _out_of_reach(results) for name in (pair.better, pair.worse)}
-    asked = [row for row in results.models if row.recorded is None]
-    each = horizon_grows * results.fixed_each
-    return sum(max(each - row.stored_trials, 0.0) for row in asked if row.name in named)
-
-
-def _larger_caps(results: Results, further: float) -> dict[str, float]:
-    """Caps that are too small for so many further trials at the mean cost of all so far, and the values that allow
-    them. Time cannot be known beforehand."""
-    cost = results.cost
-    hours = (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
-    used = {key: cost.in_all(key) for key in ("trials", "tokens", "usd")} | {"gpu_hours": hours}
-    needed = {key: RESERVE * used[key] * (1 + further / max(cost.trials, 1)) for key in sorted(used)}
-    caps = {key: results.setting("budget", key) for key in needed}
-    return {f"budget.{key}": _round_up(need) for key, need in needed.items() if caps[key] and need > caps[key]}
-
-
-def _round_up(value: float) -> float:
-    """The next number of two digits."""
-    step = 10.0 ** (math.floor(math.log10(max(value, 1e-6))) - 1)
-    return float(f"{math.ceil(value / step - 1e-9) * step:.2g}")
+        if need.recording is not None:
+            anew = f"start over with {need.recording}, whose own error is the limit"
+        raised = f"; set {_list_settings(settings)}" if settings else ""
+        return _step(ending, f"{anew}{raised}", settings, fresh=True)
+    why = ENOUGH if need.all_known else "how many the rest would need is not known"
+    if need.hopeless:
+        why = f"{several(need.hopeless, 'comparison')} would stay too close to call"
+    return _step(ending, f"raise {_list_settings(settings)} ({why})", settings)
 
 
 def _list_settings(settings: Mapping[str, float]) -> str:
     return " and ".join(f"{key} to {value:,.15g}" for key, value in settings.items())
-
-
-class RecordingNeed(NamedTuple):
-    """Trials per question of a recorded model, and of its opponent, that would probably decide their comparison."""
-
-    trials: int
-    model: str
-    there: float
-
-    def __str__(self) -> str:
-        name = safe_name(self.model, 40)
-        return f"a recording of {name} with about {self.trials:,} trials a question, in place of {self.there:,.0f}"
-
-
-def recording_need(results: Results, pair: PairRow) -> RecordingNeed | None:
-    """The recording that an undecided pair needs; None if more trials of the other model alone would be cheaper.
-
-    N trials of both give the difference a variance of sum(s^2 n) / N, with the current s^2 and n of each. The boundary
-    at the horizon is about the current one times the square root of the information.
-    """
-    two = [row for row in results.models if row.name in (pair.better, pair.worse) and row.sigma]
-    recorded = next((row for row in two if row.recorded is not None), None)
-    if recorded is None or not (pair.boundary and pair.information and pair.sigma) or pair.difference is None:
-        return None
-    questions = results.fixed_each / results.setting("trials", "max")
-    tie = 0.0 if results.gate else (results.setting("stopping", "delta") - abs(pair.difference)) / pair.sigma
-    times = pair.information * (pair.boundary / max(abs(pair.z or 0.0), tie, 1e-6)) ** 2
-    squares = [(row.sigma or 0.0) ** 2 for row in two]
-    depth = sum(square * row.trials for square, row in zip(squares, two, strict=True)) / sum(squares) / questions
-    there = recorded.trials / questions
-    trials = max(math.ceil(times * depth), math.floor(there) + 1)
-    return None if (pair.trials_needed or math.inf) < 2 * trials else RecordingNeed(trials, recorded.name, there)

@@ -128,6 +128,13 @@ class ModelRow:
     """The score by the grades alone, if labels correct `score`, `sigma` and all that follows from them."""
     cut: int = 0
     """Answers in the score that were cut off and could have had a better grade, unless the rubric names them."""
+    usd_per_answer: float | None = None
+    """Mean price of its answers, without their grades; None without a price."""
+    tokens_per_answer: float | None = None
+    """Mean completion tokens of its answers; None if unknown, as of imported answers without them."""
+    seconds_per_answer: float | None = None
+    """Mean seconds from sending a request to its complete answer, at the load of this run; None if unknown. Of a batch
+    service: until the results of the batch came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,17 +335,16 @@ class OtherCostRow:
 
 @dataclass(frozen=True, slots=True)
 class RunCost:
-    """Cost of the current models' answers, other spending, and the cost of the maximum of trials for every model."""
+    """Cost of the current models' answers, how many were allowed, and other spending."""
 
     trials: int
-    fixed_trials: int
+    allowed_trials: int
+    """The most that `trials.max`, and `budget.trials` if it is set, allow now."""
+    max_trials: int
+    """`trials.max` of every question for every asked model."""
     tokens: int
     usd: float
     gpu_seconds: float
-    fixed_tokens: float | None = None
-    """Tokens of the fixed design at each model's mean cost; None, as the next two, if a model has no trials yet."""
-    fixed_usd: float | None = None
-    fixed_gpu_seconds: float | None = None
     server_seconds: float | None = None
     """Sum over all models that the run had, by this field of theirs; None if unknown for one that has answered."""
     server_gpu_seconds: float | None = None
@@ -451,9 +457,9 @@ class Results:
         return setting(self.decisions, section, key)
 
     @property
-    def fixed_each(self) -> int:
-        """Trials that the fixed design has for each asked model."""
-        return self.cost.fixed_trials // sum(row.recorded is None for row in self.models)
+    def max_each(self) -> int:
+        """Trials that `trials.max` allows each asked model."""
+        return self.cost.max_trials // sum(row.recorded is None for row in self.models)
 
     @property
     def corrected(self) -> frozenset[str]:

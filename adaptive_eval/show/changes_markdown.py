@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from adaptive_eval.record.finding import state_word
-from adaptive_eval.record.lines import Scale, duration, first_few, several
+from adaptive_eval.record.lines import Scale, count, duration, first_few, several
 from adaptive_eval.show.changes import LEVEL, ModelChange, RunDiff
-from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
+from adaptive_eval.show.text import markdown_cell, markdown_table, number_or_dash
 
 SHOWN = 20
 

@@ -7,12 +7,13 @@ import numpy as np
 from rich.cells import cell_len
 
 from adaptive_eval.core import Reason
-from adaptive_eval.record.lines import Scale, duration, safe_line, several
+from adaptive_eval.record.lines import Scale, count, duration, safe_line, several
 from adaptive_eval.record.results import setting
+from adaptive_eval.record.undecided import pair_names
 from adaptive_eval.record.words import draws_questions
 from adaptive_eval.show.ranking import WIDEST_NAME
-from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, pair_names
-from adaptive_eval.show.text import amount, count, fit_columns, number_or_dash
+from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS
+from adaptive_eval.show.text import amount, fit_columns, number_or_dash
 from adaptive_eval.study.judged import JudgedReplay
 from adaptive_eval.study.types import Costs, Forecast, GradeCosts, Outlook, Range, Undecided
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.record.finding import state_word
 from adaptive_eval.record.labelled import MIN_LABELS, LabelledRun
-from adaptive_eval.record.lines import Scale, several
+from adaptive_eval.record.lines import Scale, count, several
 from adaptive_eval.record.results import PairRow, Results
-from adaptive_eval.show.text import count, markdown_cell, markdown_table
+from adaptive_eval.show.text import markdown_cell, markdown_table
 
 MAX_PAIRS = 66
 

@@ -19,13 +19,13 @@ from rich.text import Text
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.lines import Scale, duration, safe_line, safe_name
+from adaptive_eval.record.lines import Scale, count, duration, safe_line, safe_name
 from adaptive_eval.record.sites import SiteRow, SiteState
 from adaptive_eval.record.status import Cap, Standing, Status
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.ranking import ranking_text
 from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short
-from adaptive_eval.show.text import Rates, count, number_or_dash, stopping_line
+from adaptive_eval.show.text import Rates, number_or_dash, stopping_line
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
@@ -135,7 +135,7 @@ def ranking(standings: Sequence[Standing], scale: Scale, width: int, rows: int, 
     if not standings:
         return Text("first round: no look yet", style="dim")
     shown = standings[:rows]
-    head, lines, _ = ranking_text(shown, scale, width, gated=gated)
+    head, lines, *_ = ranking_text(shown, scale, width, gated=gated)
     parts = [Text(head, style="dim")]
     for one, (before, verdict) in zip(shown, lines, strict=True):
         state = one.clauses[0].verdict if one.clauses else ""

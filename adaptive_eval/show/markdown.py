@@ -14,7 +14,6 @@ from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.finding import (
-    UNDECIDED,
     comparison_state,
     counted_sentence,
     difference_text,
@@ -24,9 +23,10 @@ from adaptive_eval.record.finding import (
     state_word,
 )
 from adaptive_eval.record.gate import gate_terms
-from adaptive_eval.record.lines import Scale, minute, safe_line, several
+from adaptive_eval.record.lines import Scale, count, minute, safe_line, several
 from adaptive_eval.record.next_steps import Advice
 from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results
+from adaptive_eval.record.undecided import UNDECIDED, needed_in_words
 from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, draws_questions, promise_line
 from adaptive_eval.show.labelled import label_sections
@@ -34,17 +34,16 @@ from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.ranking import model_remark, ranking_table
 from adaptive_eval.show.repeatable import published_configuration, published_version, questions_digest, view_config
 from adaptive_eval.show.summary import (
+    allowed_in_words,
     batch_state,
     cost_line,
     decided_text,
     findings,
     lost_answers,
-    needed_in_words,
     pending_since,
     usage_parts,
 )
 from adaptive_eval.show.text import (
-    count,
     fenced_block,
     informative_columns,
     markdown_cell,
@@ -232,8 +231,7 @@ def _headline(results: Results) -> str:
     why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
     in_vain = "".join(f", and {lost}" for lost in lost_answers(cost.beside))
     return (
-        f"{decided_text(results)} with {count(cost.trials)} trials, "
-        f"{cost.trials / cost.fixed_trials:.0%} of the {count(cost.fixed_trials)} of a fixed design{in_vain} ({why}; "
+        f"{decided_text(results)} with {count(cost.trials)} trials{in_vain}; {allowed_in_words(cost)} ({why}; "
         f"adaptive-eval {run.version}, {run.updated})."
     )
 

@@ -1,24 +1,16 @@
-"""The cost section of a Markdown report: by model, by judge, and compared with a fixed design."""
+"""The cost section of a Markdown report: by model and by judge."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from adaptive_eval.record.glossary import GLOSSARY
-from adaptive_eval.record.lines import duration
+from adaptive_eval.record.lines import count, duration
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.results import GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.summary import wasted_words
-from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, informative_columns, markdown_cell, markdown_table
+from adaptive_eval.show.summary import allowed_in_words, wasted_words
+from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, informative_columns, markdown_cell, markdown_table
 from adaptive_eval.store import JudgeUse
-
-
-def _fixed_cost(cost: RunCost) -> Iterator[str]:
-    yield f"{count(cost.fixed_trials)} trials"
-    yield from [f"about {count(cost.fixed_tokens)} tokens"] if cost.fixed_tokens else []
-    hours = (cost.fixed_gpu_seconds or 0.0) / SECONDS_AN_HOUR
-    for used, unit in (cost.fixed_usd, "USD"), (hours, "GPU hours of requests"):
-        yield from [f"about {amount(used, [used])} {unit}"] if used else []
 
 
 def cost_section(view: RunView, results: Results) -> str:
@@ -42,8 +34,7 @@ def cost_section(view: RunView, results: Results) -> str:
     rows.append([*total, "", "", count(sum(retries.values()))])
     head = ["model", "trials", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
     head += ["truncated", "no grade", "retries"]
-    fixed = ", ".join(_fixed_cost(cost))
-    told = f"A fixed design of the same horizon: {fixed}. Active for {duration(view.elapsed)}."
+    told = f"Trials asked: {count(cost.asked)}; {allowed_in_words(cost)}. Active for {duration(view.elapsed)}."
     told += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
     return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}{_judge_costs(view)}"
 

@@ -1,4 +1,4 @@
-"""The ranking as a text table that fits the width of a terminal."""
+"""The ranking as a text table that fits the width of a terminal, with price, tokens and seconds per answer."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,21 +8,42 @@ from rich.cells import cell_len
 from adaptive_eval.record.lines import Scale, safe_line
 from adaptive_eval.record.results import ModelRow
 from adaptive_eval.record.status import Standing
-from adaptive_eval.show.text import cut_middle, fit_columns
+from adaptive_eval.show.text import amount, cut_middle, fit_columns, informative_columns
 
 RANKING = ("tier", "model", "score", "95% interval", "trials", "verdict")
+PER_ANSWER = ("$/answer", "tokens/answer", "s/answer")
+"""Columns after the interval; one without any value is left out."""
 WIDEST_NAME = 40
 MIN_NAME = 6
 
 
-def ranking_table(rows: Iterable[tuple[ModelRow, str, str]], scale: Scale, *, gated: bool) -> list[list[str]]:
+def ranking_table(
+    rows: Iterable[tuple[ModelRow, str, str]], scale: Scale, *, gated: bool, per_answer: bool = True
+) -> list[list[str]]:
     """Head and lines of a ranking of models, with verdicts; no tiers under a gate, which judges each model alone."""
+    shown = list(rows)
+    columns, cells = per_answer_columns([row for row, _, _ in shown] if per_answer else [])
+    head = [*RANKING[:4], *columns, *RANKING[4:]]
     lines = [
         ["-" if row.score is None else str(row.tier), name, scale.score(row.score), scale.interval(row.lo, row.hi)]
-        + [f"{row.trials:,}", verdict]
-        for row, name, verdict in rows
+        + [*(cells[at] if columns else ()), f"{row.trials:,}", verdict]
+        for at, (row, name, verdict) in enumerate(shown)
     ]
-    return [line[gated:] for line in ([*RANKING], *lines)]
+    return [line[gated:] for line in (head, *lines)]
+
+
+def per_answer_columns(rows: Sequence[ModelRow]) -> tuple[list[str], list[list[str]]]:
+    """Head and cells of price, tokens and seconds per answer; a dash where a model has no such number."""
+    prices, times = [row.usd_per_answer or 0.0 for row in rows], [row.seconds_per_answer or 0.0 for row in rows]
+    cells = (
+        [
+            "-" if row.usd_per_answer is None else amount(row.usd_per_answer, prices),
+            "-" if row.tokens_per_answer is None else f"{row.tokens_per_answer:,.0f}",
+            "-" if row.seconds_per_answer is None else amount(row.seconds_per_answer, times, 0),
+        ]
+        for row in rows
+    )
+    return informative_columns(PER_ANSWER, cells)
 
 
 def model_remark(row: ModelRow) -> str:
@@ -38,30 +59,67 @@ class RankingText(NamedTuple):
     """For each model the text before its verdict, and the verdict."""
     names: dict[str, str]
     """Names of the models as written there."""
+    per_answer: tuple[str, ...] = ()
+    """A table of price, tokens and seconds per answer, if there is no room for them in the lines."""
 
 
 def ranking_text(ranked: Sequence[Standing], scale: Scale, width: int | None, *, gated: bool) -> RankingText:
-    """Fit the ranking into `width` columns: shorten verdicts, then omit trials, then cut names in the middle."""
+    """Fit the ranking into `width` columns: shorten verdicts, omit trials, put the columns per answer into a table of
+    their own, then cut names in the middle."""
     longest = min(WIDEST_NAME, max((cell_len(safe_line(one.row.name)) for one in ranked), default=0))
+    for brevity in range(MAX_BREVITY + 1):
+        whole, over = _fit_ranking(ranked, scale, width, longest, brevity, gated=gated)
+        if over <= 0:
+            return whole
     brevity = 0
     while True:
-        names = abbreviate([one.row.name for one in ranked], longest)
-        rows = (
-            (one.row, names[one.row.name], _verdict_in_short(one, names))
-            if brevity
-            else (one.row, names[one.row.name] + model_remark(one.row), ", ".join(map(str, one.clauses)))
-            for one in ranked
-        )
-        table = ranking_table(rows, scale, gated=gated)
-        if brevity > 1:
-            table = [[*line[:-2], line[-1]] for line in table]  # the trials
-        widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
-        over = 0 if width is None else sum(widths) + 2 * len(widths) - 2 - width
+        found, over = _fit_ranking(ranked, scale, width, longest, brevity, gated=gated, per_answer=False)
         if over <= 0 or longest <= MIN_NAME:
-            break
-        brevity, longest = brevity + 1, longest if brevity < 2 else max(MIN_NAME, longest - max(1, over // 2))
+            return found._replace(per_answer=_per_answer_lines(ranked, found.names))
+        brevity, longest = brevity + 1, longest if brevity < MAX_BREVITY else max(MIN_NAME, longest - max(1, over // 2))
+
+
+MAX_BREVITY = 2
+"""0: all columns; 1: verdicts are shortened; 2: the column of trials is omitted, too."""
+
+
+def _fit_ranking(
+    ranked: Sequence[Standing],
+    scale: Scale,
+    width: int | None,
+    longest: int,
+    brevity: int,
+    *,
+    gated: bool,
+    per_answer: bool = True,
+) -> tuple[RankingText, int]:
+    """The ranking with names of up to `longest` columns, and by how many columns it is too wide."""
+    names = abbreviate([one.row.name for one in ranked], longest)
+    rows = (
+        (one.row, names[one.row.name], _verdict_in_short(one, names))
+        if brevity
+        else (one.row, names[one.row.name] + model_remark(one.row), ", ".join(map(str, one.clauses)))
+        for one in ranked
+    )
+    table = ranking_table(rows, scale, gated=gated, per_answer=per_answer)
+    if brevity >= MAX_BREVITY:
+        table = [[*line[:-2], line[-1]] for line in table]  # the trials
+    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
+    over = 0 if width is None else sum(widths) + 2 * len(widths) - 2 - width
     (head, _), *lines = (_line_cells(line, widths, table[0].index("model")) for line in table)
-    return RankingText(f"{head}{RANKING[-1]}", tuple(lines), names)
+    return RankingText(f"{head}{RANKING[-1]}", tuple(lines), names), over
+
+
+def _per_answer_lines(ranked: Sequence[Standing], names: dict[str, str]) -> tuple[str, ...]:
+    """Price, tokens and seconds per answer as a table with names; empty if none is known."""
+    columns, cells = per_answer_columns([one.row for one in ranked])
+    if not columns:
+        return ()
+    table = [["model", *columns], *([names[one.row.name], *row] for one, row in zip(ranked, cells, strict=True))]
+    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
+    return tuple(
+        "  ".join([fit_columns(name, widths[0]), *map(str.rjust, cells, widths[1:])]) for name, *cells in table
+    )
 
 
 def _line_cells(cells: Sequence[str], widths: Sequence[int], model: int) -> tuple[str, str]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
-from adaptive_eval.record.lines import Scale
+from adaptive_eval.record.lines import Scale, count
 from adaptive_eval.record.rescore import RescoredModel, RescoredRubric, Rescoring
-from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
+from adaptive_eval.show.text import markdown_cell, markdown_table, number_or_dash
 
 MAX_MOVES = 3
 

@@ -6,25 +6,24 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
-from types import MappingProxyType
 
 from rich.cells import cell_len
 
-from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.core.types import Reason
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.record.alarms import cut_off_pairs
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.finding import UNDECIDED, counted_sentence, finding
-from adaptive_eval.record.lines import Scale, duration, minute, safe_line, safe_name, several
-from adaptive_eval.record.next_steps import labels_needed, next_steps, recording_need
+from adaptive_eval.record.finding import counted_sentence, finding
+from adaptive_eval.record.lines import Scale, count, duration, minute, safe_line, safe_name, several
+from adaptive_eval.record.next_steps import next_steps
 from adaptive_eval.record.other_costs import summarize_other_costs
-from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCostRow, PairRow, Results, WastedCost
+from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.status import Status, standings
+from adaptive_eval.record.undecided import UNDECIDED, pair_names, pair_need, undecided_pair
 from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import draws_questions, promise_line
 from adaptive_eval.show.ranking import WIDEST_NAME, ranking_text
-from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, count, wrap_lines
+from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, wrap_lines
 
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 2
@@ -40,28 +39,42 @@ def last_screen(ended: Ended, width: int | None = None, height: int | None = Non
     """The last screen as plain text, shortened if a terminal of this size has no room for all of it."""
     if width is None or height is None:
         return _last_screen(ended, None)
-    whole = wrap_lines(_last_screen(ended, width), width)
-    rows = sum(-(-max(cell_len(line), 1) // width) for line in whole.splitlines()[1:])
-    # the prompt of the shell has the last row
-    return whole if rows < height else wrap_lines(_last_screen(ended, width, briefly=True), width)
+    shown = ""
+    for brevity in range(MAX_BREVITY + 1):
+        shown = wrap_lines(_last_screen(ended, width, brevity), width)
+        rows = sum(-(-max(cell_len(line), 1) // width) for line in shown.splitlines()[1:])
+        if rows < height:  # the prompt of the shell has the last row
+            break
+    return shown
 
 
-def _last_screen(ended: Ended, width: int | None, *, briefly: bool = False) -> str:
+MAX_BREVITY = 3
+"""0: all; 1: one warning, no needs of further pairs; 2: no separate table per answer; 3: no promise."""
+
+
+def _last_screen(ended: Ended, width: int | None, brevity: int = 0) -> str:
     steps = [*_pending_batches(ended.status.batches), *_next_steps(ended)]
     why = safe_line(ended.why, LONGEST_REASON)
     if (results := ended.results) is None:
         return "\n".join(["", why, "", *_cost_without_results(ended.status), *steps])
     told = finding(results)
-    found = findings(results, ended.status.elapsed, ended.directory, width, briefly=briefly)
+    found = findings(results, ended.status.elapsed, ended.directory, width, brevity)
     report = [f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}"] if ended.trials else []
     above = [] if ended.gate and why.startswith(told) else [why]
     return "\n".join(["", *(() if ended.gate else told), *above, *filter(None, found), *steps, *report])
 
 
+def judged_once(results: Results, directory: Path | None) -> Iterator[str]:
+    """Headline and findings of a run that this process has judged and that needs no time, as an import."""
+    yield from () if results.gate else finding(results)
+    yield from findings(results, None, directory)
+
+
 def findings(
-    results: Results, elapsed: float | None, directory: Path | None, width: int | None = None, *, briefly: bool = False
+    results: Results, elapsed: float | None, directory: Path | None, width: int | None = None, brevity: int = 0
 ) -> Iterator[str]:
     """The findings in lines. `elapsed` is None if there is no time to show, `directory` for readers elsewhere."""
+    briefly = brevity > 0
     if results.gate:
         yield from [*finding(results), ""]
     if any(row.score is not None for row in results.models):
@@ -70,16 +83,18 @@ def findings(
         yield from (ranking.head, *(f"{before}{verdict}".rstrip() for before, verdict in ranking.lines))
         if len(results.models) > SHOWN_MODELS:
             yield f"      and {len(results.models) - SHOWN_MODELS} more"
+        if ranking.per_answer and brevity < 2:
+            yield from ("", *ranking.per_answer)
         yield ""
         yield from () if briefly or results.run.reason == Reason.ALARM else _need_lines(results, ranking.names)
         if not briefly and (counted := counted_sentence(results)) is not None:
             yield counted
-        if (promised := promise_line(results)) is not None:
+        if brevity < MAX_BREVITY and (promised := promise_line(results)) is not None:
             yield f"promise   {promised}"
     if draws_questions(results.decisions):
         least, most = (count(extreme(row.trials for row in results.models)) for extreme in (min, max))
         asked = most if least == most else f"{least} to {most}"
-        yield f"drawn     {asked} of {count(results.fixed_each)} questions of each model; scores are for all"
+        yield f"drawn     {asked} of {count(results.max_each)} questions of each model; scores are for all"
     yield f"cost      {cost_line(results, elapsed)}"
     yield from _further_costs(results.cost.grading, results.cost.beside)
     for row in results.turns:
@@ -120,14 +135,6 @@ def _next_steps(ended: Ended) -> Iterator[str]:
         yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
 
 
-def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
-    """Number and unit of a pair's need for so many trials per question: drawn questions count one trial each."""
-    if draws_questions(results.decisions):
-        needed, there = math.ceil(trials * results.fixed_each), results.fixed_each
-        return count(needed), f"questions, more than the {count(there)} there are" if needed > there else "questions"
-    return count(math.ceil(trials)), "trials a question"
-
-
 def decided_text(results: Results) -> str:
     """Number of decided comparisons in words."""
     nothing = is_alarmed(results.decisions, results.warnings)
@@ -139,48 +146,35 @@ def decided_text(results: Results) -> str:
 
 
 def _need_lines(results: Results, names: Mapping[str, str]) -> Iterator[str]:
-    """Needs of the undecided pairs, the nearest to a decision first."""
+    """Needs of the undecided pairs that the headline does not name, the nearest to a decision first."""
+    named = undecided_pair(results)
     undecided = sorted(
-        (pair for pair in results.pairs if pair.verdict in UNDECIDED),
+        (pair for pair in results.pairs if pair.verdict in UNDECIDED and pair is not named),
         key=lambda pair: math.inf if pair.trials_needed is None else pair.trials_needed,
     )
     for pair in undecided[:SHOWN_PAIRS]:
-        yield f"{pair_names(pair.better, pair.worse, names)} {_pair_need(results, pair)}."
-    if undecided:
+        yield f"{pair_names(pair.better, pair.worse, names)} {pair_need(results, pair)}."
+    if undecided or named is not None:
         further = len(undecided) - SHOWN_PAIRS
         yield f"{f'and {further} more: see the report; ' if further > 0 else ''}{decided_text(results)}."
 
 
-def pair_names(better: str, worse: str | None, names: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Names of both models of a pair, or of the one that is compared with a value; some have shorter `names`."""
-    return " and ".join(names.get(one) or safe_name(one, WIDEST_NAME) for one in (better, worse) if one is not None)
-
-
-def _pair_need(results: Results, pair: PairRow) -> str:
-    if (pair.better, pair.worse) in cut_off_pairs(results):
-        return "need whole answers where some were cut off"
-    if pair.verdict == "blocked":
-        return "need a model that was set aside, or grades of answers that have none"
-    if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
-        return f"are undecided because of labels, and {labels_needed(results, pair)}"
-    if (recording := recording_need(results, pair)) is not None:
-        return f"would need {recording}"
-    if pair.trials_needed is None:
-        return "would need more trials than can be named"
-    return f"would need about {' '.join(needed_in_words(results, pair.trials_needed))}"
-
-
 def cost_line(results: Results, elapsed: float | None) -> str:
-    """Trials, their share of a fixed design, and what they have used."""
-    cost, fixed = results.cost, results.cost.fixed_trials
-    share = f"{cost.trials / fixed:.0%} of a fixed design's" if cost.trials <= fixed else "trials.max now allows"
-    parts = [f"{count(cost.trials)} trials ({share} {count(fixed)})"]
+    """Trials, how many were allowed, and what they have used."""
+    cost = results.cost
+    parts = [f"{count(cost.trials)} trials ({allowed_in_words(cost)})"]
     parts += lost_answers(cost.beside)
     parts += usage_parts(cost.tokens, cost.usd, cost.gpu_seconds, " of requests")
     if cost.server_seconds is not None and results.server_time_is_paid:
         parts += _server_time(cost.server_seconds, cost.server_gpu_seconds)
     parts += [] if elapsed is None else [duration(elapsed)]
     return ", ".join(parts)
+
+
+def allowed_in_words(cost: RunCost) -> str:
+    """How many trials were allowed; earlier starts may have allowed more than now."""
+    allowed = count(cost.allowed_trials)
+    return f"at most {allowed} were allowed" if cost.trials <= cost.allowed_trials else f"{allowed} are allowed now"
 
 
 def lost_answers(rows: Sequence[OtherCostRow]) -> list[str]:

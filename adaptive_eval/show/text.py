@@ -66,7 +66,6 @@ def stopping_line(under_way: int, at_most: float, again: str = "interrupt again 
 
 SECONDS_AN_HOUR = 3600
 MAX_PLACES = 6
-_SCALE = ("", "k", "M", "G", "T")
 
 
 def cut_middle(text: str, width: int, tail: int) -> str:
@@ -105,28 +104,16 @@ def wrap_lines(text: str, width: int) -> str:
     return "\n".join(lines).replace("\0", "")
 
 
-def count(value: float) -> str:
-    """Format a count: 4321 -> 4,321; 1234567 -> 1.23M."""
-    if not math.isfinite(value):
-        return "-"
-    if abs(value) < 100_000:
-        return f"{value:,.0f}"
-    power = min(int(math.log10(abs(value)) // 3), len(_SCALE) - 1)
-    shown = float(f"{value / 1000**power:.3g}")
-    if abs(shown) >= 1000 and power < len(_SCALE) - 1:
-        shown, power = shown / 1000, power + 1
-    return f"{shown:g}{_SCALE[power]}"
-
-
 def number_or_dash(value: float | None, digits: int = 2) -> str:
     """Format a number, or a dash if there is none."""
     return "-" if value is None or math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}f}"
 
 
-def amount(value: float, among: Iterable[float]) -> str:
-    """Format a cost `among` others of its column: two significant digits of the smallest, two decimals at least."""
+def amount(value: float, among: Iterable[float], decimals: int = 2) -> str:
+    """Format a number `among` others of its column: two significant digits of the smallest, and so many decimals at
+    least."""
     least = min((abs(one) for one in (value, *among) if one and math.isfinite(one)), default=1.0)
-    places = min(max(2, 1 - math.floor(math.log10(least))), MAX_PLACES)
+    places = min(max(decimals, 1 - math.floor(math.log10(least))), MAX_PLACES)
     return f"{value:,.{places}f}"
 
 

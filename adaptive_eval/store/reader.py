@@ -178,6 +178,7 @@ class RunReader:
                 _optional_bool(found),
                 total_bits(bpt, completion_tokens),
                 latency,
+                completion_tokens,
                 bool(awaits_verdict),
             )
 

@@ -40,6 +40,8 @@ class StoredOutcome(NamedTuple):
     """-log2 of the probability of its tokens, as reported by its server; None if it reports none."""
     seconds: float = 0.0
     """How long the answer took; 0 if unknown."""
+    completion_tokens: int = 0
+    """Tokens of the answer; 0 if unknown."""
     awaits_verdict: bool = False
     """Its grade is pending, or was when the run ended."""
 
@@ -180,6 +182,7 @@ class TrialRecord:
             boolean_signal(self.signals, "has_answer"),
             total_bits(self.answer.completion_bpt, self.answer.completion_tokens),
             self.answer.latency,
+            self.answer.completion_tokens,
         )
 
 

@@ -7,6 +7,7 @@ good reason, but far more often a grader, a prompt or a server is at fault, and 
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from adaptive_eval.store.records import NO_GRADING, GradingUse, StoredOutcome
 from adaptive_eval.store.repeats import AnswerWatch
@@ -93,6 +94,19 @@ def fault_sentence(fault: AnswerFault, number: int) -> str:
     return f"all {number} answers {_FAULTS[fault]}"
 
 
+class AnswerMeans(NamedTuple):
+    """Mean price, tokens and seconds of a model's answers, without their grades; None if unknown."""
+
+    usd: float | None
+    """None without a price, too."""
+    tokens: float | None
+    seconds: float | None
+
+
+NO_ANSWER = frozenset({"timed_out", "unanswered"})
+"""Flags of trials for which no complete answer came."""
+
+
 @dataclass(slots=True)
 class TrialUsage:
     """Sums over the committed trials of one model."""
@@ -102,6 +116,13 @@ class TrialUsage:
     tokens: int = 0
     usd: float = 0.0
     gpu_seconds: float = 0.0
+    counted: int = 0
+    """Answers whose tokens are known; imported ones may lack them, as well as their time."""
+    completion_tokens: int = 0
+    timed: int = 0
+    """Answers whose time is known."""
+    seconds: float = 0.0
+    """Sum of these times."""
     grading: GradingUse = NO_GRADING
     """Usage of a judge or a verifier, included in the above."""
     signals: Counter[str] = field(default_factory=Counter)
@@ -122,14 +143,32 @@ class TrialUsage:
         self.tokens += times * outcome.cost.tokens
         self.usd += times * outcome.cost.usd
         self.gpu_seconds += times * outcome.cost.gpu_seconds
-        if outcome.flags:
-            self.signals.update(dict.fromkeys(outcome.flags.split(), times))
+        flags = outcome.flags.split() if outcome.flags else []
+        if flags:
+            self.signals.update(dict.fromkeys(flags, times))
+        if not NO_ANSWER.isdisjoint(flags):
+            return
+        self.counted += times * (outcome.completion_tokens > 0)
+        self.completion_tokens += times * outcome.completion_tokens
+        self.timed += times * (outcome.seconds > 0.0)
+        self.seconds += times * outcome.seconds
 
     def judge(self, outcome: StoredOutcome) -> None:
         """Count the grade of an answer."""
         self.ungraded += outcome.category is None
         self.answers.add(outcome)
         self.watch.add(outcome)
+
+    @property
+    def answer_means(self) -> AnswerMeans:
+        """Means over the answers for which the tokens, or the time, are known."""
+        graded = self.grading.cost.plus(self.grading.in_vain)
+        usd = round(self.usd - graded.usd, 12)  # a difference of 0 has a rounding error
+        return AnswerMeans(
+            usd=usd / self.counted if self.counted and usd > 0.0 else None,
+            tokens=self.completion_tokens / self.counted if self.counted else None,
+            seconds=self.seconds / self.timed if self.timed else None,
+        )
 
     def copy(self) -> "TrialUsage":
         """A copy of the current sums, to which no trials may be added."""

@@ -36,6 +36,7 @@ MASKED: Mapping[str, str] = {
     "gpu_seconds": CLOCK,
     "judge_gpu_seconds": CLOCK,
     "judge_seconds": CLOCK,
+    "seconds_per_answer": CLOCK,
     "latency": CLOCK,
     "ttft": CLOCK,
     "waited": CLOCK,
@@ -64,7 +65,9 @@ PATTERNS = (
 """What is replaced in texts: addresses, durations, dates, and versions."""
 
 
-ASKED_AHEAD = frozenset({"tokens", "usd", "stored_trials", "signals", "repeats", "identical"})
+ASKED_AHEAD = frozenset(
+    {"tokens", "usd", "stored_trials", "signals", "repeats", "identical", "usd_per_answer", "tokens_per_answer"}
+)
 """Keys of a model's results that count what was asked ahead, too: as much as there was time for."""
 ROW_MASKED = frozenset({"latency", "ttft", "gpu_seconds", "replica", "attempts", "signals", "usd"})
 """Columns that are not in the digest of an export: clocks and ports; how often a request was repeated before it was

@@ -30,6 +30,7 @@ from adaptive_eval.record.results_file import is_intact, read_results, write_res
 from adaptive_eval.record.snapshot import RunSubject
 from adaptive_eval.record.warnings import repeat_cautions, signal_cautions, unknown_cautions
 from adaptive_eval.store import StoredOutcome
+from adaptive_eval.store.records import GradingUse
 from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
 
@@ -318,3 +319,27 @@ def test_equal_scores_need_no_number_of_trials() -> None:
 def test_no_minus_stands_before_nothing() -> None:
     assert Scale(0.0, 1.0).width(-1e-17) == "0.00%" and Scale(0.0, 9.0).width(-1e-17) == "0.0000"
     assert Scale(0.0, 1.0).width(-0.01) == "-1.00%"
+
+
+def answered(seconds: float, tokens: int, usd: float = 0.0, flags: str = "") -> StoredOutcome:
+    """A stored answer with its time, its completion tokens and its price."""
+    return StoredOutcome("m", "q", 0, 1, Cost(tokens, usd), flags, 1, seconds=seconds, completion_tokens=tokens)
+
+
+def test_price_tokens_and_seconds_per_answer_are_means_over_complete_answers() -> None:
+    usage = TrialUsage()
+    for outcome in (answered(2.0, 100, 0.01), answered(4.0, 300, 0.03), answered(90.0, 0, 0.0, "timed_out")):
+        usage.add(outcome)
+    usage.spend(answered(7.0, 1, 1.0))
+    usage.spend(answered(7.0, 1, 1.0), -1)
+    usage.grading = GradingUse(1, Cost(50, 0.02), 1, Cost(10, 0.01))
+    usage.usd += 0.03  # of a judge: no price of the model
+    assert usage.answer_means == pytest.approx((0.02, 200.0, 3.0))
+
+
+def test_imported_answers_without_times_or_tokens_have_no_means() -> None:
+    usage = TrialUsage()
+    usage.add(answered(0.0, 0))
+    assert usage.answer_means == (None, None, None)
+    usage.add(answered(3.0, 80))
+    assert usage.answer_means == (None, 80.0, 3.0), "only of the answers that have them"

@@ -17,10 +17,11 @@ from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.next_steps import next_steps, recording_need
+from adaptive_eval.record.next_steps import next_steps
 from adaptive_eval.record.restore import open_run, read_counts
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.starting_point import load_starting_point
+from adaptive_eval.record.undecided import recording_need
 from adaptive_eval.record.view import read_view
 from adaptive_eval.running.regrade import regrade as regrade_stored
 from adaptive_eval.show.changes import diff_runs
@@ -104,7 +105,7 @@ def test_outcomes_of_the_earlier_run_stand_and_only_the_new_model_is_asked(folde
         assert rows[name].prior_depth == 0.0, "it is no R0"
     assert rows[NEW].recorded is None
     assert results.cost.trials == len(folder.world.log)
-    assert results.cost.fixed_trials == 4 * len(QUESTIONS)
+    assert results.cost.max_trials == 4 * len(QUESTIONS)
     for pair in results.pairs:
         assert NEW in (pair.better, pair.worse)
     with open_run(folder.path / "new") as stored:

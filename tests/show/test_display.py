@@ -21,8 +21,8 @@ from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.record.ending import Ended, Ending
 from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.finding import Clause, counted_sentence, finding
-from adaptive_eval.record.lines import Scale, duration, safe_line
+from adaptive_eval.record.finding import Clause, counted_sentence, finding, main_findings
+from adaptive_eval.record.lines import Scale, count, duration, safe_line
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.results import Caution, GateRow, ModelRow, Results
 from adaptive_eval.record.snapshot import RunSubject
@@ -34,7 +34,7 @@ from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
 from adaptive_eval.show.live import LiveDisplay, ranking
 from adaptive_eval.show.ranking import abbreviate, ranking_text
 from adaptive_eval.show.summary import findings, last_screen
-from adaptive_eval.show.text import Rates, count, fit_columns, wrap_lines
+from adaptive_eval.show.text import Rates, fit_columns, wrap_lines
 from adaptive_eval.store import (
     BaselineAsked,
     Change,
@@ -166,7 +166,7 @@ LETTERS = tuple(f"model-{letter}" for letter in "abcdefgh")
 def test_the_finding_answers_what_was_asked(sections: dict[str, object], said: str) -> None:
     view = simulated(world(LETTERS, 8), **sections)
     assert view.results is not None
-    (sentence,) = finding(view.results)
+    (sentence,) = main_findings(view.results)
     assert re.fullmatch(said, sentence), sentence
 
 
@@ -180,7 +180,7 @@ def test_what_the_comparisons_with_a_baseline_came_to_is_counted_in_the_right_wo
         replace(pair, verdict=verdict, better=baseline, worse=other)
         for pair, verdict, other in zip(found.pairs, verdicts, others, strict=True)
     )
-    (said,) = finding(replace(found, pairs=pairs))
+    (said,) = main_findings(replace(found, pairs=pairs))
     assert "2 equal, 2 open, 1 out of reach, 1 blocked." in said and "1 worse" in said
 
 
@@ -330,11 +330,41 @@ def standing(name: str, verdict: Verdict, relation: str, other: str, tier: int =
 
 def test_a_narrow_terminal_cuts_names_and_never_scores() -> None:
     rows = [standing("a" * 60, Verdict.OPEN, "open against", "b" * 60), standing("b" * 60, Verdict.OPEN, "", "a" * 60)]
-    head, ((before, verdict), _), names = ranking_text(rows, Scale(0.0, 1.0), 80, gated=False)
+    head, ((before, verdict), _), names, _ = ranking_text(rows, Scale(0.0, 1.0), 80, gated=False)
     for word in ("87.5%", "82.2% .. 92.8%", names["a" * 60]):
         assert word in before.split("  ")
     assert verdict == f"open against {names['b' * 60]}"
     assert "95% interval" in head and len(before + verdict) <= 80 and "trials" not in head
+
+
+def priced(name: str, other: str, usd: float | None) -> Standing:
+    """A model with price, tokens and seconds per answer."""
+    one = standing(name, Verdict.RESOLVED, "better than", other)
+    return one._replace(row=replace(one.row, usd_per_answer=usd, tokens_per_answer=1234.4, seconds_per_answer=0.456))
+
+
+def test_ranking_has_price_tokens_and_seconds_per_answer_beside_the_score() -> None:
+    rows = [priced("ada", "bob", 0.0123), priced("bob", "ada", None)]
+    head, ((ada, _), (bob, _)), _, apart = ranking_text(rows, Scale(0.0, 1.0), None, gated=False)
+    columns = re.split("  +", head.strip())
+    assert columns[2:8] == ["score", "95% interval", "$/answer", "tokens/answer", "s/answer", "trials"]
+    assert ada.split()[5:9] == ["92.8%", "0.012", "1,234", "0.46"] and bob.split()[6] == "-" and apart == ()
+    own = [one._replace(row=replace(one.row, usd_per_answer=None)) for one in rows]
+    assert "$/answer" not in ranking_text(own, Scale(0.0, 1.0), None, gated=False).head, "no price, no column"
+    nothing = [standing("ada", Verdict.OPEN, "open against", "bob")]
+    assert "answer" not in ranking_text(nothing, Scale(0.0, 1.0), None, gated=False).head
+
+
+def test_narrow_terminal_shows_price_tokens_and_seconds_in_a_table_of_their_own() -> None:
+    names = [f"organisation/a-long-model-name-{number}" for number in range(2)]
+    rows = [priced(names[0], names[1], 0.0123), priced(names[1], names[0], 0.5)]
+    head, lines, short, apart = ranking_text(rows, Scale(0.0, 1.0), 80, gated=False)
+    assert "answer" not in head and all(cell_len(before + verdict) <= 80 for before, verdict in lines)
+    assert [line.split() for line in apart] == [
+        ["model", "$/answer", "tokens/answer", "s/answer"],
+        [short[names[0]], "0.012", "1,234", "0.46"],
+        [short[names[1]], "0.500", "1,234", "0.46"],
+    ]
 
 
 async def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut(tmp_path: Path) -> None:
@@ -514,7 +544,7 @@ def test_abbreviated_names_are_told_apart() -> None:
     assert list(abbreviate(inside, 9).values()) == ["aaaaaa…#1", "aaaaaa…#2"], "no cut shows it"
 
 
-async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path) -> None:
+async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> None:
     bed = Watched(tmp_path)
     await bed.show(Display())
     results = results_of(
@@ -524,10 +554,10 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
     )
     assert results is not None
     for trials, told in (
-        (900, "900 trials (50% of a fixed design's 1,800)"),
-        (2484, "2,484 trials (trials.max now allows 1,800)"),
+        (900, "900 trials (at most 1,800 were allowed)"),
+        (2484, "2,484 trials (1,800 are allowed now)"),
     ):
-        cost = replace(results.cost, trials=trials, fixed_trials=1800)
+        cost = replace(results.cost, trials=trials, allowed_trials=1800)
         assert any(told in line for line in findings(replace(results, cost=cost), None, tmp_path))
 
 

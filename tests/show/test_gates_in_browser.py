@@ -9,7 +9,7 @@ from live_runs import Site
 from page_views import simulated, world
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.record.finding import finding
+from adaptive_eval.record.finding import main_findings
 from adaptive_eval.record.gate import OUTCOMES
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.page.documents import report_page
@@ -46,7 +46,7 @@ def test_the_page_tells_a_gate_as_a_gate(tabs: Tabs) -> None:
     objective = {"kind": "baseline", "baseline": "d", "gate": True}
     view = simulated(world("abcdefgh", 8), objective=objective, stopping={"delta": "4%"})
     assert view.results is not None
-    outcomes, lines = [row.outcome for row in view.results.gate], finding(view.results)
+    outcomes, lines = [row.outcome for row in view.results.gate], main_findings(view.results)
     assert [line.partition(":")[0] for line in lines[:-1]] == sorted(outcomes, key=OUTCOMES.index)[:5]
     assert lines[-1] == "And 2 more.", "the worst stand first"
     page = tabs.report(report_page(view))

@@ -28,7 +28,6 @@ from adaptive_eval.show.repeatable import questions_digest
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import (
     amount,
-    count,
     fenced_block,
     informative_columns,
     markdown_cell,
@@ -48,12 +47,13 @@ def view(run: Path) -> RunView:
     return read_view(run)
 
 
-def test_the_ranking_has_six_columns_and_the_details_have_the_rest(view: RunView) -> None:
+def test_the_ranking_has_what_a_decision_needs_and_the_details_have_the_rest(view: RunView) -> None:
     text, results = markdown(view), view.results
     assert results is not None
-    assert text.splitlines()[2] == f"**{markdown_cell(*finding(results))}**"
+    bold = [f"**{markdown_cell(sentence, 1000)}**" for sentence in finding(results)]
+    assert text.split("\n\n")[1 : 1 + len(bold)] == bold
     head = [re.sub(" +", " ", line) for line in text.splitlines() if line.startswith("| tier ")]
-    assert head == ["| tier | model | score | 95% interval | trials | verdict |"]
+    assert head == ["| tier | model | score | 95% interval | tokens/answer | s/answer | trials | verdict |"]
     for row, verdict in zip(results.models, model_verdicts(results), strict=True):
         assert row.score is not None and row.bayes is not None and row.sampled_sigma is not None
         (line,) = re.findall(rf"^\| {row.tier} +\| {row.name} .*$", text, re.MULTILINE)
@@ -147,15 +147,13 @@ def test_z_at_the_call_stands_beside_z_now(view: RunView) -> None:
     assert "look 2, z 3.21 of 3.10" in markdown(changed) and "z now" in markdown(changed)
 
 
-def test_what_it_promises_cost_and_would_have_cost_is_said(view: RunView) -> None:
+def test_what_it_promises_cost_and_was_allowed_is_said(view: RunView) -> None:
     text, results = markdown(view), view.results
     assert results is not None
     for sentence in (view.words.rule, view.words.promise, view.words.prior, view.words.seeds):
         assert sentence in text
-    assert results.cost.fixed_tokens == pytest.approx(
-        sum(row.tokens / row.stored_trials for row in results.models) * results.cost.fixed_trials / len(results.models)
-    )
-    assert f"{results.cost.fixed_trials:,} trials, about {count(results.cost.fixed_tokens)} tokens" in text
+    assert results.cost.allowed_trials == results.cost.max_trials == 3 * 30 * len(view.questions)
+    assert f"{results.cost.trials:,} trials; at most {results.cost.allowed_trials:,} were allowed" in text
     assert "at most 5%" in text and "within 2 points of each other" in text
 
 
@@ -341,7 +339,7 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     whole = replace(results, looks=(*looks, replace(last, trials=counted)))
     assert counted_sentence(whole) is None
     ahead = replace(results, looks=(*looks, replace(last, trials=counted - 1)))
-    told = "Scores include 1 answer asked ahead of the last look."
+    told = "Scores include 1 answer asked ahead of the last look: how many depends on timing, verdicts do not."
     assert counted_sentence(ahead) == told
     shown = replace(view, results=ahead)
     assert all(told in write(shown) for write in (markdown, summary, pull_request))

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adaptive_eval.config.document import read_document
+from adaptive_eval.record.lines import count
 from adaptive_eval.show.page.documents import script
-from adaptive_eval.show.text import count
 
 pytestmark = pytest.mark.browser
 Call = Callable[[str, str], object]

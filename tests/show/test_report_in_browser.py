@@ -101,7 +101,7 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
     (told,) = seen["cost"]
     lines = page.evaluate("document.querySelector('header p.quiet').getBoundingClientRect().height / 22")
     assert width < 1280 or lines < 1.5, "one line below the name"
-    assert f" · {cost.trials:,} of a fixed design's {cost.fixed_trials:,} trials · " in told
+    assert f" · {cost.trials:,} trials, at most {cost.allowed_trials:,} were allowed · " in told
     assert bool(run.next_steps) == (kind != "stopped"), "that goes on"
     for step in run.next_steps:
         assert step.says in page.inner_text(".next")

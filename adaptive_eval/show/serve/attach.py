@@ -13,7 +13,7 @@ from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.config.planning import core_caps
 from adaptive_eval.record.ending import Ended, build_ended
 from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.lines import Scale, safe_line
+from adaptive_eval.record.lines import Scale, count, safe_line
 from adaptive_eval.record.sites import site_rows
 from adaptive_eval.record.snapshot import batch_rows
 from adaptive_eval.record.status import CurrentTraffic, Status, results_in_progress, used_caps
@@ -24,7 +24,7 @@ from adaptive_eval.show.live import title_line
 from adaptive_eval.show.ranking import WIDEST_NAME
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.summary import SHOWN_WARNINGS, findings
-from adaptive_eval.show.text import count, fit_columns
+from adaptive_eval.show.text import fit_columns
 from adaptive_eval.store import (
     ReplicaBack,
     ReplicaLost,

@@ -1,4 +1,4 @@
-// What a run has cost: in figures, beside a fixed design, beside its caps, and what was spent besides.
+// What a run has cost: in figures, how many trials were allowed, beside its caps, and what was spent besides.
 
 import { h } from "./dom.js";
 import { term } from "./terms.js";
@@ -13,23 +13,19 @@ export function tiles({ view, facts, pulse, live }) {
     ...(view.results?.cost ?? view.spending.at(-1) ?? { trials: 0, tokens: 0, usd: 0, gpu_seconds: 0 }),
     ...(pulse?.spending ?? {}),
   };
-  const fixed = facts.fixed;
   const elapsed = pulse?.elapsed ?? view.elapsed;
   const eta = pulse?.eta_seconds;
-  const about = (/** @type {number | null | undefined} */ value, /** @type {(value: number) => string} */ format) =>
-    value ? [`≈ ${format(value)} in a `, term("fixed_design", "fixed design")] : null;
   return h(
     "dl",
     { class: "tiles" },
     tile(
       "Trials",
       count(cost.trials),
-      view.results ? [shareNote(cost.trials, fixed.trials), inVain(view.results.cost)] : null,
-      view.results ? cost.trials / fixed.trials : null,
+      view.results ? [allowed(cost.trials, view.results.cost), inVain(view.results.cost)] : null,
     ),
-    cost.tokens ? tile("Tokens", count(cost.tokens), about(fixed.tokens, count)) : null,
-    cost.usd ? tile("Cost", usd(cost.usd), about(fixed.usd, usd)) : null,
-    cost.gpu_seconds ? tile("GPU time", duration(cost.gpu_seconds), about(fixed.gpu_seconds, duration)) : null,
+    cost.tokens ? tile("Tokens", count(cost.tokens), null) : null,
+    cost.usd ? tile("Cost", usd(cost.usd), null) : null,
+    cost.gpu_seconds ? tile("GPU time", duration(cost.gpu_seconds), null) : null,
     facts.serverTimeIsPaid
       ? tile("Server time", duration(view.results?.cost.server_seconds ?? 0), heldGpus(view.results?.cost))
       : null,
@@ -51,7 +47,7 @@ export function tiles({ view, facts, pulse, live }) {
 
 /** What a run has cost, in a line. @param {RunCost} cost */
 export function inShort(cost) {
-  const parts = [`${count(cost.trials)} of a fixed design's ${plural(cost.fixed_trials, "trial")}`];
+  const parts = [`${plural(cost.trials, "trial")}, ${allowed(cost.trials, cost)}`];
   if (cost.tokens) parts.push(`${count(cost.tokens)} tokens`);
   if (cost.usd) parts.push(usd(cost.usd));
   if (cost.gpu_seconds) parts.push(`${duration(cost.gpu_seconds)} of GPUs`);
@@ -70,17 +66,14 @@ function heldGpus(cost) {
   return cost?.server_gpu_seconds ? [`${number(cost.server_gpu_seconds / 3600)} GPU hours `, held] : held;
 }
 
-/**
- * A trial count beside what it would be in a fixed design; earlier starts may have had a larger one.
- * @param {number} trials @param {number} fixed @returns {Child}
- */
-function shareNote(trials, fixed) {
-  if (trials > fixed) return `trials.max now allows ${count(fixed)}`;
-  return [`${percent(trials / fixed)} of the ${count(fixed)} of a `, term("fixed_design", "fixed design")];
+/** How many trials were allowed; earlier starts may have allowed more than now. @param {number} trials @param {RunCost} cost */
+function allowed(trials, { allowed_trials }) {
+  const most = count(allowed_trials);
+  return trials > allowed_trials ? `${most} are allowed now` : `at most ${most} were allowed`;
 }
 
-/** @param {string} label @param {Child} value @param {Child} note @param {number | null} [share] */
-function tile(label, value, note, share = null) {
+/** @param {string} label @param {Child} value @param {Child} note */
+function tile(label, value, note) {
   return h(
     "div",
     { class: "tile", "data-key": label },
@@ -89,18 +82,8 @@ function tile(label, value, note, share = null) {
       "dd",
       null,
       h("span", { class: "figure" }, value),
-      share === null ? null : meter(share),
       note ? h("span", { class: "note" }, note) : null,
     ),
-  );
-}
-
-/** @param {number} share */
-function meter(share) {
-  return h(
-    "span",
-    { class: "meter", "aria-hidden": "true" },
-    h("span", { style: { width: `${Math.min(100, 100 * share).toFixed(1)}%` } }),
   );
 }
 

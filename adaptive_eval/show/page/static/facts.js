@@ -68,7 +68,6 @@ export function factsOf(view) {
     drawnFrom: decisions.trials?.draw ? view.questions.length : null,
     series: seriesOf(view, gate),
     verdicts: counted(results?.pairs ?? []),
-    fixed: fixedCost(view),
     serverTimeIsPaid: serverTimeIsPaid(view),
     launches: view.configuration.models.some((/** @type {Record<string, any>} */ model) => model.launch),
   };
@@ -314,10 +313,4 @@ function turn(line) {
 function serverTimeIsPaid({ results }) {
   if (!results || results.cost.server_seconds === null) return false;
   return results.servers.length > 0 || (results.cost.server_gpu_seconds ?? 0) > 0;
-}
-
-/** What the maximum of trials for everyone would have cost. @param {RunView} view */
-function fixedCost(view) {
-  const { fixed_trials, fixed_tokens, fixed_usd, fixed_gpu_seconds } = view.results?.cost ?? {};
-  return { trials: fixed_trials ?? 0, tokens: fixed_tokens, usd: fixed_usd, gpu_seconds: fixed_gpu_seconds };
 }

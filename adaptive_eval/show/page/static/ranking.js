@@ -6,7 +6,7 @@ import { interval, narrowInterval, score } from "./facts.js";
 import { headline, nextSteps } from "./overview.js";
 import { isWhole, partOf } from "./rows.js";
 import { term } from "./terms.js";
-import { name, percent, plain } from "./text.js";
+import { amount, count, name, percent, plain } from "./text.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { ModelRow } from "./sent.js" */
 /** @import { Section, State } from "./parts.js" */
@@ -29,10 +29,12 @@ export const ranking = {
     if (!view.results) return lead;
     const rows = view.results.models;
     const x = plotScale(rows, facts);
+    const each = rows.some((row) => perAnswer(row).length);
     const heads = [
       facts.gate ? null : h("th", { scope: "col", class: "tier" }, term("tier")),
       h("th", { scope: "col", class: "model" }, "Model"),
       h("th", { scope: "col", class: "digits" }, term("score", "Score"), h("small", null, "95% interval")),
+      each ? h("th", { scope: "col", class: "digits each" }, term("per_answer", "Per answer")) : null,
       h("th", { scope: "col", class: "plot" }, axis(x, facts)),
       h("th", { scope: "col", class: "says" }, "Verdict"),
     ];
@@ -43,7 +45,7 @@ export const ranking = {
         { class: "ranking" },
         h("caption", { class: "unseen" }, "The models from best to worst"),
         h("thead", null, h("tr", null, heads)),
-        tiersOf(rows, facts).map((tier) => tierBody(tier, x, state)),
+        tiersOf(rows, facts).map((tier) => tierBody(tier, x, state, each)),
       ),
       h("p", { class: "note" }, plain(view.words.promise, 2000)),
     ];
@@ -63,8 +65,17 @@ function tiersOf(rows, { gate }) {
   return tiers;
 }
 
-/** @param {Tier} given @param {PlotScale} x @param {State} state */
-function tierBody({ number: tier, rows, first }, x, state) {
+/** Price, tokens and seconds of an answer, as far as they are known. @param {ModelRow} row @returns {string[]} */
+function perAnswer({ usd_per_answer, tokens_per_answer, seconds_per_answer }) {
+  return [
+    usd_per_answer === null ? "" : `$${amount(usd_per_answer, 2)}`,
+    tokens_per_answer === null ? "" : `${count(tokens_per_answer)} tokens`,
+    seconds_per_answer === null ? "" : `${amount(seconds_per_answer, 0)} s`,
+  ].filter(Boolean);
+}
+
+/** @param {Tier} given @param {PlotScale} x @param {State} state @param {boolean} each */
+function tierBody({ number: tier, rows, first }, x, state, each) {
   const { facts, view } = state;
   const unseen = (/** @type {number} */ at) =>
     isWhole(state, "ranking", first + at) ? null : partOf("ranking", first + at);
@@ -91,6 +102,13 @@ function tierBody({ number: tier, rows, first }, x, state) {
           h("b", null, score(facts, row.score)),
           row.lo === null ? null : h("small", null, narrowInterval(facts, row.lo, row.hi)),
         ),
+        each
+          ? h(
+              "td",
+              { class: "digits each" },
+              perAnswer(row).map((text, line) => (line ? h("small", null, text) : h("span", null, text))),
+            )
+          : null,
         unseen(at) === null
           ? [
               h("td", { class: "plot" }, forest(row, x, facts)),

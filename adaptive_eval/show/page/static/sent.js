@@ -232,6 +232,9 @@
  * @property {string | null} recorded
  * @property {number} labels
  * @property {number | null} graded_score
+ * @property {number | null} usd_per_answer
+ * @property {number | null} tokens_per_answer
+ * @property {number | null} seconds_per_answer
  */
 
 /**
@@ -317,13 +320,11 @@
 /**
  * @typedef {object} RunCost
  * @property {number} trials
- * @property {number} fixed_trials
+ * @property {number} allowed_trials
+ * @property {number} max_trials
  * @property {number} tokens
  * @property {number} usd
  * @property {number} gpu_seconds
- * @property {number | null} fixed_tokens
- * @property {number | null} fixed_usd
- * @property {number | null} fixed_gpu_seconds
  * @property {number | null} server_seconds
  * @property {number | null} server_gpu_seconds
  * @property {number | null} counted_gpu_seconds
@@ -615,7 +616,7 @@
  * @property {Term} look
  * @property {Term} not_judged
  * @property {Term} posterior
- * @property {Term} fixed_design
+ * @property {Term} per_answer
  * @property {Term} server_time
  * @property {Term} set_aside
  * @property {Term} gate

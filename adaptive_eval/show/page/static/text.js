@@ -61,6 +61,15 @@ export function usd(value) {
   return `$${shown.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: most })}`;
 }
 
+/**
+ * A small amount: two significant digits, so many decimals at least and six at most.
+ * @param {number} value @param {number} decimals
+ */
+export function amount(value, decimals) {
+  const places = value > 0 ? 1 - Math.floor(Math.log10(value)) : 0;
+  return fixed(value, Math.min(Math.max(decimals, places), 6));
+}
+
 /** 75 -> 1m 15s; 9000 -> 2h 30m. @param {number | null | undefined} seconds */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return DASH;

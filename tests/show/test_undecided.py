@@ -1,0 +1,120 @@
+"""The undecided pair in the headline: which one it is, what it would take, and that the next steps say the same."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from page_views import simulated, world
+
+from adaptive_eval.core.types import Reason
+from adaptive_eval.record.ending import Ending
+from adaptive_eval.record.finding import finding, main_findings
+from adaptive_eval.record.next_steps import Advice, next_steps
+from adaptive_eval.record.results import PairRow, Results
+from adaptive_eval.record.undecided import undecided_pair, undecided_sentence
+
+NAMES = ("ada", "bob", "cyd", "dan", "eve")
+
+
+@cache
+def judged(budget: int | None) -> Results:
+    """A run of five models at its second look."""
+    found = simulated(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12}, budget={"trials": budget}).results
+    assert found is not None
+    return found
+
+
+def ended(
+    verdicts: str = "rruo", reason: Reason = Reason.OUT_OF_REACH, needs: float | None = 20.0, budget: int | None = None
+) -> Results:
+    """A finished run with these verdicts of neighbours: (r)esolved, (t)ied, (u)ndecidable, (o)pen."""
+    found = judged(budget)
+    words = {"r": "resolved", "t": "tied", "u": "out_of_reach", "o": "open"}
+    pairs = tuple(
+        replace(pair, verdict=words[verdict], trials_needed=None if verdict in "rt" else needs, called=None)
+        for pair, verdict in zip(found.pairs, verdicts, strict=True)
+    )
+    return replace(found, pairs=pairs, run=replace(found.run, status="finished", reason=str(reason)))
+
+
+def advice(results: Results) -> Advice:
+    """The first next step of a run that was started by `mine.yaml`."""
+    assert results.run.reason is not None
+    ending = Ending(reason=Reason(results.run.reason), results=results, trials=9, arguments=("mine.yaml",))
+    return next(iter(next_steps(ending, "RUN")))
+
+
+def named(pair: PairRow | None) -> tuple[str, str | None]:
+    """The two models of a pair."""
+    assert pair is not None
+    return pair.better, pair.worse
+
+
+def test_headline_and_next_step_give_the_same_numbers() -> None:
+    results = ended("rruu")
+    third, fourth = results.pairs[2:]
+    sentence = undecided_sentence(results)
+    assert sentence is not None and finding(results) == (*main_findings(results), sentence)
+    assert named(undecided_pair(results)) == (third.better, third.worse)
+    gap = f"{100 * abs(third.difference or 0.0):.1f} points apart"
+    assert sentence.startswith(f"{third.better} and {third.worse} are too close to call: {gap}; 1 more comparison ")
+    rows = {row.name: row for row in results.models}
+    further = sum(40 * 6 - rows[name].stored_trials for name in {third.better, third.worse, str(fourth.worse)})
+    assert f" Up to {further:,} more answers would decide both in 6 of 10 such runs (trials.max from 12 to 40)." in (
+        sentence
+    )
+    step = advice(results)
+    assert "raise trials.max to 40" in step.says and step.command is not None and "trials.max=40" in step.command
+
+
+def test_budget_that_ended_a_run_is_raised_by_what_open_pairs_need() -> None:
+    results = ended("rrro", Reason.BUDGET, 10.0, budget=60)
+    last = results.pairs[3]
+    rows = {row.name: row for row in results.models}
+    further = sum(10 * 6 - rows[name].stored_trials for name in (last.better, str(last.worse)))
+    sentence, step = undecided_sentence(results), advice(results)
+    assert sentence is not None and f"About {further} more answers would decide it if the difference stays" in sentence
+    settings = sentence.partition("(budget.trials from 60 to ")[2].removesuffix(").")
+    assert int(settings) >= results.cost.trials + further
+    assert step.says == f"raise budget.trials to {settings}:"
+    beyond = undecided_sentence(replace(results, pairs=(*results.pairs[:3], replace(last, trials_needed=99.0))))
+    assert beyond is not None and "that trials.max allows would decide it only if the difference grows" in beyond
+
+
+def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> None:
+    results = ended("rrru", needs=5000.0)
+    sentence, step = undecided_sentence(results), advice(results)
+    assert sentence is not None and sentence.endswith(
+        " At this difference no plausible number of answers would decide it (about 5,000 trials per question)."
+    )
+    assert "larger stopping.delta" in step.says and "trials.max" not in (step.command or "")
+    both = ended("rruu", needs=20.0)
+    both = replace(both, pairs=(*both.pairs[:3], replace(both.pairs[3], trials_needed=5000.0)))
+    assert advice(both).says == "raise trials.max to 40 (1 comparison would stay too close to call):"
+    assert "would decide it in 6 of 10" in (undecided_sentence(both) or "")
+
+
+def test_unknown_need_is_not_given_as_a_number() -> None:
+    sentence = undecided_sentence(ended("rrru", needs=None))
+    assert sentence is not None and sentence.endswith(" How many answers would decide it is not known yet.")
+
+
+@pytest.mark.parametrize(("verdicts", "at"), [("uruu", 0), ("rruo", 2), ("turr", 1)])
+def test_highest_undecided_pair_of_the_ranking_is_named(verdicts: str, at: int) -> None:
+    results = ended(verdicts)
+    assert named(undecided_pair(results)) == named(results.pairs[at])
+
+
+def test_nothing_is_added_while_a_run_goes_on_or_when_all_is_decided() -> None:
+    results = ended()
+    assert undecided_sentence(replace(results, run=replace(results.run, status="running", reason=None))) is None
+    assert undecided_sentence(ended("rtrr", Reason.SETTLED)) is None
+    alarmed = replace(results, run=replace(results.run, status="stopped", reason=str(Reason.ALARM)))
+    assert undecided_sentence(alarmed) is None
+
+
+def test_stopped_run_says_how_many_answers_its_open_pairs_still_need() -> None:
+    results = ended("rrro", needs=10.0)
+    stopped = replace(results, run=replace(results.run, status="stopped", reason=None))
+    sentence = undecided_sentence(stopped)
+    assert sentence is not None and sentence.endswith(" more answers would decide it if the difference stays.")
