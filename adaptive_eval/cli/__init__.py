@@ -28,7 +28,7 @@ COMMANDS = {
     "regrade": "Grade answers of RUN again: those on which the grader failed, or with --config all of them.",
     "rescore": "Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.",
     "label": "Label answers of RUN blinded, to measure the grader's error and correct the scores for it.",
-    "verify": "Check RUN for damage: every answer by its digest, the database, and results.json.",
+    "verify": "Check RUN for damage: every stored row by its checksum, the database, and results.json.",
     "replay": "Repeat a run on recorded or simulated outcomes; no server is asked.",
     "plan": "Forecast what the run of CONFIG will cost, and how likely it is to decide everything.",
     "validate": "Check a configuration and its questions; nothing is sent to any server.",

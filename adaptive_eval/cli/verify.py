@@ -11,7 +11,7 @@ MAX_SHOWN = 50
 
 
 def verify(run: Run) -> None:
-    """Check RUN for damage: every answer by its digest, the database, and results.json. Nothing is changed.
+    """Check RUN for damage: every stored row by its checksum, the database, and results.json. Nothing is changed.
 
     Exit code 0: all that can be checked is intact; 1: something is damaged, and every damage is listed.
     """

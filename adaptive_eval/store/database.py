@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from adaptive_eval.base.errors import RunLocked, StoreError, StoreFull
 from adaptive_eval.base.files import FileLock, closed_on_error, is_locked, read_holder, require_plain
+from adaptive_eval.store.checksums import checksum
 from adaptive_eval.store.tables import TABLES
 
 LOCK_FILE = "lock"
@@ -73,7 +74,7 @@ WITHOUT_LOG = (
 APPLICATION_ID = 0x61644576
 """Marks the file as one of adaptive-eval (PRAGMA application_id)."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """PRAGMA user_version; a file with another number is refused."""
 
 BUSY_SECONDS = 30.0
@@ -271,7 +272,9 @@ def _connect(directory: Path, mode: str) -> sqlite3.Connection:
             raise StoreError(f"{file} cannot be read: {error.strerror}; {ANOTHER}") from error
     with explained(directory):
         # used by one thread at a time: the main thread opens and closes it, the writer's uses it in between
-        return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
+        connection.create_function("checksum", -1, checksum, deterministic=True)
+        return connection
 
 
 def _enable_durable_log(connection: sqlite3.Connection, directory: Path) -> None:

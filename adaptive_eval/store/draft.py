@@ -12,12 +12,14 @@ from typing import Self
 
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
 from adaptive_eval.store import database
+from adaptive_eval.store.checksums import insert_into, sealed, set_columns
 from adaptive_eval.store.events.event import Event
 from adaptive_eval.store.records import RunHeader, TrialRecord
 from adaptive_eval.store.redaction import redact_event, redact_trial
 from adaptive_eval.store.rows import INSERT_TRIAL, dump_json, trial_row, write_events, write_run
 
 _CELL = "SELECT id FROM trials WHERE model = ? AND question = ? ORDER BY trial"
+_RENUMBER = f"UPDATE trials {set_columns('trials', {'trial': '?1'})} WHERE id = ?2"
 
 
 class Draft:
@@ -61,19 +63,20 @@ class Draft:
             ids = self._connection.execute(_CELL, (self._model(model), self._question(question))).fetchall()
             # in ascending order, each number is free when it is assigned
             numbers = ((number, row) for number, (row,) in enumerate(ids))
-            self._connection.executemany("UPDATE trials SET trial = ? WHERE id = ?", numbers)
+            self._connection.executemany(_RENUMBER, numbers)
 
     def finish(self, header: RunHeader, keys: Mapping[str, str], events: Sequence[Event]) -> None:
         """Make it a run; `keys` maps the id of a question to the one under which its trials were added."""
         now = time.time()
         with database.explained(self._directory):
             write_run(self._connection, header, now)
-            models = [(self._model(name), name, dump_json(meaning)) for name, meaning in header.models.items()]
-            self._connection.executemany("INSERT INTO models (id, name, meaning) VALUES (?, ?, ?)", models)
+            models = [(*sealed(name, dump_json(meaning)), self._model(name)) for name, meaning in header.models.items()]
+            self._connection.executemany(insert_into("models", "id"), models)
             questions = [
-                (self._question(keys.get(key, key)), key, dump_json(body)) for key, body in header.questions.items()
+                (*sealed(key, dump_json(body)), self._question(keys.get(key, key)))
+                for key, body in header.questions.items()
             ]
-            self._connection.executemany("INSERT INTO questions (id, key, body) VALUES (?, ?, ?)", questions)
+            self._connection.executemany(insert_into("questions", "id"), questions)
             names = self._models.keys() | self._questions.keys() | keys.keys()
             write_events(self._connection, (redact_event(one, self._redactor, names) for one in events), now)
             self._connection.execute("COMMIT")

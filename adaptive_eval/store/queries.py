@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from adaptive_eval.store.checksums import checksum_sql
 from adaptive_eval.store.records import (
     AWAITS_VERDICT,
     LARGEST_SIZE,
@@ -49,8 +50,9 @@ class TrialRow(NamedTuple):
     tokens: int
     usd: float
     gpu_seconds: float
-    digest: int | None
     token_logprobs: bytes | None
+    is_intact: int
+    """Whether it is what was written."""
 
 
 _STANDING = (
@@ -78,6 +80,7 @@ _COLUMNS = {
     "size": f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}",
     "correct": _FLAG.format("is_correct"),
     "found": _FLAG.format("has_answer"),
+    "is_intact": f"{checksum_sql('trials')} = trials.checksum",
     "token_logprobs": "(SELECT body FROM token_logprobs WHERE id = trials.id)",
 }
 """SQL for names that are not columns of the table of trials."""

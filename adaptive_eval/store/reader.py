@@ -36,7 +36,6 @@ from adaptive_eval.store.records import (
     TrialFacts,
     TrialPlace,
     TrialRecord,
-    answer_digest,
     total_bits,
     wasted_use,
 )
@@ -350,15 +349,14 @@ class RunReader:
             yield StoredLook(number, unpack_json(body))
 
     def require_intact(self) -> None:
-        """Raise `StoreError` with the first damage that can be found; answers are checked when they are read."""
+        """Raise `StoreError` with the first damage that can be found."""
         self._database.require_intact()
 
     def _record(self, values: Row) -> TrialRecord:
         row = queries.TrialRow._make(values)
-        record = _record(row)
-        if answer_digest(record.answer) != row.digest:
+        if not row.is_intact:
             raise self._damaged(f"trial {row.trial} of {row.model} on {row.question} is not what was written")
-        return record
+        return _record(row)
 
     def _damaged(self, what: str) -> StoreError:
         return damaged(self.directory, self._database.where, what)

@@ -423,14 +423,9 @@ def answer_digest(answer: Answer) -> int | None:
 
     None for an empty answer, which does not count as a repeat.
     """
-    return text_digest(answer.text, answer.reasoning)
-
-
-def text_digest(text: str | None, reasoning: str | None) -> int | None:
-    """The digest of an answer with these texts."""
-    if not text and not reasoning:
+    if not answer.text and not answer.reasoning:
         return None
-    digest = blake2b((text or "").encode("utf-8", "surrogatepass"), digest_size=8)
-    if reasoning:
-        digest.update(b"\0" + reasoning.encode("utf-8", "surrogatepass"))
+    digest = blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=8)
+    if answer.reasoning:
+        digest.update(b"\0" + answer.reasoning.encode("utf-8", "surrogatepass"))
     return int.from_bytes(digest.digest(), "big", signed=True)

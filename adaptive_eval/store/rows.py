@@ -15,9 +15,9 @@ from typing import Any
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.endpoints.types import AnswerLogprobs
+from adaptive_eval.store.checksums import Stored, insert_into, sealed
 from adaptive_eval.store.events.event import Event, Json
 from adaptive_eval.store.records import RunHeader, TrialRecord
-from adaptive_eval.store.tables import COLUMNS
 
 MOST_UNPACKED = 256 * 1024 * 1024
 """No response, so no text, is longer (`endpoints.wire.MAX_BODY`): what unpacks to more was not written here."""
@@ -128,15 +128,13 @@ def has_surrogates(text: str) -> bool:
     return False
 
 
-TRIAL_COLUMNS = COLUMNS["trials"][1:]
-"""Those of a trial without its id, in the order of `trial_row`."""
-INSERT_TRIAL = f"INSERT INTO trials ({', '.join(TRIAL_COLUMNS)}) VALUES ({', '.join('?' for _ in TRIAL_COLUMNS)})"
+INSERT_TRIAL = insert_into("trials")
 
 
-def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tuple[object, ...]:
+def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tuple[Stored, ...]:
     """The values of INSERT_TRIAL; `model` and `question` are ids of the tables."""
     answer, outcome = record.answer, record.outcome()
-    return (
+    return sealed(
         model,
         question,
         record.trial,
@@ -151,51 +149,60 @@ def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tup
         answer.finish_reason,
         answer.prompt_tokens,
         answer.completion_tokens,
-        answer.latency,
-        answer.ttft,
+        _real(answer.latency),
+        _real(answer.ttft),
         answer.replica,
         answer.attempts,
-        answer.completion_bpt,
-        answer.prompt_bpt,
-        *record.cost,
+        _real(answer.completion_bpt),
+        _real(answer.prompt_bpt),
+        record.cost.tokens,
+        _real(record.cost.usd),
+        _real(record.cost.gpu_seconds),
         now,
         pack_text(answer.text),
         pack_text(answer.reasoning),
     )
 
 
+def _real(value: float | None) -> float | None:
+    """A number as SQLite returns it from a column of type REAL: without integers, -0.0 and nan."""
+    return None if value is None or value != value else value + 0.0
+
+
 INSERT_LOGPROBS = (
-    "INSERT INTO token_logprobs (id, body) SELECT id, ? FROM trials WHERE model = ? AND question = ? AND trial = ?"
+    "INSERT INTO token_logprobs (id, body, checksum) "
+    "SELECT id, ?, ? FROM trials WHERE model = ? AND question = ? AND trial = ?"
 )
 
 
 def write_run(connection: sqlite3.Connection, header: RunHeader, now: float) -> None:
     """Write the header of a run with its first configuration."""
-    run = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0, "held": "{}"}
-    connection.executemany("INSERT INTO run VALUES (?, ?)", [*run.items(), ("meaning", dump_json(header.meaning))])
+    run: dict[str, Stored] = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0, "held": "{}"}
+    values = [*run.items(), ("meaning", dump_json(header.meaning))]
+    connection.executemany(insert_into("run"), [sealed(key, value) for key, value in values])
     insert_configuration(connection, header.configuration, now)
 
 
 def insert_configuration(connection: sqlite3.Connection, configuration: Json, now: float) -> None:
     """Write a configuration, which becomes the newest."""
-    connection.execute("INSERT INTO configurations (at, body) VALUES (?, ?)", (now, dump_json(configuration)))
+    connection.execute(insert_into("configurations"), sealed(now, dump_json(configuration)))
 
 
 def insert_models(connection: sqlite3.Connection, models: Mapping[str, Json]) -> None:
     """Write models, each with the settings that its trials depend on."""
-    rows = [(name, dump_json(meaning)) for name, meaning in models.items()]
-    connection.executemany("INSERT INTO models (name, meaning) VALUES (?, ?)", rows)
+    rows = [sealed(name, dump_json(meaning)) for name, meaning in models.items()]
+    connection.executemany(insert_into("models"), rows)
 
 
 def insert_questions(connection: sqlite3.Connection, questions: Mapping[str, Json]) -> None:
     """Write the questions of a run."""
-    rows = [(key, dump_json(body)) for key, body in questions.items()]
-    connection.executemany("INSERT INTO questions (key, body) VALUES (?, ?)", rows)
+    rows = [sealed(key, dump_json(body)) for key, body in questions.items()]
+    connection.executemany(insert_into("questions"), rows)
 
 
 def write_events(connection: sqlite3.Connection, events: Iterable[Event], now: float) -> None:
     """Write events, with the time at which they happened."""
     connection.executemany(
-        "INSERT INTO events (at, kind, body) VALUES (?, ?, ?)",
-        [(now, event.kind, dump_json(event.body())) for event in events],
+        insert_into("events"),
+        [sealed(now, event.kind, dump_json(event.body())) for event in events],
     )

@@ -9,6 +9,7 @@ from typing import Self
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import FileLock, closed_on_error
 from adaptive_eval.store import database
+from adaptive_eval.store.checksums import damaged_rows
 from adaptive_eval.store.forms import MISFORMED
 from adaptive_eval.store.locate import require_nothing_lost
 from adaptive_eval.store.queries import Row
@@ -73,10 +74,12 @@ class RunDatabase:
                 self.connection.rollback()
 
     def require_intact(self) -> None:
-        """Raise `StoreError` if the structure of the database is damaged, or a trial is not as trials are written."""
+        """Raise `StoreError` if a row is not what was written, or the structure of the database is damaged."""
         with database.explained(self.directory):
             for (number,) in self.connection.execute(MISFORMED):
                 raise damaged(self.directory, self.where, f"trials {number} is not as trials are written")
+            for row in damaged_rows(self.connection):
+                raise damaged(self.directory, self.where, row.describe(self.connection))
             for fault in database.structure_faults(self.connection):
                 raise damaged(self.directory, self.where, f"{fault}; {database.reindex_instructions(self.directory)}")
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import closed_on_error
 from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.store.checksums import Stored, checksum, insert_into, sealed, set_columns
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.events.answers import AnswersLost
 from adaptive_eval.store.events.event import Change, Event
@@ -39,21 +40,32 @@ NEXT_SECONDS = 1e-6
 """Between two records, where a clock says that the second came before the first."""
 # a resume takes the looks under its settings again, and most are unchanged
 _INSERT_LOOK = (
-    "INSERT INTO looks (configuration, number, at, body) VALUES (?, ?, ?, ?) "
-    "ON CONFLICT (configuration, number) DO UPDATE SET body = excluded.body, at = excluded.at "
-    "WHERE looks.body <> excluded.body"
+    f"{insert_into('looks')} ON CONFLICT (configuration, number) DO UPDATE "
+    f"{set_columns('looks', {'body': 'excluded.body', 'at': 'excluded.at'})} WHERE looks.body <> excluded.body"
 )
 _FORGET_TOKENS = (
     "DELETE FROM token_logprobs WHERE id = (SELECT id FROM trials WHERE model = ? AND question = ? AND trial = ?)"
 )
 _ASKED_FOR = (
-    "INSERT INTO asked_for VALUES (?, ?) ON CONFLICT (model) DO UPDATE SET trials = asked_for.trials + excluded.trials"
+    f"{insert_into('asked_for')} ON CONFLICT (model) DO UPDATE "
+    f"{set_columns('asked_for', {'trials': 'asked_for.trials + excluded.trials'})}"
 )
-_REGRADE = (
-    "UPDATE trials SET category = ?, signals = ?, extracted = ?, grader_error = ?, tokens = tokens + ?, usd = usd + ?, "
-    "gpu_seconds = gpu_seconds + ? "
-    "WHERE model = ? AND question = ? AND trial = ?"
+_NEW_GRADE = {
+    "category": "?1",
+    "signals": "?2",
+    "extracted": "?3",
+    "grader_error": "?4",
+    "tokens": "tokens + ?5",
+    "usd": "usd + ?6",
+    "gpu_seconds": "gpu_seconds + ?7",
+}
+_REGRADE = f"UPDATE trials {set_columns('trials', _NEW_GRADE)} WHERE model = ?8 AND question = ?9 AND trial = ?10"
+_OPENING = (
+    f"UPDATE trials {set_columns('trials', {'round': '0'})} "
+    "WHERE model = ? AND question = ? AND trial < ? AND round > 0"
 )
+_SET_VALUE = f"UPDATE run {set_columns('run', {'value': '?2'})} WHERE key = ?1"
+_SET_QUESTION = f"UPDATE questions {set_columns('questions', {'body': '?2'})} WHERE key = ?1"
 
 
 class OpenedStore(NamedTuple):
@@ -131,14 +143,15 @@ class Store:
             writes.executemany(INSERT_LOGPROBS, tokens)
             writes.executemany(_REGRADE, (self._regrade_row(verdict) for verdict in batch.verdicts))
             writes.executemany(
-                _INSERT_LOOK, ((self._configuration, look.number, now, pack_json(look.body)) for look in batch.looks)
+                _INSERT_LOOK,
+                (sealed(self._configuration, look.number, now, pack_json(look.body)) for look in batch.looks),
             )
             write_events(writes, batch.events, now)
             self._count_in_flight(writes, batch)
             if batch.elapsed is not None:
-                writes.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
+                writes.execute(_SET_VALUE, ("elapsed", batch.elapsed))
             if batch.held is not None:
-                writes.execute("UPDATE run SET value = ? WHERE key = 'held'", (dump_json(batch.held),))
+                writes.execute(_SET_VALUE, ("held", dump_json(batch.held)))
         return batch
 
     def lose(self, event: AnswersLost) -> None:
@@ -171,15 +184,15 @@ class Store:
         with self._database.transaction() as writes:
             writes.executemany(_REGRADE, (self._regrade_row(redact_grade(one, self.redactor)) for one in regrades))
             writes.executemany(
-                "UPDATE trials SET round = 0 WHERE model = ? AND question = ? AND trial < ? AND round > 0",
+                _OPENING,
                 [(self._models[one.model], self._questions[one.question], one.extent) for one in opening],
             )
             if header is not None:
                 if changes:
                     write_events(writes, [self.redacted(self._settings_event(changes))], self._now())
-                writes.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
-                bodies = ((dump_json(body), key) for key, body in header.questions.items())
-                writes.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)
+                writes.execute(_SET_VALUE, ("meaning", dump_json(header.meaning)))
+                bodies = ((key, dump_json(body)) for key, body in header.questions.items())
+                writes.executemany(_SET_QUESTION, bodies)
                 insert_configuration(writes, header.configuration, self._now())
             write_events(writes, map(self.redacted, events), self._now())
         self._configuration = self.reader.newest_configuration_id()
@@ -233,15 +246,16 @@ class Store:
             change[request.model] += request.trials
         for request in batch.sent:
             change[request.model] -= request.trials
-        writes.executemany(_ASKED_FOR, ((self._models[model], -came) for model, came in change.items()))
+        writes.executemany(_ASKED_FOR, (sealed(self._models[model], -came) for model, came in change.items()))
 
-    def _row(self, record: TrialRecord, now: float) -> tuple[object, ...]:
+    def _row(self, record: TrialRecord, now: float) -> tuple[Stored, ...]:
         return trial_row(self._models[record.model], self._questions[record.question], record, now)
 
     def _logprobs_row(self, record: TrialRecord) -> tuple[object, ...]:
         assert record.answer.token_logprobs is not None
         place = (self._models[record.model], self._questions[record.question], record.trial)
-        return (pack_logprobs(record.answer.token_logprobs), *place)
+        packed = pack_logprobs(record.answer.token_logprobs)
+        return (packed, checksum(packed), *place)
 
     def _regrade_row(self, regrade: Regrade) -> tuple[object, ...]:
         return (

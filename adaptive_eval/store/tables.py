@@ -11,25 +11,29 @@ import re
 TABLES = """
 CREATE TABLE run (
     key TEXT PRIMARY KEY,          -- name, created, version, meaning, elapsed, held (JSON)
-    value NOT NULL
+    value NOT NULL,
+    checksum INTEGER NOT NULL      -- of the row, as in every table: see store/checksums.py
 ) WITHOUT ROWID;
 
 CREATE TABLE configurations (
     id INTEGER PRIMARY KEY,
     at REAL NOT NULL,              -- every time is in seconds since 1970, UTC
-    body TEXT NOT NULL             -- JSON
+    body TEXT NOT NULL,            -- JSON
+    checksum INTEGER NOT NULL
 );
 
 CREATE TABLE models (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
-    meaning TEXT NOT NULL          -- JSON: what its trials depend on
+    meaning TEXT NOT NULL,         -- JSON: what its trials depend on
+    checksum INTEGER NOT NULL
 );
 
 CREATE TABLE questions (
     id INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,
-    body TEXT NOT NULL             -- JSON: prompt, answer, choices, cluster, metadata
+    body TEXT NOT NULL,            -- JSON: prompt, answer, choices, cluster, metadata
+    checksum INTEGER NOT NULL
 );
 
 CREATE TABLE trials (
@@ -58,6 +62,7 @@ CREATE TABLE trials (
     usd REAL NOT NULL,
     gpu_seconds REAL NOT NULL,
     at REAL NOT NULL,
+    checksum INTEGER NOT NULL,
     text BLOB,                     -- TEXT as it is, or BLOB: zlib; the long columns come last, so that what is summed
     reasoning BLOB,                -- over all trials is read without following their texts over the pages
     UNIQUE (model, question, trial)
@@ -68,6 +73,7 @@ CREATE TABLE looks (
     number INTEGER NOT NULL,
     at REAL NOT NULL,
     body BLOB NOT NULL,            -- JSON, zlib: the whole look with every verdict
+    checksum INTEGER NOT NULL,
     PRIMARY KEY (configuration, number)
 ) WITHOUT ROWID;
 
@@ -75,17 +81,20 @@ CREATE TABLE events (
     id INTEGER PRIMARY KEY,
     at REAL NOT NULL,
     kind TEXT NOT NULL,            -- see store/events/
-    body TEXT NOT NULL             -- JSON
+    body TEXT NOT NULL,            -- JSON
+    checksum INTEGER NOT NULL
 );
 
 CREATE TABLE asked_for (           -- trials that were sent and have no answer yet, where a cap must hold
     model INTEGER PRIMARY KEY,
-    trials INTEGER NOT NULL
+    trials INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
 );
 
 CREATE TABLE token_logprobs (      -- only with `sampling: {logprobs: tokens}`
     id INTEGER PRIMARY KEY,        -- of the trial
-    body BLOB NOT NULL             -- zlib of JSON: its tokens, and their log-probabilities times 10,000
+    body BLOB NOT NULL,            -- zlib of JSON: its tokens, and their log-probabilities times 10,000
+    checksum INTEGER NOT NULL
 );
 """
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from forging import reseal
 from live_runs import ENDED, Site
 from test_reading_runs_no_code import CASES, REFUSED, Listener
 from typer.testing import CliRunner, Result
@@ -108,6 +109,7 @@ def forge(run: Path, changes: Settings, models: Sequence[Settings], grader: str 
             ((body,),) = database.execute("SELECT value FROM run WHERE key = 'meaning'")
             meaning = json.loads(body) | {"grader": {"kind": grader}}
             database.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (json.dumps(meaning),))
+        reseal(database)
     with RunReader.intact(run) as reader:
         stored_config(reader.header())
 

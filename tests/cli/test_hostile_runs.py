@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forging import reseal
 from live_runs import ENDED, Site
 from typer.testing import CliRunner
 
@@ -64,7 +65,15 @@ def put(database: sqlite3.Connection, table: str, body: str, where: str = "") ->
     """Put a text in the place of JSON, packed where it was."""
     packed = zlib.compress(body.encode()) if table == "looks" else body
     database.execute(f"UPDATE {table} SET {COLUMNS.get(table, 'body')} = ? {where}", (packed,))
-    database.commit()
+    reseal(database)
+
+
+def seal(database: sqlite3.Connection) -> None:
+    """What is not UTF-8 cannot be sealed."""
+    try:
+        reseal(database)
+    except sqlite3.OperationalError:
+        database.commit()
 
 
 def say(line: str) -> None:
@@ -84,7 +93,7 @@ def test_json_that_is_no_object_or_too_deep_is_told(here: Path, table: str) -> N
 def test_looks_that_are_not_packed_are_told(here: Path) -> None:
     with closing(fresh(here, random.Random(1))) as database:
         database.execute("UPDATE looks SET body = '{}'")
-        database.commit()
+        reseal(database)
     done = CliRunner().invoke(app, ["report", "RUN", "--output", "OUT"])
     assert done.exit_code == ExitCode.FAILED and "a stored look is damaged" in done.stderr
 
@@ -117,7 +126,7 @@ def spoil(database: sqlite3.Connection, rng: random.Random) -> str:
         column, value = rng.choice(LOOSE), rng.choice(["x", -1, 10**18, 1e308, b"\xff", "", -5.5])
         trial = rng.randint(1, 60)
         database.execute(f"UPDATE OR REPLACE trials SET {column} = ? WHERE id = ?", (value, trial))
-        database.commit()
+        seal(database)
         return f"{column} {value!r}"
     if table == "run":
         key, value = (
@@ -125,7 +134,7 @@ def spoil(database: sqlite3.Connection, rng: random.Random) -> str:
             rng.choice(["x", -1, 1e308, b"\xff"]),
         )
         database.execute("UPDATE run SET value = ? WHERE key = ?", (value, key))
-        database.commit()
+        seal(database)
         return f"{key} {value!r}"
     number = "number" if table == "looks" else "id"
     column = COLUMNS.get(table, "body")

@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import yaml
+from forging import forging
 from live_runs import Site
 from patient_time import HANGS
 from typer.testing import CliRunner, Result
@@ -337,13 +338,12 @@ def test_secrets_that_a_stored_configuration_asks_for_are_not_filled_in(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", "the-secret-of-the-reader")
-    with closing(sqlite3.connect(stranger.run / DATABASE_FILE)) as database:
+    with forging(stranger.run) as database:
         ((body,),) = database.execute("SELECT body FROM configurations")
         stored = json.loads(body)
         stored["prompt"]["system"] = "${MY_KEY}"
         stored["models"][0]["prompt"]["system"] = "${MY_KEY}"
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
-        database.commit()
     for line in (
         "report RUN --output -",
         "report RUN --format json --output -",
@@ -381,7 +381,7 @@ def test_grading_again_by_a_stored_function_is_refused(stranger: Stranger) -> No
 
 
 def test_a_run_from_before_anything_was_told_of_plug_ins_opens(stranger: Stranger) -> None:
-    with closing(sqlite3.connect(stranger.run / DATABASE_FILE)) as database:
+    with forging(stranger.run) as database:
         ((body,),) = database.execute("SELECT body FROM configurations")
         stored = json.loads(body)
         kept = stored.pop("plug_ins")
@@ -390,6 +390,5 @@ def test_a_run_from_before_anything_was_told_of_plug_ins_opens(stranger: Strange
         stored["objective"]["kind"] = "best"  # there was no other kind of them
         assert stored["objective"].keys() >= {"k", "baseline", "pairs", "half_width", "value"}
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
-        database.commit()
     words = read_view(stranger.run).words
     assert words.promise == "That of the plug-in evilrun.payload:Rule, not one of adaptive-eval's own."

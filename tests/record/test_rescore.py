@@ -1,7 +1,6 @@
 """A stored run under other rubrics."""
 
 import json
-import sqlite3
 from collections import defaultdict
 from contextlib import closing
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from forging import forging
 from live_runs import MODELS, EndedRuns, Site
 from played import Played, prepared
 from typer.testing import CliRunner
@@ -113,11 +113,10 @@ def test_scores_are_averages_of_what_was_worked_out_by_hand(run: Path, site: Sit
 
 def test_trials_of_an_incomplete_round_are_left_out(run: Path) -> None:
     whole = rescore(run)
-    with closing(sqlite3.connect(run / DATABASE_FILE)) as database:
+    with forging(run) as database:
         columns = [row[1] for row in database.execute("PRAGMA table_info(trials)")][1:]
         copied = ", ".join({"trial": "trial + 1000", "round": "round + 1000"}.get(one, one) for one in columns)
         database.execute(f"INSERT INTO trials ({', '.join(columns)}) SELECT {copied} FROM trials WHERE id < 20")
-        database.commit()
     assert rescore(run) == whole
 
 

@@ -1,11 +1,11 @@
 """Whoever reads a run reads it once, and prepares nothing."""
 
-import sqlite3
 from collections import Counter
 from contextlib import closing
 from typing import Any
 
 import pytest
+from forging import forging
 from live_runs import EndedRuns, Site
 
 from adaptive_eval.config import prepare as preparing
@@ -83,8 +83,8 @@ def test_an_earlier_version_kept_no_lengths_of_prompts(done: Site, calls: Counte
     with closing(RunReader.open(done.directory())) as reader:
         kept = StoredRun(reader).plan.bench.worst_cost
     calls.clear()
-    with closing(sqlite3.connect(done.directory() / "run.sqlite")) as connection, connection:
-        connection.execute("UPDATE events SET body = json_remove(body, '$.longest_prompts') WHERE kind = 'started'")
+    with forging(done.directory()) as database:
+        database.execute("UPDATE events SET body = json_remove(body, '$.longest_prompts') WHERE kind = 'started'")
     with closing(RunReader.open(done.directory())) as reader:
         assert StoredRun(reader).plan.bench.worst_cost == kept
     assert calls["render"] == 8, "once a question, for models that are asked alike"

@@ -1,13 +1,13 @@
 """Events: what is stored of each kind is what versions without these classes wrote and read."""
 
 import json
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from forging import forging
 
 from adaptive_eval import store
 from adaptive_eval.base.errors import ExitCode, StoreError
@@ -301,8 +301,8 @@ def test_what_is_damaged_is_refused_with_its_place(kind: str, body: object, told
 
 def test_a_damaged_event_is_told_with_the_run(open_store: Callable[[], Store], directory: Path) -> None:
     open_store().close()
-    with closing(sqlite3.connect(directory / "run.sqlite")) as connection, connection:
-        connection.execute("INSERT INTO events (at, kind, body) VALUES (1.0, 'finished', '{}')")
+    with forging(directory) as database:
+        database.execute("INSERT INTO events (at, kind, body, checksum) VALUES (1.0, 'finished', '{}', 0)")
     with closing(RunReader.open(directory)) as reader, pytest.raises(StoreError, match=r"two-by-two: .* is damaged"):
         reader.events()
 
