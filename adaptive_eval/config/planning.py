@@ -30,7 +30,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batching import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
-from adaptive_eval.graders.rubric import grades_cut_answers, open_rubric
+from adaptive_eval.graders.rubric import best_is_sure, grades_cut_answers, open_rubric
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.questions.types import Question
 from adaptive_eval.supply.launch.types import GRACE_SECONDS
@@ -50,8 +50,8 @@ class PriorKnowledge(NamedTuple):
     """(L, M, K): R0, and all outcomes of recorded models."""
     ungraded: NDArray[np.int64] | None = None
     """(L, M): ungraded answers of recorded models."""
-    at_least: NDArray[np.int64] | None = None
-    """(L, M, K): outcomes of recorded models that could have a better grade, since the answer was cut off."""
+    unsure: NDArray[np.int64] | None = None
+    """(L, M, K): outcomes of recorded models that could have another grade, since the answer was cut off."""
 
 
 class RunFacts(NamedTuple):
@@ -98,7 +98,7 @@ def make_plan(
         **({} if weighing is None else weighing._asdict()),
         recorded=config.recorded,
         recorded_ungraded=known.ungraded,
-        recorded_at_least=known.at_least,
+        recorded_unsure=known.unsure,
     )
     facts = facts._replace(
         batched=config.batched,
@@ -125,6 +125,7 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
     policy: Policy = _chosen_part(config, "trials.policy", POLICIES, Policy, config.trials.options, {})
     known = {"confidence": stopping.confidence, "start": start}
     rule: Rule = _chosen_part(config, "stopping.rule", RULES, Rule, stopping.options, known)
+    rubric = open_rubric(config.rubric)
     judged_by = RULES.get(str(stopping.rule)) if objective.rule is None else None
     latch = judged_by is None or judged_by.latching
     with _explain_misfit(config):
@@ -148,7 +149,8 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
             before=facts.before,
             capped_opening=capped,
             coupled=facts.coupled,
-            may_be_right=0 if grades_cut_answers(open_rubric(config.rubric)) else int(AnswerKind.TRUNCATED),
+            may_be_right=0 if grades_cut_answers(rubric) else int(AnswerKind.TRUNCATED),
+            best_is_sure=best_is_sure(rubric),
             stops_on_alarm=stopping.on_alarm != "never",
             drawn=_block_size(config.trials, bench.questions, first),
         )

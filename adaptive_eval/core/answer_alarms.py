@@ -1,6 +1,6 @@
 """Alarms about a model's answers: too many are cut off, or a kind of failure has become more frequent.
 
-**Cut answers.** If the grades of more than `MOST_CUT` of a model's answers are lower bounds (`Plan.may_be_right`), its
+**Cut answers.** If the grades of more than `MOST_CUT` of a model's answers are unsure (`Plan.may_be_right`), its
 score means little, and further answers under the same limit would not change that.
 
 **A server that changes.** The answers of a model to one question are exchangeable as long as its server stays the same.

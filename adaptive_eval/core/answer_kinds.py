@@ -1,7 +1,7 @@
 """Kinds of answers that are no plain text: the one table of what each means and what follows from it.
 
-An answer that was cut off has a grade, but the whole answer might have had a better one. Unless the rubric says what
-becomes of cut answers, their grades are lower bounds (`tally`). If a kind becomes more frequent during a run, the
+An answer that was cut off has a grade, but the whole answer might have had another one. Unless the rubric says what
+becomes of cut answers, their grades are unsure (`tally`). If a kind becomes more frequent during a run, the
 server has changed, and trials from then on decide nothing (`answer_alarms`).
 """
 

@@ -552,7 +552,7 @@ class Controller:
 
     def _find_cut_answers(self, model: int) -> AnswerAlarm | None:
         """The alarm that too many answers of a model were cut off, if so."""
-        cut, trials = self._tally.share_at_least(model)
+        cut, trials = self._tally.share_unsure(model)
         if cut <= max(ALWAYS_BORNE, MOST_CUT * trials):
             return None
         return AnswerAlarm(model, AnswerKind.TRUNCATED, cut, trials)

@@ -11,6 +11,7 @@ from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, evidence_readings, judge_look, make_look
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.rules import has_error_left, is_giving_up
+from adaptive_eval.core.shared_trials import UnsureGrades
 from adaptive_eval.core.stages import (
     Extension,
     PairPlaces,
@@ -40,7 +41,7 @@ class LookTaker:
             most,
             coupled=plan.coupled,
             drawn=plan.drawn > 0,
-            may_be_right=plan.may_be_right,
+            unsure=UnsureGrades.of(plan.may_be_right, plan.bench.weights, best_is_sure=plan.best_is_sure),
         )
         self.rule = plan.deciding_rule
         self.extensions: Sequence[Extension] = ()

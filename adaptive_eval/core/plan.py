@@ -74,7 +74,9 @@ class Plan:
     coupled: bool = False
     """Whether trial i of a question has the same seed for every model: related pairs are then judged trial by trial."""
     may_be_right: int = 0
-    """Bits of `AnswerKind`: the grade of such an answer is a lower bound."""
+    """Bits of `AnswerKind`: the grade of such an answer is unsure, it could be in any category."""
+    best_is_sure: bool = True
+    """Whether the grade of such an answer stands if it is in the best category; not if wrong answers are in that."""
     stops_on_alarm: bool = True
     """Whether an alarm about a model's answers ends the run (`answer_alarms`)."""
     drawn: int = 0

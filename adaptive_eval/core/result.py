@@ -143,7 +143,7 @@ def conclude(
     comparisons = _comparisons(looks, standing, decided, available, compared, correction)
     return Result(
         reason=reason,
-        models=_models(plan, standing, available, means, bounds, looks.tally.at_least.sum(axis=(1, 2))),
+        models=_models(plan, standing, available, means, bounds, looks.tally.unsure.sum(axis=(1, 2))),
         comparisons=comparisons,
         reversals=_reversals(plan, standing, available),
         adjusted_p=_adjusted_p_values(standing),

@@ -11,11 +11,12 @@ The decision is the same if two equal models are swapped, so it favours neither.
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.rounds import MISSING, UNGRADED, Batch
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.types import ModelNumbers
@@ -39,18 +40,44 @@ class PairedEvidence(NamedTuple):
     """Possible differences between the values of two trials."""
 
 
+def timed_out(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which trials with answers of these kinds timed out."""
+    return (kinds & AnswerKind.TIMED_OUT) > 0
+
+
+class UnsureGrades(NamedTuple):
+    """Which answers could be in another category if they were whole."""
+
+    kinds: int
+    """Bits of `AnswerKind`, as in `Plan.may_be_right`."""
+    sure: int | None = None
+    """The category in which they stand nevertheless, if any."""
+
+    @classmethod
+    def of(cls, kinds: int, weights: FloatArray, *, best_is_sure: bool) -> Self:
+        """Those of a `Plan`."""
+        return cls(kinds, int(weights.argmax()) if best_is_sure else None)
+
+    def among(self, kinds: NDArray[np.uint8], categories: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Which of these trials, given the kinds of their answers and their categories."""
+        unsure = ((kinds & self.kinds) > 0) & ~timed_out(kinds)
+        return unsure if self.sure is None else unsure & (categories != self.sure)
+
+
+NOTHING_UNSURE = UnsureGrades(0)
+
+
 class SharedTrials:
     """Every graded trial by model, question and number, and for each pair of models the count of each difference."""
 
-    def __init__(self, bench: Bench, may_be_right: int = 0) -> None:
-        """`may_be_right`: as in `Plan`."""
-        self._may_be_right = may_be_right
+    def __init__(self, bench: Bench, unsure: UnsureGrades = NOTHING_UNSURE) -> None:
+        self._unsure = unsure
         self._bench, self._weights, self._g = bench, bench.weights, bench.question_weights
         self._differences: DifferenceValues = difference_values(bench.weights)
         self._arrived = np.full((bench.models, bench.questions, 0), MISSING, dtype=np.uint8)
         """(L, M, N): categories, or the marks of trials without one."""
-        self._is_at_least = np.zeros((bench.models, bench.questions, 0), dtype=bool)
-        """(L, M, N): trials whose grade could be better."""
+        self._is_unsure = np.zeros((bench.models, bench.questions, 0), dtype=bool)
+        """(L, M, N): trials whose grade could be another."""
         first, second = np.triu_indices(bench.models, k=1)
         self._pair = np.full((bench.models, bench.models), -1, dtype=np.intp)
         self._pair[first, second] = np.arange(len(first))
@@ -65,7 +92,8 @@ class SharedTrials:
         kept = [(model, was) for model, was in enumerate(models) if was is not None]
         self._make_room(before._arrived.shape[2])
         for model, was in kept:
-            self._arrived[model, :, : before._arrived.shape[2]] = before._arrived[was]
+            for name in ("_arrived", "_is_unsure"):
+                getattr(self, name)[model, :, : before._arrived.shape[2]] = getattr(before, name)[was]
         for (one, one_was), (two, two_was) in combinations(kept, 2):
             pair, pair_was = self._pair[one, two], before._pair[one_was, two_was]
             for name in ("_counts", "_is_paired", "_is_known"):
@@ -78,7 +106,7 @@ class SharedTrials:
             self._make_room(int(trials.max(initial=-1)) + 1)
             came = batch.categories_by_place()
             self._arrived[model, questions, trials] = came
-            self._is_at_least[model, questions, trials] = (batch.kinds & self._may_be_right) > 0
+            self._is_unsure[model, questions, trials] = self._unsure.among(batch.kinds, came)
             for other in range(len(self._arrived)):
                 if other != model:
                     self._count(model, other, questions, came, self._arrived[other, questions, trials])
@@ -103,12 +131,12 @@ class SharedTrials:
             more = max(trials, 2 * there) - there
             empty = np.full((models, questions, more), MISSING, dtype=np.uint8)
             self._arrived = np.concatenate([self._arrived, empty], axis=2)
-            self._is_at_least = np.concatenate([self._is_at_least, np.zeros_like(empty, dtype=bool)], axis=2)
+            self._is_unsure = np.concatenate([self._is_unsure, np.zeros_like(empty, dtype=bool)], axis=2)
 
     def withdraw(self, model: int, since: IntArray) -> None:
         """Take back the trials of a model from the number `since` (M,) of each question on."""
         taken_back = np.arange(self._arrived.shape[2]) >= since[:, None]
-        self._arrived[model][taken_back], self._is_at_least[model][taken_back] = MISSING, False
+        self._arrived[model][taken_back], self._is_unsure[model][taken_back] = MISSING, False
         for other in range(len(self._arrived)):
             if other != model:
                 self._counts[self._pair[min(model, other), max(model, other)]] = 0
@@ -145,7 +173,7 @@ class SharedTrials:
         """Changes of the counts (n, M, D) if all unknown grades are in favour of the first of each pair, or of the
         second."""
         found = np.zeros((len(first), *self._counts.shape[1:]), dtype=np.int32)
-        models, questions, trials = np.nonzero((self._arrived == UNGRADED) | self._is_at_least)
+        models, questions, trials = np.nonzero((self._arrived == UNGRADED) | self._is_unsure)
         lacking = np.zeros(len(self._arrived), dtype=bool)
         lacking[models] = True
         places = np.unique(np.stack([questions, trials], axis=1), axis=0)
@@ -163,8 +191,5 @@ class SharedTrials:
         """The categories of a model's trials at these places (question, trial), as they are, and with unknown grades at
         their best or at their worst."""
         at = model, places[:, 0], places[:, 1]
-        known, worst = self._arrived[at], int(self._weights.argmin())
-        if best:
-            unknown = (known == UNGRADED) | self._is_at_least[at]
-            return known, np.where(unknown, int(self._weights.argmax()), known)
-        return known, np.where(known == UNGRADED, worst, known)
+        known, extreme = self._arrived[at], self._weights.argmax() if best else self._weights.argmin()
+        return known, np.where((known == UNGRADED) | self._is_unsure[at], int(extreme), known)

@@ -9,7 +9,7 @@ one model and in the worst for the other, and vice versa (`judge`). So the rule'
 would have been. A model is set aside only if this no longer allows any decision: see `why_unjudgeable`.
 
 The same holds for answers that were cut off (`Plan.may_be_right`): they count as they were graded, and nothing is
-called that they could undo if all of them were in the best category. Too many of them end the run (`answer_alarms`).
+called that they could undo. One that is right all the same stands. Too many of them end the run (`answer_alarms`).
 
 A time-out differs: it is an answer (too late, beside as many real ones), has a category, and counts in decisions.
 Results bound the score for all alike, since each could differ with another grader, another limit on tokens or on time.
@@ -23,12 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_alarms import AnswerHistory
-from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn
 from adaptive_eval.core.evidence import Estimates, IndexArray, Prior, update
 from adaptive_eval.core.rounds import UNGRADED, Batch, BatchPart
 from adaptive_eval.core.settings import Bench, require
-from adaptive_eval.core.shared_trials import PairedEvidence, SharedTrials
+from adaptive_eval.core.shared_trials import NOTHING_UNSURE, PairedEvidence, SharedTrials, UnsureGrades, timed_out
 from adaptive_eval.core.types import ModelNumbers, Outcome
 from scorio.moments import CountArray, FloatArray, IntArray, over_categories
 
@@ -52,26 +51,20 @@ class UnknownGrades(NamedTuple):
 
     ungraded: NDArray[np.integer]
     """(L, M): trials without a grade."""
-    at_least: CountArray
-    """(L, M, K): graded trials that could be in the best category."""
-    any_grade: CountArray | None = None
-    """(L, M, K): further graded trials, that could be in any category."""
+    unsure: CountArray
+    """(L, M, K): graded trials that could be in any category."""
 
     @property
     def models(self) -> NDArray[np.bool_]:
         """(L,): models that have such trials."""
-        some = self.ungraded.any(axis=1) | self.at_least.any(axis=(1, 2))
-        return np.asarray(some if self.any_grade is None else some | self.any_grade.any(axis=(1, 2)))
+        return np.asarray(self.ungraded.any(axis=1) | self.unsure.any(axis=(1, 2)))
 
     def extremes(self, counts: CountArray, weights: FloatArray) -> tuple[CountArray, CountArray]:
-        """The tally (L, M, K) with these trials in the worst category that they could be in, and in the best."""
-        lowest, free = counts.copy(), self.ungraded
-        if self.any_grade is not None:
-            lowest -= self.any_grade
-            free = free + self.any_grade.sum(axis=-1)
-        highest = lowest - self.at_least
+        """The tally (L, M, K) with these trials in the worst category, and in the best."""
+        lowest, free = counts - self.unsure, self.ungraded + self.unsure.sum(axis=-1)
+        highest = lowest.copy()
         lowest[:, :, weights.argmin()] += free
-        highest[:, :, weights.argmax()] += free + self.at_least.sum(axis=-1)
+        highest[:, :, weights.argmax()] += free
         return lowest, highest
 
 
@@ -114,12 +107,12 @@ class Tally:
         *,
         coupled: bool = False,
         drawn: bool = False,
-        may_be_right: int = 0,
+        unsure: UnsureGrades = NOTHING_UNSURE,
     ) -> None:
         """`most`: trials a question at the horizon; `coupled`: models share the seeds of their trials; `drawn`:
-        questions were drawn at random, and have one trial each; `may_be_right`: as in `Plan`."""
+        questions were drawn at random, and have one trial each."""
         self._bench, self._prior, self._most, self._drawn = bench, prior, most, drawn
-        self._may_be_right = may_be_right
+        self._unsure = unsure
         shape = (bench.models, bench.questions, bench.categories)
         self.counts: IntArray = np.zeros(shape, dtype=np.int32)
         """Committed rounds, from which estimates are made."""
@@ -129,9 +122,9 @@ class Tally:
         """All outcomes in issued rounds, complete or not; for display only."""
         self.timed_out: IntArray = np.zeros(shape, dtype=np.int32)
         """The part of `counts` that timed out. `np.zeros` takes no memory until written to; `zeros_like` does."""
-        self.at_least: IntArray = np.zeros(shape, dtype=np.int32)
-        """The part of `counts` whose grade could be better: cut answers that are not in the best category."""
-        self._shared = SharedTrials(bench, may_be_right) if coupled else None
+        self.unsure: IntArray = np.zeros(shape, dtype=np.int32)
+        """The part of `counts` whose grade could be another: cut answers that are not certainly right."""
+        self._shared = SharedTrials(bench, unsure) if coupled else None
         self.estimates = Estimates.nothing(bench)
         before = bench.prior_counts
         self.known_before = (
@@ -143,8 +136,8 @@ class Tally:
             self._estimate(np.array(sorted(bench.recorded), dtype=np.intp))
             if bench.recorded_ungraded is not None:
                 self.ungraded += bench.recorded_ungraded.astype(np.int32)
-            if bench.recorded_at_least is not None:
-                self.at_least += bench.recorded_at_least.astype(np.int32)
+            if bench.recorded_unsure is not None:
+                self.unsure += bench.recorded_unsure.astype(np.int32)
 
     @property
     def trials(self) -> NDArray[np.int64]:
@@ -185,9 +178,9 @@ class Tally:
             if batch.has_ungraded:
                 self.ungraded[model] += batch.ungraded().astype(np.int32)
             if batch.kinds.any():
-                late, cut = self._doubted(batch.kinds, batch.categories_by_place())
+                late, cut = timed_out(batch.kinds), self._unsure.among(batch.kinds, batch.categories_by_place())
                 self.timed_out[model] += batch.categories(categories, late).astype(np.int32)
-                self.at_least[model] += batch.categories(categories, cut).astype(np.int32)
+                self.unsure[model] += batch.categories(categories, cut).astype(np.int32)
         if self._shared is not None:
             self._shared.take(batches)
         self._estimate_scored(sorted({batch.model for batch in batches}))
@@ -201,20 +194,13 @@ class Tally:
         scored = (model for model in models if over_categories(known[model]).all())
         self._estimate(np.fromiter(scored, dtype=np.intp))
 
-    def _doubted(
-        self, kinds: NDArray[np.uint8], categories: NDArray[np.uint8]
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which of these trials timed out, and which of the others could be in a better category."""
-        late = (kinds & AnswerKind.TIMED_OUT) > 0
-        return late, ((kinds & self._may_be_right) > 0) & ~late & (categories != self._bench.weights.argmax())
-
     def withdraw(self, model: int, history: AnswerHistory, at: int) -> None:
         """Take back the committed trials of a model from this place in its history on."""
         asked = history.trials()
         questions, categories = asked.questions[at:], asked.categories[at:]
-        late, cut = self._doubted(asked.kinds[at:], categories)
+        late, cut = timed_out(asked.kinds[at:]), self._unsure.among(asked.kinds[at:], categories)
         graded = categories < UNGRADED
-        for tally, some in ((self.counts, graded), (self.timed_out, graded & late), (self.at_least, graded & cut)):
+        for tally, some in ((self.counts, graded), (self.timed_out, graded & late), (self.unsure, graded & cut)):
             np.subtract.at(tally[model], (questions[some], categories[some]), 1)
         np.subtract.at(self.ungraded[model], questions[~graded], 1)
         self.forget_arrivals(model)
@@ -224,9 +210,9 @@ class Tally:
             self.estimates = self.estimates.without(model, Estimates.nothing(self._bench))
         self._estimate_scored([model])
 
-    def share_at_least(self, model: int) -> tuple[int, int]:
-        """How many of a model's graded trials could be in a better category, and how many there are."""
-        return int(self.at_least[model].sum()), int(self.counts[model].sum())
+    def share_unsure(self, model: int) -> tuple[int, int]:
+        """How many of a model's graded trials could be in another category, and how many there are."""
+        return int(self.unsure[model].sum()), int(self.counts[model].sum())
 
     def count_in_flight(self, batches: Iterable[Batch]) -> None:
         """Count what has arrived of batches that the stage before has issued."""
@@ -237,7 +223,7 @@ class Tally:
         """Begin with the committed trials of the stage before."""
         for model, was in enumerate(models):
             if was is not None:
-                for name in ("counts", "ungraded", "timed_out", "at_least"):
+                for name in ("counts", "ungraded", "timed_out", "unsure"):
                     getattr(self, name)[model] = getattr(before, name)[was]
                 self.arrived[model] = self.counts[model]
         if self._shared is not None and before._shared is not None:
@@ -257,14 +243,14 @@ class Tally:
 
     def bounds(self, *, time_outs: bool = False) -> ScoreBounds | None:
         """How far ungraded and cut answers, and `time_outs` if included, could move the estimates."""
-        unknown = UnknownGrades(self.ungraded, self.at_least, self.timed_out if time_outs else None)
+        unknown = UnknownGrades(self.ungraded, self.unsure + self.timed_out if time_outs else self.unsure)
         return score_bounds(self._reestimate, self.estimates, self.counts, unknown, self._bench.weights)
 
     def paired(self, pairs: tuple[IndexArray, IndexArray], *, bounded: bool = False) -> Sequence[PairedEvidence]:
         """Evidence on these pairs of models from shared trials or questions: as graded, and if `bounded` with unknown
         grades in favour of either side, too. Empty if no pair is judged by that."""
         if self._drawn:
-            unknown, weights = UnknownGrades(self.ungraded, self.at_least), self._bench.weights
+            unknown, weights = UnknownGrades(self.ungraded, self.unsure), self._bench.weights
             extremes = unknown.extremes(self.counts, weights) if bounded else None
             return drawn_pairs(self.counts, weights, *pairs, extremes)
         if self._shared is None:

@@ -336,6 +336,14 @@ def grades_cut_answers(rubric: Rubric) -> bool:
     return not rubric.needs.isdisjoint(OF_CUT_ANSWERS)
 
 
+def best_is_sure(rubric: Rubric) -> bool:
+    """Whether only answers are in the best category that say something: not where the share of wrong ones is scored.
+
+    Then an answer in it that was cut off would be in it if it were whole.
+    """
+    return bool(rubric.lacks) or rubric.category(dict.fromkeys(rubric.needs, False)) != int(np.argmax(rubric.weights))
+
+
 def _require_fitted(rubric: Rubric) -> None:
     if rubric.lacks:
         raise GraderError(f"the rubric gives no category without numbers for {', '.join(rubric.lacks)}")

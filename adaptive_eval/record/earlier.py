@@ -76,25 +76,25 @@ def stored_outcomes(config: RunConfig, events: Sequence[Event]) -> Recorded:
 
 
 def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> PriorKnowledge:
-    """Outcomes with a grade (L, M, K), the number of those without one (L, M), and which could have a better one."""
+    """Outcomes with a grade (L, M, K), the number of those without one (L, M), and which could have another one."""
     counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int64)
-    ungraded, at_least = np.zeros(counts.shape[:2], dtype=np.int64), np.zeros_like(counts)
+    ungraded, unsure = np.zeros(counts.shape[:2], dtype=np.int64), np.zeros_like(counts)
     for name, event in recorded.items():
         model = roster.models.position(name)
         for question, key in enumerate(roster.questions):
             counts[model, question] = event.counts[key]
             ungraded[model, question] = event.ungraded.get(key, 0)
-            at_least[model, question] = (event.at_least or {}).get(key, 0)
-    return PriorKnowledge(counts, ungraded if ungraded.any() else None, at_least=at_least if at_least.any() else None)
+            unsure[model, question] = (event.unsure or {}).get(key, 0)
+    return PriorKnowledge(counts, ungraded if ungraded.any() else None, unsure=unsure if unsure.any() else None)
 
 
 def outcomes_digest(
     counts: Mapping[str, Sequence[int]],
     ungraded: Mapping[str, int],
-    at_least: Mapping[str, Sequence[int]] | None,
+    unsure: Mapping[str, Sequence[int]] | None,
     meaning: Json,
 ) -> str:
     """Digest of outcomes and their meaning."""
-    some = [] if at_least is None else [at_least]
+    some = [] if unsure is None else [unsure]
     whole = orjson.dumps([counts, ungraded, *some, meaning], option=orjson.OPT_SORT_KEYS)
     return blake2b(whole, digest_size=16).hexdigest()

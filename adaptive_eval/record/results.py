@@ -101,10 +101,10 @@ class ModelRow:
     prior_depth: float
     """Outcomes of an earlier run in the score (R0), as a mean over the questions."""
     lowest: float | None = None
-    """The score if all unknown outcomes of complete rounds (ungraded or timed out) had the worst category; equal to
-    `score` if there are none."""
+    """The score if all unknown outcomes of complete rounds (ungraded, timed out or cut off) had the worst category;
+    equal to `score` if there are none."""
     highest: float | None = None
-    """The same with the best category, also for answers that were cut off."""
+    """The same with the best category."""
     letters: str = ""
     """Models that share a letter are not shown to differ by any comparison of all pairs; "" if none are compared."""
     server_seconds: float | None = None
@@ -127,7 +127,7 @@ class ModelRow:
     graded_score: float | None = None
     """The score by the grades alone, if labels correct `score`, `sigma` and all that follows from them."""
     cut: int = 0
-    """Answers in the score that were cut off and could have had a better grade, unless the rubric names them."""
+    """Answers in the score that were cut off and could have had another grade, unless the rubric names them."""
     usd_per_answer: float | None = None
     """Mean price of its answers, without their grades; None without a price."""
     tokens_per_answer: float | None = None

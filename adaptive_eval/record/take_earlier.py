@@ -13,7 +13,7 @@ from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
-from adaptive_eval.graders.rubric import Rubric, SchemaRubric, grades_cut_answers
+from adaptive_eval.graders.rubric import Rubric, SchemaRubric, best_is_sure, grades_cut_answers
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.record.earlier import LOGS, Outcomes, PriorOutcomes, Recorded, outcomes_digest, stored_outcomes
@@ -176,7 +176,7 @@ def _take_model(
     if before is not None:
         counts = {key: list(before.counts[key]) for key in keys}
         ungraded = {key: number for key, number in before.ungraded.items() if key in counts}
-        cut = {key: each for key, each in (before.at_least or {}).items() if key in counts}
+        cut = {key: each for key, each in (before.unsure or {}).items() if key in counts}
         source, called, meaning = before.run, before.called, before.meaning
     else:
         judged = stored.counts()
@@ -193,24 +193,24 @@ def _take_model(
             f"recorded model {model.name}: {run} has no graded answer of it to question {lacking[0]} in a complete "
             f"round; {mend if drawn else 'let that run go on first'}"
         )
-    at_least = cut or None
-    digest = outcomes_digest(counts, ungraded, at_least, meaning)
-    return OutcomesRecorded(model.name, str(run), source, called, counts, ungraded, meaning, digest, at_least)
+    unsure = cut or None
+    digest = outcomes_digest(counts, ungraded, unsure, meaning)
+    return OutcomesRecorded(model.name, str(run), source, called, counts, ungraded, meaning, digest, unsure)
 
 
 def _cut_answers(
     rubric: Rubric, stored: StoredRun, called: str, counts: Mapping[str, Sequence[int]]
 ) -> dict[str, Sequence[int]]:
-    """By question and category, those of the counted answers of a model that were cut off and not in the best
-    category; none if the rubric says what becomes of them."""
+    """By question and category, those of the counted answers of a model that were cut off and are not certainly right;
+    none if the rubric says what becomes of them."""
     if grades_cut_answers(rubric):
         return {}
-    best = int(np.argmax(rubric.weights))
+    sure = int(np.argmax(rubric.weights)) if best_is_sure(rubric) else None
     found: dict[str, list[int]] = {}
     for one in stored.reader.outcomes():
         kinds = answer_kinds(one.flags)
         cut = kinds & AnswerKind.TRUNCATED and not kinds & AnswerKind.TIMED_OUT
-        if one.model == called and one.question in counts and one.category not in (None, best) and cut:
+        if one.model == called and one.question in counts and one.category not in (None, sure) and cut:
             found.setdefault(one.question, [0] * len(rubric.weights))[one.category] += 1
     return {key: np.minimum(each, counts[key]).tolist() for key, each in found.items()}
 

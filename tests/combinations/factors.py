@@ -492,10 +492,6 @@ class Known(Conflict):
 
 KNOWN = (
     Known(
-        _levels(answers="cut", rubric="reversed"),
-        "where being wrong weighs most, answers that were cut off are sure to be wrong, and verdicts stand on it",
-    ),
-    Known(
         _levels(wire="doubled", draw="some", cap="tokens"),
         "the next start counts lost answers before all looks, so that caps leave less, and a verdict may be taken back",
         always=False,

@@ -9,23 +9,35 @@ import pytest
 from core_runs import Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from thoroughness import examples
 
 from adaptive_eval.core import Ask, Bench, Controller, Judging, Outcome, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.shared_trials import SharedTrials, UnsureGrades
 from adaptive_eval.core.types import Cause
 from adaptive_eval.graders.types import FLAGS
 
 CUT = int(AnswerKind.TRUNCATED)
 BINARY = np.array([0.0, 1.0])
+REVERSED = np.array([1.0, 0.0])
+"""The share of wrong answers; category 0 is wrong, as in BINARY."""
 seeds = st.integers(0, 2**20)
 
 
-def one_look(bound: float, trials: int = 4, questions: int = 2, delta: float = 0.0, **more: object) -> Plan:
+def one_look(
+    bound: float,
+    trials: int = 4,
+    questions: int = 2,
+    delta: float = 0.0,
+    weights: NDArray[np.float64] = BINARY,
+    **more: object,
+) -> Plan:
     """A plan with a single look at all trials."""
     judging = Judging(delta=delta, futility=None)
-    plan = Plan(Bench(3, questions, BINARY), rule=ZScore(bound), trials=Trials(trials, trials), judging=judging)
+    plan = Plan(Bench(3, questions, weights), rule=ZScore(bound), trials=Trials(trials, trials), judging=judging)
     return replace(plan, prior="uniform", may_be_right=CUT, **more)  # type: ignore[arg-type]
 
 
@@ -44,13 +56,14 @@ def test_every_signal_of_an_answer_is_a_kind() -> None:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.data(), st.sampled_from([0.3, 1.0, 2.0]), st.sampled_from([0.0, 0.3, 0.6]))
+@given(st.data(), st.sampled_from([0.3, 1.0, 2.0]), st.sampled_from([0.0, 0.3, 0.6]), st.booleans())
 def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
-    data: st.DataObject, bound: float, delta: float
+    data: st.DataObject, bound: float, delta: float, lower_is_better: bool
 ) -> None:
     cell = st.sampled_from([(0, 0), (1, 0), (1, 0), (0, CUT), (0, 0), (1, CUT)])
     table = [[[data.draw(cell) for _ in range(4)] for _ in range(2)] for _ in range(3)]
-    plan = one_look(bound, delta=delta, stops_on_alarm=False)
+    weights = REVERSED if lower_is_better else BINARY
+    plan = one_look(bound, delta=delta, weights=weights, stops_on_alarm=False, best_is_sure=not lower_is_better)
 
     def judged(right: Sequence[bool]) -> Controller:
         """The run if all cut answers of some models had been right and whole."""
@@ -107,6 +120,54 @@ def test_more_than_a_tenth_of_cut_answers_ends_the_run(cut: int, of: int, alarme
     assert (found.finished is Reason.ALARM) == alarmed == bool(found.alarms)
     right = told(plan, lambda ask: (1, CUT if ask.model == 1 and ask.trial < cut else 0))
     assert not right.alarms  # nothing better can have been lost
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_where_wrong_answers_weigh_most_cut_ones_decide_nothing_either(coupled: bool) -> None:
+    """Model 0 would be as often right as model 1 if none of its answers had been cut off."""
+    bench = Bench(2, 20, REVERSED)
+    plan = Plan(bench, trials=Trials(8, 40), coupled=coupled, may_be_right=CUT, best_is_sure=False)
+    plan = replace(plan, stops_on_alarm=False)
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        right = (ask.trial + ask.question) % 2
+        return (0, CUT) if ask.model == 0 and right and ask.question % 2 else (right, 0)
+
+    found = told(plan, grade)
+    assert all(look.count(verdict) == 0 for look in found.looks for verdict in (Verdict.RESOLVED, Verdict.TIED))
+    assert found.looks[-1].count(Verdict.BLOCKED) == 1
+    result = found.result()
+    assert result is not None
+    assert {row.model: (row.lowest, row.highest) for row in result.models}[0] == pytest.approx((0.5, 0.75))
+    assert told(replace(plan, may_be_right=0), grade).looks[-1].count(Verdict.RESOLVED) == 1
+
+
+def test_a_cut_answer_between_the_best_and_the_worst_category_could_be_in_either() -> None:
+    plan = replace(one_look(99.0), bench=Bench(3, 2, np.array([0.0, 0.5, 1.0])), stops_on_alarm=False)
+    found = told(plan, lambda ask: (1, CUT * (ask.model == 0 and ask.trial == 0))).result()
+    assert found is not None
+    rows = {row.model: (row.lowest, row.score, row.highest) for row in found.models}
+    assert rows[0] == pytest.approx((0.375, 0.5, 0.625)) and rows[1] == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_shared_trials_stay_unsure_when_settings_change() -> None:
+    """The bounds of a pair that is judged by shared trials are the same after `trials.max` was raised."""
+    bench = Bench(2, 20, BINARY)
+
+    def told_of(shared: SharedTrials) -> list[str]:
+        return [str(one) for one in shared.paired(np.array([0]), np.array([1]), 40, bounded=True)]
+
+    before, after = (SharedTrials(bench, UnsureGrades(CUT, 1)) for _ in range(2))
+    questions = np.repeat(np.arange(20), 4)
+    for model in range(2):
+        batch = Batch(model, 0, np.zeros(20, np.int32), np.full(20, 4, np.int32))
+        for question, trial in zip(questions.tolist(), np.tile(np.arange(4), 20).tolist(), strict=True):
+            right = int((question + trial) % 3 > 0)
+            batch.place(Outcome(model, question, trial, right, kinds=CUT * (1 - right) * (model == 0)))
+        before.take([batch])
+    after.take_over(before, (0, 1))
+    as_graded, ahead, behind = told_of(before)
+    assert ahead != as_graded and told_of(after) == [as_graded, ahead, behind]
 
 
 def test_a_user_may_go_on_and_cut_answers_still_decide_nothing() -> None:

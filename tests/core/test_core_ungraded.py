@@ -221,14 +221,13 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
     def anew(rows: NDArray[np.intp], filled: NDArray[np.integer]) -> Estimates:
         return update(known, rows, filled, bench, "uniform", 8)
 
-    nothing, cut = np.zeros((2, 2), int), np.zeros_like(late)
-    unknown = UnknownGrades(np.array([ungraded, [0, 0]]), cut, late)
+    unknown, nothing = UnknownGrades(np.array([ungraded, [0, 0]]), late), np.zeros((2, 2), int)
     found = score_bounds(anew, known, counts, unknown, bench.weights)
     assert found is not None
     assert found.lowest.score[0] == pytest.approx(lowest)
     assert found.highest.score[0] == pytest.approx(highest)
     assert found.lowest.score[1] == known.score[1] == found.highest.score[1]
-    assert score_bounds(anew, known, counts, UnknownGrades(nothing, cut), bench.weights) is None
+    assert score_bounds(anew, known, counts, UnknownGrades(nothing, np.zeros_like(late)), bench.weights) is None
 
 
 def test_time_outs_do_not_block_a_call() -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import make_grade
-from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, open_rubric
+from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, best_is_sure, open_rubric
 from adaptive_eval.graders.types import (
     ANSWER_SIGNALS,
     REFUSAL_OPENINGS,
@@ -230,3 +230,21 @@ class TestGrade:
         marks = Marks({"is_correct": True, "truncated": False, "method": "text"}, None)
         grade = make_grade(answer(signals=frozenset({"truncated"})), marks, rubric)
         assert rubric.names[grade.category] == "tidy"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "sure"), [(1.0, 0.0, True), (0.0, 1.0, False)], ids=["higher is better", "lower is better"]
+)
+def test_the_best_category_is_sure_unless_an_answer_that_says_nothing_is_in_it(
+    right: float, wrong: float, sure: bool
+) -> None:
+    for when in ({"is_correct": True}, {"score": {"at_least": 0.5}}, {"verdict": "pass"}):
+        said = CategoryConfig.model_validate({"name": "right", "weight": right, "when": when})
+        rubric = open_rubric(RubricConfig(categories=(said, CategoryConfig(name="wrong", weight=wrong))))
+        assert best_is_sure(rubric) is sure
+
+
+def test_the_best_category_of_every_schema_is_sure() -> None:
+    assert best_is_sure(open_rubric(RubricConfig()))
+    for name in SCHEMATA:
+        assert best_is_sure(open_rubric(RubricConfig(name=name)))

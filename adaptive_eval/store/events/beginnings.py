@@ -65,6 +65,6 @@ class OutcomesRecorded(Event, kind="recorded"):
     """The settings with which it was asked and graded there."""
     digest: str = ""
     """Digest of all this except the names and the directory."""
-    at_least: Mapping[str, Sequence[int]] | None = optional_field()
-    """By question, those of `counts` that could have a better grade, since the answer was cut off; None if there are
+    unsure: Mapping[str, Sequence[int]] | None = optional_field()
+    """By question, those of `counts` that could have another grade, since the answer was cut off; None if there are
     none."""
