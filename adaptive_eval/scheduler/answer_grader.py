@@ -58,16 +58,23 @@ class AnswerGrader:
         return len(self._tasks) + len(self._waiting)
 
     async def records(self, request: Request, answers: Sequence[Answer]) -> list[TrialRecord]:
-        """Grade the answers of a request, or mark them as awaiting a verdict; returns the records to store."""
+        """Grade the answers of a request, or mark them as awaiting a verdict; returns the records to store.
+
+        If that is cancelled, answers without a grade await the next start.
+        """
         lane, question = self._lanes[request.model], self._questions[request.question]
-        records = []
+        records, cancelled = [], False
         for trial, answer in zip(request.trials, answers, strict=True):
+            waiting = waiting_record(lane, question, trial, request.round, answer)
             if self.grading.asks(question):
-                waiting = waiting_record(lane, question, trial, request.round, answer)
-                records.append(replace(waiting, cost=waiting.cost.plus(self.costs.reserved(waiting))))
-            else:
-                grade = await grade_or_error(self.grading.grade, answer, question.for_trial(trial))
-                records.append(make_record(lane, question, trial, request.round, answer, grade))
+                waiting = replace(waiting, cost=waiting.cost.plus(self.costs.reserved(waiting)))
+            elif not cancelled:
+                try:
+                    grade = await grade_or_error(self.grading.grade, answer, question.for_trial(trial))
+                    waiting = make_record(lane, question, trial, request.round, answer, grade)
+                except asyncio.CancelledError:
+                    cancelled = True
+            records.append(waiting)
         return records
 
     def judge(self, committed: CommitBatch) -> None:

@@ -206,7 +206,8 @@ class Loop:
     def decide(self, *, resuming: bool = False) -> Sequence[Look]:
         """Have the core decide on the new records, and record the decision. The observer knows looks of earlier starts,
         which are taken again when `resuming`."""
-        decision = self.state.decide(self.meter.launched, stopping=self.ending.halt is not None)
+        stopping = self.ending.halt is not None or self.ending.out_of_time
+        decision = self.state.decide(self.meter.launched, stopping=stopping)
         self._note_set_aside(decision.set_aside)
         self.journal.note_looks(decision.looks, self.state.roster.models, self.state.controller.plan)
         if decision.looks and not resuming:

@@ -9,8 +9,8 @@ If the user asks for it, answers since an alarm about their model are discarded 
 counts.
 
 Stored answers without a grade are graded once more, in small batches that are stored as soon as they are graded: it may
-take long, shows its progress, and can be stopped. Under caps a verdict is reserved before it is asked for, after the
-reserves that an earlier start has left are settled.
+take long, shows its progress, can be stopped, and ends with a cap on time. Under caps a verdict is reserved before it
+is asked for, after the reserves that an earlier start has left are settled.
 """
 
 import asyncio
@@ -97,7 +97,9 @@ class StoreRepair:
             self._write(settled)
         total = sum(1 for _ in self._ungraded())
         graded, failed = 0, 0
-        while some := list(islice(self._ungraded(), failed, failed + self._grading.at_once)):
+        while not self.is_out_of_time and (
+            some := list(islice(self._ungraded(), failed, failed + self._grading.at_once))
+        ):
             if graded == 0:
                 self._observer.happened(RegradingBegun(total))
             reserves = self._reserve_affordable([(one, self._costs.reserved(one)) for one in some])
@@ -129,16 +131,27 @@ class StoreRepair:
                 self._write(CommitBatch(events=[AnswerUngraded(one.model, one.question, str(one.grader_error))]))
         return len(failed)
 
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the cap on time is reached, so that nothing more is graded."""
+        return self._seconds_left() == 0.0
+
+    def _seconds_left(self) -> float | None:
+        """Seconds until the cap on time is reached; None without such a cap."""
+        cap = self._caps.plan.budget.wall_seconds
+        return None if cap is None else max(cap - self._meter.elapsed(), 0.0)
+
     async def _grade(self, some: Sequence[TrialRecord]) -> list[Regrade]:
-        """Grade these answers; returns no grades if stopped."""
+        """Grade these answers; returns no grades if stopped or out of time."""
         if self._stopped:
             return []
         grading = grade_stored(self._grading, some, self._questions, self._repeat_guard)
         at_work = self._grading_task = asyncio.create_task(grading)
         try:
-            await asyncio.wait([at_work])
+            await asyncio.wait([at_work], timeout=self._seconds_left())
         finally:
-            at_work.cancel()  # where the whole run is cancelled
+            at_work.cancel()  # out of time, or where the whole run is cancelled
+        await asyncio.wait([at_work])
         return [] if at_work.cancelled() else at_work.result()
 
     def _ungraded(self) -> Iterator[TrialRecord]:

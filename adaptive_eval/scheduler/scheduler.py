@@ -77,6 +77,7 @@ class Scheduler:
         """Repair and apply the records of earlier starts; no model is asked meanwhile."""
         state, store, observer = self.state, self._loop.journal.store, self._loop.journal.observer
         await self._repair.run(ask_again=self._ask_again)
+        self.ending.out_of_time = self._repair.is_out_of_time
         left = self.supply.take_over(store, state.roster)
         state.alarms.look_up(store.reader)
         for record in stored_records(store.reader, judged=state.judged):

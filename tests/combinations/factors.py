@@ -496,10 +496,5 @@ KNOWN = (
         "the next start counts lost answers before all looks, so that caps leave less, and a verdict may be taken back",
         always=False,
     ),
-    Known(
-        _levels(grader="verifier", cap="wall_time", interruption="stopped", answers="empty"),
-        "stored answers are graded beyond budget.wall_time, and more trials are advised with most answers empty",
-        always=False,
-    ),
 )
 """Rows with these levels are judged apart."""

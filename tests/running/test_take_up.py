@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +12,16 @@ from fakes import QUESTIONS, Bed, FakeEndpoint, FakeGrading, plan
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Budget, Pace
-from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Again, Answer, Prompt
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.event_words import event_sentence
 from adaptive_eval.scheduler import scheduler
 from adaptive_eval.scheduler.committer import Committer
+from adaptive_eval.scheduler.meter import at_least_elapsed
 from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.store import CommitBatch, LooksRetaken, RegradingBegun, RunResumed, TrialsRegraded
+from adaptive_eval.store import CommitBatch, LooksRetaken, RegradingBegun, RunReader, RunResumed, TrialsRegraded
 from adaptive_eval.supply.happenings import Committed
 
 MANY_TURNS = 100
@@ -97,11 +98,63 @@ async def test_a_cap_that_passes_while_stored_answers_are_graded_does_not_cost_t
 ) -> None:
     monkeypatch.setattr(scheduler, "TICK_SECONDS", 0.001)
     bed = await with_ungraded(Bed(tmp_path), all_of_one_question)
+    before = bed.looks()
     bed.plan = plan(budget=Budget(wall_seconds=0.001))
     bed.grading = SlowGrading(lambda: None)
     await bed.start()
-    assert bed.controller.finished is Reason.WALL_TIME
-    assert bed.looks(), "those of the rounds before the answer"
+    assert bed.looks() == before != []
+
+
+class HungGrading(FakeGrading):
+    """Grades its first answers, and never ends with the next, of which `seen` is told."""
+
+    def __init__(self, graded: int, seen: Callable[[], object] = lambda: None) -> None:
+        super().__init__()
+        self._graded, self._seen, self.hung = graded, seen, 0
+
+    async def grade(self, answer: Answer, question: Question, again: object = None) -> Grade:
+        if self.calls >= self._graded:
+            self.hung += 1
+            self._seen()
+            await asyncio.get_running_loop().create_future()
+        return await super().grade(answer, question)
+
+
+async def test_a_cap_on_time_ends_the_grading_of_stored_answers(tmp_path: Path) -> None:
+    bed = await with_ungraded(Bed(tmp_path))
+    ungraded, before = list(bed.outcomes().values()).count(None), asked(bed)
+    with closing(RunReader.open(tmp_path)) as reader:
+        used = at_least_elapsed(reader)
+    bed.plan, unlimited = plan(budget=Budget(wall_seconds=used + 0.3)), bed.plan
+    bed.grading = HungGrading(1)
+    bed.grading.at_once = 1
+    await bed.start()
+    assert asked(bed) == before and bed.controller.finished is not None
+    assert list(bed.outcomes().values()).count(None) >= ungraded - 1
+    bed.plan, bed.grading = unlimited, FakeGrading()
+    await bed.start()
+    assert None not in bed.outcomes().values()
+
+
+async def test_answers_whose_grading_was_cut_off_are_kept_for_the_next_start(tmp_path: Path) -> None:
+    runs: list[Scheduler] = []
+
+    def stop_at_once() -> None:
+        if bed.grading.hung == 3:
+            runs[0].stop()
+            runs[0].stop()
+
+    bed = Bed(tmp_path / "run")
+    bed.grading = HungGrading(4, stop_at_once)
+    await bed.start(runs.append)
+    stored = bed.outcomes()
+    assert list(stored.values()).count(None) == bed.grading.hung >= 3 and len(stored) == 4 + bed.grading.hung
+    bed.grading = FakeGrading()
+    await bed.start()
+    assert None not in bed.outcomes().values() and bed.outcomes().keys() >= stored.keys()
+    reference = Bed(tmp_path / "reference")
+    await reference.start()
+    assert bed.looks() == reference.looks()
 
 
 @pytest.mark.parametrize("times", [1, 2])
