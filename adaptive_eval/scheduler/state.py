@@ -304,7 +304,8 @@ def apply_stored(state: RunState, reader: RunReader, events: Sequence[Event], *,
         state.apply(record)
     outcomes, taken = reader.outcomes(), 0
     for event in late:
-        until = max(reader.count_until(event.at), taken)
+        # a loss counts when it is noticed, before the trials that were committed with it
+        until = max(reader.count_until(event.at, included=not isinstance(event, AnswersLost)), taken)
         _apply_outcomes(state, islice(outcomes, until - taken))
         state.decide()
         state.apply(event)
