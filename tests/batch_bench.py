@@ -7,7 +7,6 @@ from typing import Any
 import orjson
 from live_runs import small_world
 
-from adaptive_eval.base.http_server import HttpRequest
 from adaptive_eval.batches.endpoint import BatchedEndpoint
 from adaptive_eval.batches.service import BatchService
 from adaptive_eval.batches.wire import MaybeCreated
@@ -86,7 +85,7 @@ class DirectWire:
             reply = await self._call("POST", path, body if isinstance(body, bytes) else orjson.dumps(body))
             if reply.reset_after is not None:
                 raise MaybeCreated
-            if b" 429 " not in reply.parts[0][1][:20]:
+            if reply.status != 429:
                 return orjson.loads(self._said(reply))
         raise AssertionError("refused nine times")
 
@@ -105,15 +104,14 @@ class DirectWire:
         self._service.now = asyncio.get_running_loop().time()
         self._service.log.append((method, path))
         root = "/beta" if "/beta" in path else "/v1"
-        return self._service.api.handle(HttpRequest(method, root + path, body=body))
+        return self._service.api.handle(method, root + path.partition("?")[0], body)
 
     @staticmethod
     def _said(reply: ApiReply) -> bytes:
-        head, _, body = reply.parts[0][1].partition(b"\r\n\r\n")
-        status = int(head.split()[1])
-        if status >= 300:
-            error_signal(status, body, {})
-            raise Refusal(status, "refused")
+        ((_, body),) = reply.parts
+        if reply.status >= 300:
+            error_signal(reply.status, body, {})
+            raise Refusal(reply.status, "refused")
         return body
 
 
@@ -185,4 +183,4 @@ class BetaWire(DirectWire):
         await asyncio.sleep(0)
         self._service.now = asyncio.get_running_loop().time()
         self._service.log.append((method, path))
-        return self._service.api.handle(HttpRequest(method, "/beta" + path, body=body))
+        return self._service.api.handle(method, "/beta" + path.partition("?")[0], body)

@@ -6,7 +6,6 @@ answer more can be over.
 
 import math
 
-from adaptive_eval.base.http_server import HttpRequest
 from adaptive_eval.simulate.replies import ApiReply
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import World
@@ -22,8 +21,8 @@ class GatedServer(SimulatedServer):
         super().__init__(world, max_num_seqs=EVERYONE, **habits)  # type: ignore[arg-type]
         self._left: float = answers
 
-    def _handle(self, request: HttpRequest) -> ApiReply:
-        reply = super()._handle(request)
+    def _handle(self, method: str, path: str, body: bytes) -> ApiReply:
+        reply = super()._handle(method, path, body)
         if reply.sequences:
             self._left -= 1
             if self._left < 0:

@@ -14,7 +14,6 @@ from typing import Any
 
 import orjson
 
-from adaptive_eval.base.http_server import HttpRequest
 from adaptive_eval.simulate.answering import hashed_integers
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.replies import ApiReply, whole_reply
@@ -62,20 +61,22 @@ class BatchApi:
         self._calls: Counter[tuple[str, str]] = Counter()
         self._counts: Counter[str] = Counter()
 
-    def handle(self, request: HttpRequest) -> ApiReply | None:
+    def handle(self, method: str, path: str, body: bytes) -> ApiReply | None:
         """The reply to a request about batches; None for any other request."""
-        match = _ROUTES.fullmatch(request.path)
+        match = _ROUTES.fullmatch(path)
         if match is None:
             return None
-        call = (request.method, request.path)
+        call = (method, path)
         self._calls[call] += 1
-        create = request.method == "POST" and match["id"] is None and match["what"] == "batches"
+        create = method == "POST" and match["id"] is None and match["what"] == "batches"
         if not create and self._habits.meets("broken", *call, self._calls[call]):
             return _json(500, _error("the batch service stumbled", "server_error"))
         try:
             if create:
-                return self._create(match["kind"], request.body)
-            return self._reply(request, match["kind"], match["what"], match["id"], match["part"])
+                return self._create(match["kind"], body)
+            if match["what"] == "files":
+                return self._file(method, match["id"], body)
+            return self._reply(match["kind"], match["id"], match["part"])
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             return _json(400, _error(f"this is no such request: {error!r}", "invalid_request_error"))
 
@@ -87,9 +88,7 @@ class BatchApi:
                 self._result_lines(batch, word)
         return self._counts
 
-    def _reply(self, request: HttpRequest, kind: str, what: str, name: str | None, part: str | None) -> ApiReply:
-        if what == "files":
-            return self._file(request, name)
+    def _reply(self, kind: str, name: str | None, part: str | None) -> ApiReply:
         if name is None:
             data = [self._batch_status(batch) for batch in reversed(self._batches.values()) if batch.kind == kind]
             return _json(200, {"object": "list", "data": data, "has_more": False})
@@ -134,9 +133,9 @@ class BatchApi:
             raise ValueError("completion_window must be 24h")
         return [orjson.loads(line) for line in self._files[body["input_file_id"]].splitlines()]
 
-    def _file(self, request: HttpRequest, name: str | None) -> ApiReply:
-        if request.method == "POST":
-            boundary, _, rest = request.body.partition(b"\r\n")
+    def _file(self, method: str, name: str | None, body: bytes) -> ApiReply:
+        if method == "POST":
+            boundary, _, rest = body.partition(b"\r\n")
             parts = (part.partition(b"\r\n\r\n") for part in (b"\r\n" + rest).split(b"\r\n" + boundary))
             contents = [content.removesuffix(b"\r\n") for head, _, content in parts if b"filename=" in head]
             name = f"file-{len(self._files)}"

@@ -12,20 +12,23 @@ from contextlib import closing
 from hmac import compare_digest
 from pathlib import Path
 
+from aiohttp import web
+
 from adaptive_eval.base.errors import AdaptiveEvalError
-from adaptive_eval.base.http_server import HttpRequest, HttpResponse, page_server
+from adaptive_eval.base.http_server import PageServer
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.show.page.documents import assets, fetching_page, script, style
 from adaptive_eval.show.serve.page_state import to_json
 from adaptive_eval.show.serve.site import (
     HEADERS,
     HTML,
-    JSON,
     LOOPBACK,
-    PRIVATE,
     REVALIDATE,
+    found,
+    host_of,
     is_ip_address,
     listen_at,
+    path_of,
     problem,
     set_by_signals,
 )
@@ -75,10 +78,10 @@ class LabellingSite:
         """Wait for the thread that reads and writes."""
         self._thread.shutdown()
 
-    async def answer(self, request: HttpRequest) -> HttpResponse:
+    async def answer(self, request: web.BaseRequest) -> web.Response:
         """Respond to a request."""
-        secret, *rest = request.parts
-        if not is_ip_address(request.host):
+        secret, *rest = path_of(request)
+        if not is_ip_address(host_of(request)):
             return problem(421, "this address is not served here; use the one that was printed")
         if not compare_digest(secret.encode(), self.secret.encode()):
             return problem(404, "there is nothing here")
@@ -87,29 +90,29 @@ class LabellingSite:
         except AdaptiveEvalError as error:
             return problem(503, str(error))
 
-    async def _route(self, request: HttpRequest, rest: list[str]) -> HttpResponse:
+    async def _route(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
         match request.method, rest:
             case ("GET" | "HEAD", []):
-                return HttpResponse(308, headers={"Location": f"/{self.secret}/"})
+                return web.Response(status=308, headers={"Location": f"/{self.secret}/"})
             case ("GET" | "HEAD", [""]):
-                return HttpResponse(body=label_page().encode(), kind=HTML, headers=REVALIDATE)
+                return found(label_page().encode(), HTML, REVALIDATE)
             case ("GET" | "HEAD", ["assets", name]) if name in self._assets:
                 kind, body = self._assets[name]
-                return HttpResponse(body=body, kind=kind, headers=REVALIDATE)
+                return found(body, kind, REVALIDATE)
             case ("GET" | "HEAD", ["now"]):
                 return await self._respond()
             case ("POST", ["end"]):
                 self._over()
-                return HttpResponse(body=b"{}", kind=JSON, headers=PRIVATE)
+                return found(b"{}")
             case ("POST", ["label" | "skip" | "back" as what]):
                 return await self._respond(what, request.query.get("place", ""), request.query.get("label", ""))
         return problem(404, "there is nothing here")
 
-    async def _respond(self, what: str = "", place: str = "", label: str = "") -> HttpResponse:
+    async def _respond(self, what: str = "", place: str = "", label: str = "") -> web.Response:
         """Carry out an action, and send the state."""
         loop = asyncio.get_running_loop()
         state = await loop.run_in_executor(self._thread, self._carry_out, what, place, label)
-        return HttpResponse(body=to_json(state), kind=JSON, headers=PRIVATE)
+        return found(to_json(state))
 
     def _carry_out(self, what: str, place: str, label: str) -> dict[str, object]:
         """Act on the current answer; an action on another place, as from an outdated page, is ignored."""
@@ -135,7 +138,7 @@ async def serve_labelling(session: LabelSession, port: int, ready: Callable[[str
         loop.call_later(LAST_RESPONSE_SECONDS, over.set)
 
     site = LabellingSite(session, leave)
-    server = page_server(site.answer, HEADERS, methods=("GET", "HEAD", "POST"))
+    server = PageServer(site.answer, HEADERS, methods=("GET", "HEAD", "POST"))
     with closing(site):
         async with listen_at(server, LOOPBACK, port) as bound:
             with set_by_signals(over):

@@ -13,7 +13,6 @@ from typing import Any
 
 import orjson
 
-from adaptive_eval.base.http_server import HttpRequest, HttpResponse
 from adaptive_eval.simulate.answering import (
     DrawnAnswer,
     Respondent,
@@ -25,15 +24,7 @@ from adaptive_eval.simulate.answering import (
 )
 from adaptive_eval.simulate.faults import BatchHabits, Decline, Fault, Faults, TimeWindow
 from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
-from adaptive_eval.simulate.replies import (
-    JSON,
-    LAST_CHUNK,
-    STREAM_HEAD,
-    ApiReply,
-    ServingSlots,
-    chunk,
-    whole_reply,
-)
+from adaptive_eval.simulate.replies import EVENTS, ApiReply, ServingSlots, whole_reply
 
 BATCHES = "adaptive_eval.batches.simulated"
 """The module of simulated batch services."""
@@ -86,11 +77,10 @@ class ResponseShape:
             if piece == pieces - 1:
                 events = self._with_usage(envelope, events, choices)
             parts.append((at, b"".join(events)))
-        parts[0] = (parts[0][0], STREAM_HEAD + parts[0][1])
         if hang:
-            return ApiReply((parts[0],), ends=False)
-        parts[-1] = (parts[-1][0], parts[-1][1] + chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
-        return ApiReply(tuple(parts))
+            return ApiReply((parts[0],), kind=EVENTS, ends=False)
+        parts[-1] = (parts[-1][0], parts[-1][1] + b"data: [DONE]\n\n")
+        return ApiReply(tuple(parts), kind=EVENTS)
 
     def _with_usage(
         self, envelope: dict[str, Any], ends: list[bytes], choices: Sequence[SimulatedChoice]
@@ -164,7 +154,7 @@ class ResponseShape:
 
 
 def _event(data: dict[str, Any]) -> bytes:
-    return chunk(b"data: " + orjson.dumps(data) + b"\n\n")
+    return b"data: " + orjson.dumps(data) + b"\n\n"
 
 
 MAX_N = 128
@@ -256,25 +246,25 @@ class Api:
         self.counts: Counter[str] = Counter()
         """Numbers of requests by outcome: `answered`, the name of a fault, or `rejected`."""
 
-    def handle(self, request: HttpRequest) -> ApiReply:
+    def handle(self, method: str, path: str, body: bytes = b"") -> ApiReply:
         """The reply to any request."""
-        if request.path in (_CHAT, _TEXT):
-            if request.method != "POST":
-                return _error(405, f"{request.path} takes POST")
-            return self._completion(request.path == _CHAT, request.body)
-        if request.path == "/health":
+        if path in (_CHAT, _TEXT):
+            if method != "POST":
+                return _error(405, f"{path} takes POST")
+            return self._completion(path == _CHAT, body)
+        if path == "/health":
             return whole_reply(b"", 503 if self._is(self._faults.stuck) else 200)
-        if request.path == "/v1/models":
+        if path == "/v1/models":
             owner = "llamacpp" if self._faults.count_one else "simulated"
             graders = ((JUDGE, self._judge), (VERIFIER, self._verifier))
             served = (*self._respondent.world.models, *(name for name, one in graders if one is not None))
             data = [{"id": model, "object": "model", "owned_by": owner} for model in served]
             return whole_reply(orjson.dumps({"object": "list", "data": data}))
-        if request.path == "/metrics":
+        if path == "/metrics":
             return whole_reply(self._metrics(), kind="text/plain; version=0.0.4")
-        at_batches = "/batches" in request.path or "/files" in request.path
-        reply: ApiReply | None = self.batches.handle(request) if at_batches else None
-        return reply or _error(404, f"there is nothing at {request.path}")
+        at_batches = "/batches" in path or "/files" in path
+        reply: ApiReply | None = self.batches.handle(method, path, body) if at_batches else None
+        return reply or _error(404, f"there is nothing at {path}")
 
     @cached_property
     def batches(self) -> Any:
@@ -326,7 +316,7 @@ class Api:
         if fault is Fault.HANG:
             return ApiReply((), ends=False)
         body = orjson.dumps(shape.payload(next(self._serial), choices))
-        return ApiReply(((seconds, HttpResponse(body=body, kind=JSON).encode()),), sequences=sequences)
+        return ApiReply(((seconds, body),), sequences=sequences)
 
     @property
     def _seconds(self) -> float:

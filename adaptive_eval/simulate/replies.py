@@ -5,9 +5,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adaptive_eval.base.http_server import HttpResponse, Parts
+from aiohttp import web
+
+from adaptive_eval.base.http_server import reset
 
 JSON = "application/json"
+EVENTS = "text/event-stream"
 
 
 @dataclass(slots=True, eq=False)
@@ -73,12 +76,15 @@ class ServingSlots:
 
 @dataclass(frozen=True, slots=True)
 class ApiReply:
-    """The parts of a reply, each with the seconds after which it is sent; without `ends` the rest never comes.
+    """A response whose body comes in parts, each after so many seconds; without `ends` the rest never comes.
 
     A reply made of `sequences` (the seconds that each takes) begins once there are places for them all.
     """
 
     parts: tuple[tuple[float, bytes], ...]
+    status: int = 200
+    kind: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
     ends: bool = True
     reset_after: float | None = None
     """Seconds after which to break the connection instead."""
@@ -87,36 +93,37 @@ class ApiReply:
 
 def whole_reply(body: bytes, status: int = 200, kind: str = JSON, headers: Mapping[str, str] | None = None) -> ApiReply:
     """A complete response that is sent at once."""
-    return ApiReply(((0.0, HttpResponse(status, body, kind, headers or {}).encode()),))
+    return ApiReply(((0.0, body),), status, kind, headers or {})
 
 
-async def send_reply(reply: ApiReply, slots: ServingSlots | None) -> Parts:
-    """Yield the parts of a reply when they are due; a client that has gone leaves its slots."""
-    loop = asyncio.get_running_loop()
+async def send_reply(request: web.BaseRequest, reply: ApiReply, slots: ServingSlots | None) -> web.StreamResponse:
+    """Send the parts of a reply when they are due; a client that has gone leaves its slots."""
     started = asyncio.Event()
     ticket = None if slots is None else slots.enter(reply.sequences, started.set)
     try:
         if reply.sequences and ticket is not None:
             await started.wait()
-        begun = loop.time()
-        if reply.reset_after is not None:
-            await asyncio.sleep(reply.reset_after)
-            raise ConnectionResetError
-        for seconds, data in reply.parts:
-            if seconds > 0.0:
-                await asyncio.sleep(begun + seconds - loop.time())
-            yield data
-        if not reply.ends:
-            await asyncio.Event().wait()
+        return await _send_parts(request, reply)
     finally:
         if slots is not None and ticket is not None:
             slots.leave(ticket)
 
 
-def chunk(data: bytes) -> bytes:
-    """One chunk of a chunked body."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-LAST_CHUNK = b"0\r\n\r\n"
+async def _send_parts(request: web.BaseRequest, reply: ApiReply) -> web.StreamResponse:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    if reply.reset_after is not None:
+        await asyncio.sleep(reply.reset_after)
+        reset(request)
+    headers = {"Content-Type": reply.kind, **reply.headers}
+    streamed = web.StreamResponse(status=reply.status, headers=headers)
+    for seconds, data in reply.parts:
+        if seconds > 0.0:
+            await asyncio.sleep(begun + seconds - loop.time())
+        if reply.kind != EVENTS:
+            return web.Response(status=reply.status, headers=headers, body=data)
+        await streamed.prepare(request)
+        await streamed.write(data)
+    if not reply.ends:
+        await asyncio.Event().wait()
+    return streamed

@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from adaptive_eval.base.http_server import HttpRequest, HttpServer, Parts
+from aiohttp import web
+
+from adaptive_eval.base.http_server import HttpServer
 from adaptive_eval.simulate.answering import OwnQuestions, Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults
@@ -88,7 +90,7 @@ class SimulatedServer:
 
     async def listen(self) -> None:
         """Accept connections; after `die`, on the same port."""
-        self._http = HttpServer(self._respond, strangers=False)
+        self._http = HttpServer(self._respond)
         self._port = await self._http.listen(HOST, self._port)
 
     async def die(self) -> None:
@@ -100,11 +102,14 @@ class SimulatedServer:
     def _now(self) -> float:
         return self._loop.time() - self._started_at
 
-    def _respond(self, request: HttpRequest) -> Parts:
-        return send_reply(self._handle(request), self.places)
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        if (length := request.content_length or 0) > request.client_max_size:  # it is not waited for
+            raise web.HTTPRequestEntityTooLarge(request.client_max_size, length)
+        reply = self._handle(request.method, request.path, await request.read())
+        return await send_reply(request, reply, self.places)
 
-    def _handle(self, request: HttpRequest) -> ApiReply:
-        return self._api.handle(request)
+    def _handle(self, method: str, path: str, body: bytes) -> ApiReply:
+        return self._api.handle(method, path, body)
 
     async def _outage(self, start: float, length: float) -> None:
         await asyncio.sleep(start)

@@ -6,7 +6,6 @@ from live_runs import small_world
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.base.http_server import HttpRequest
 from adaptive_eval.cli import app
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
@@ -22,8 +21,8 @@ class Clocked:
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, object]]:
         raw = body if isinstance(body, bytes) else orjson.dumps(body)
-        head, _, said = self.api.handle(HttpRequest(method, path, body=raw)).parts[0][1].partition(b"\r\n\r\n")
-        return int(head.split()[1]), orjson.loads(said)
+        reply = self.api.handle(method, path, raw)
+        return reply.status, orjson.loads(reply.parts[0][1])
 
     def inline(self, number: int = 4) -> str:
         requests = [

@@ -15,13 +15,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from browsing import Tabs
 from live_runs import MODELS, EndedRuns, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.base.http_server import HttpRequest, HttpResponse
 from adaptive_eval.cli import app
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.labels.site import LabellingSite, label_assets, label_page
@@ -42,11 +43,12 @@ def served(run: Path) -> Iterator[LabellingSite]:
 
 def asked(
     site: LabellingSite, path: str, method: str = "POST", secret: str | None = None, host: str = "127.0.0.1:80"
-) -> HttpResponse:
-    return asyncio.run(site.answer(HttpRequest(method, f"/{secret or site.secret}/{path}", {"host": host})))
+) -> web.Response:
+    request = make_mocked_request(method, f"/{secret or site.secret}/{path}", {"Host": host})
+    return asyncio.run(site.answer(request))
 
 
-def state(response: HttpResponse) -> dict[str, Any]:
+def state(response: web.Response) -> dict[str, Any]:
     assert response.status == 200
     found: dict[str, Any] = json.loads(response.body)
     return found

@@ -18,7 +18,7 @@ from patient_time import HANGS
 from played import MODELS, Played
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
-from adaptive_eval.base.http_server import page_server
+from adaptive_eval.base.http_server import PageServer
 from adaptive_eval.core.types import Reason
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import drop_rows, read_view
@@ -36,7 +36,7 @@ HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"
 async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a site about this run or folder."""
     site = Site(path, host)
-    server = page_server(site.answer, HEADERS)
+    server = PageServer(site.answer, HEADERS)
     port = await server.listen("127.0.0.1", 0)
     own: dict[str, Any] = {"trust_env": False, "verify": False, "timeout": HANGS}
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", **own) as client:
@@ -79,6 +79,8 @@ class Follower:
         ("localhost.evil.example", False),
         ("evil.example@127.0.0.1.evil.example", False),
         ("127.0.0.1:{port}@evil.example", False),
+        ("127.0.0.1:", False),
+        ("127.0.0.1:80/x", False),
         ("[::1", False),
         ("", False),
     ],

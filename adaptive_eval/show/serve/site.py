@@ -11,7 +11,7 @@ import asyncio
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import TypeVar, cast
 from urllib.parse import quote
 
+from aiohttp import web
+
 from adaptive_eval.base.errors import ConfigError, StoreError
-from adaptive_eval.base.http_server import HttpRequest, HttpResponse, HttpServer, page_server
+from adaptive_eval.base.http_server import PageServer
 from adaptive_eval.record.transcripts import transcript_ends
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
 from adaptive_eval.show.serve.folder import RunsFolder
@@ -41,6 +43,8 @@ REVALIDATE = {"Cache-Control": "no-cache"}
 PRIVATE = {"Cache-Control": "no-store"}
 MAX_KEPT = 8
 """Runs whose latest view is kept: those that were asked for last."""
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
 HTML, JSON = "text/html; charset=utf-8", "application/json"
 
@@ -68,9 +72,9 @@ class Site:
             if self._folder.is_run and (state := await self._state(self._folder.path.name)) is not None:
                 await self._read(state.view)
 
-    async def answer(self, request: HttpRequest) -> HttpResponse:
+    async def answer(self, request: web.BaseRequest) -> web.Response:
         """Respond to a request."""
-        host = request.host
+        host = host_of(request)
         if host not in self._names and not is_ip_address(host):
             return problem(421, "this address is not served here; use the one that the monitor has printed")
         try:
@@ -78,19 +82,19 @@ class Site:
         except StoreError as error:
             return problem(503, str(error))
 
-    async def _route(self, request: HttpRequest) -> HttpResponse:
-        match request.parts:
-            case ("",):
+    async def _route(self, request: web.BaseRequest) -> web.Response:
+        match path_of(request):
+            case [""]:
                 return _page(monitor_page(self._folder.path.name) if self._folder.is_run else runs_page())
-            case ("assets", name) if name in self._assets:
+            case ["assets", name] if name in self._assets:
                 kind, body = self._assets[name]
                 return _conditional(request, body, kind, f'"{blake2b(body, digest_size=12).hexdigest()}"')
-            case ("api", "runs"):
-                return HttpResponse(body=to_json(await self._read(self._folder.briefs)), kind=JSON, headers=PRIVATE)
-            case ("run", name, *rest) if rest in ([], [""]) and await self._state(name) is not None:
-                moved = HttpResponse(308, headers={"Location": f"{quote(name, safe='')}/"})
+            case ["api", "runs"]:
+                return found(to_json(await self._read(self._folder.briefs)))
+            case ["run", name, *rest] if rest in ([], [""]) and await self._state(name) is not None:
+                moved = web.Response(status=308, headers={"Location": f"{quote(name, safe='')}/"})
                 return _page(monitor_page(name, "../../")) if rest else moved
-            case ("api", "run", name, *what) if (state := await self._state(name)) is not None:
+            case ["api", "run", name, *what] if (state := await self._state(name)) is not None:
                 return await self._answer_about_run(state, what, request)
         return problem(404, "there is nothing here")
 
@@ -105,21 +109,19 @@ class Site:
         self._states[name] = state or PageState(path)
         return self._states[name]
 
-    async def _answer_about_run(self, state: PageState, what: list[str], request: HttpRequest) -> HttpResponse:
-        found: bytes | None = None
+    async def _answer_about_run(self, state: PageState, what: list[str], request: web.BaseRequest) -> web.Response:
+        body: bytes | None = None
         match what:
             case ["view"]:
-                body, etag = await self._read(state.view)
-                return _conditional(request, body, JSON, etag)
+                view, etag = await self._read(state.view)
+                return _conditional(request, view, JSON, etag)
             case ["progress"] if (numbers := _integers(request, "after")) is not None:
-                found = await self._read(partial(state.progress, *numbers))
+                body = await self._read(partial(state.progress, *numbers))
             case ["question", index] if (numbers := _integers(request, "model", "after", question=index)) is not None:
-                found = await self._read(partial(state.answers, *numbers))
+                body = await self._read(partial(state.answers, *numbers))
             case ["transcript", index] if (numbers := _integers(request, "model", "trial", question=index)) is not None:
-                found = await self._transcript(state, *numbers)
-        if found is not None:
-            return HttpResponse(body=found, kind=JSON, headers=PRIVATE)
-        return problem(404, "there is nothing here")
+                body = await self._transcript(state, *numbers)
+        return problem(404, "there is nothing here") if body is None else found(body)
 
     async def _transcript(self, state: PageState, question: int, model: int, trial: int) -> bytes | None:
         """The last message of a trial that Inspect ran, as JSON; None if there is no such trial. One log at a time."""
@@ -134,7 +136,7 @@ class Site:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def _integers(request: HttpRequest, *names: str, question: str | None = None) -> list[int] | None:
+def _integers(request: web.BaseRequest, *names: str, question: str | None = None) -> list[int] | None:
     """Parse numbers of the query, and of a question; None unless each has up to nine digits, or is -1.
 
     The last one may be missing.
@@ -146,6 +148,17 @@ def _integers(request: HttpRequest, *names: str, question: str | None = None) ->
     return None
 
 
+def path_of(request: web.BaseRequest) -> list[str]:
+    """The decoded parts of the path between the slashes; none is used as a path of the file system."""
+    return list(request.rel_url.parts[1:])
+
+
+def host_of(request: web.BaseRequest) -> str:
+    """The host name or address that it was sent to, in lower case, without brackets; "" if it is neither."""
+    named = _HOST.fullmatch(request.headers.get("Host", ""))
+    return "" if named is None else named[1].strip("[]").lower()
+
+
 def is_ip_address(host: str) -> bool:
     """Whether a host is an IP address, and not a name that might resolve to one."""
     try:
@@ -155,21 +168,26 @@ def is_ip_address(host: str) -> bool:
     return True
 
 
-def _conditional(request: HttpRequest, body: bytes, kind: str, etag: str) -> HttpResponse:
+def _conditional(request: web.BaseRequest, body: bytes, kind: str, etag: str) -> web.Response:
     """Send the body, or status 304 if the client has it."""
     headers = {**REVALIDATE, "ETag": etag}
     if request.headers.get("if-none-match") == etag:
-        return HttpResponse(304, headers=headers)
-    return HttpResponse(body=body, kind=kind, headers=headers)
+        return web.Response(status=304, headers=headers)
+    return found(body, kind, headers)
 
 
-def _page(html: str) -> HttpResponse:
-    return HttpResponse(body=html.encode(), kind=HTML, headers=REVALIDATE)
+def _page(html: str) -> web.Response:
+    return found(html.encode(), HTML, REVALIDATE)
 
 
-def problem(status: int, what: str) -> HttpResponse:
+def found(body: bytes, kind: str = JSON, headers: Mapping[str, str] = PRIVATE) -> web.Response:
+    """Build a response with what was asked for."""
+    return web.Response(body=body, headers={"Content-Type": kind, **headers})
+
+
+def problem(status: int, what: str) -> web.Response:
     """Build a response that says what is wrong."""
-    return HttpResponse(status, f"{what}\n".encode(), headers=PRIVATE)
+    return web.Response(status=status, text=f"{what}\n", headers=PRIVATE)
 
 
 LOOPBACK = "127.0.0.1"
@@ -182,14 +200,14 @@ async def serve(path: Path, host: str, port: int, ready: Callable[[str], None]) 
     """
     site, over = Site(path, host), asyncio.Event()
     with closing(site):
-        async with listen_at(page_server(site.answer, HEADERS), host, port) as bound:
+        async with listen_at(PageServer(site.answer, HEADERS), host, port) as bound:
             with set_by_signals(over):
                 ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}/")
                 await asyncio.gather(site.warm_up(), over.wait())
 
 
 @asynccontextmanager
-async def listen_at(server: HttpServer, host: str, port: int) -> AsyncIterator[int]:
+async def listen_at(server: PageServer, host: str, port: int) -> AsyncIterator[int]:
     """Let a server listen, and yield its port; raises `ConfigError` if the port is not available."""
     try:
         bound = await server.listen(host, port)
