@@ -6,12 +6,11 @@ can shut others out.
 """
 
 import asyncio
-import socket
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NoReturn, cast
+from types import MappingProxyType
+from typing import cast
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
@@ -40,27 +39,36 @@ PageHandler = Callable[[web.BaseRequest], Awaitable[web.Response]]
 class RefusingConnection(web.RequestHandler):
     """One connection: what is malformed is refused without a log entry, and a client that has gone is no error."""
 
+    def __init__(self, server: "HttpServer", idle: float = 3600.0) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(server, loop=loop, keepalive_timeout=idle, lingering_time=0.0)
+        self._headers = server.headers
+
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
         if isinstance(exc, ConnectionError):
             raise exc
-        if not isinstance(exc, HttpProcessingError | web.RequestPayloadError):
-            return super().handle_error(request, status, exc, message)
-        response = web.Response(status=431 if isinstance(exc, LineTooLong) else 400, text=f"{message or exc}\n")
-        response.force_close()
+        if isinstance(exc, HttpProcessingError | web.RequestPayloadError):
+            status = 431 if isinstance(exc, LineTooLong) else 400
+            response: web.StreamResponse = web.Response(status=status, text=f"{message or exc}\n")
+            response.force_close()
+        else:
+            response = super().handle_error(request, status, exc, message)
+        response.headers.update(self._headers)
         return response
 
 
 class HttpServer(web.Server):
-    """Serves `respond` until it is closed; work for a client that has gone is cancelled."""
+    """Serves `respond` until it is closed; work for a client that has gone is cancelled. Errors carry `headers`."""
 
-    def __init__(self, respond: Handler) -> None:
+    def __init__(self, respond: Handler, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.headers = headers
         made = partial(web.BaseRequest, loop=asyncio.get_running_loop(), client_max_size=MAX_BODY)
         super().__init__(respond, request_factory=made, handler_cancellation=True)
 
     def __call__(self) -> web.RequestHandler:
-        return RefusingConnection(self, loop=asyncio.get_running_loop(), lingering_time=0.0)
+        return RefusingConnection(self)
 
     async def listen(self, host: str, port: int) -> int:
         """Accept connections, and return the port; raises `OSError` if it is not available."""
@@ -83,8 +91,7 @@ class PageServer(HttpServer):
     def __init__(
         self, answer: PageHandler, headers: Mapping[str, str], methods: Collection[str] = ("GET", "HEAD")
     ) -> None:
-        super().__init__(self._respond)
-        self.headers = {"Server": "adaptive-eval", **headers}
+        super().__init__(self._respond, {"Server": "adaptive-eval", **headers})
         self._answer = answer
         self._methods = methods
         self._by_last_request: dict[asyncio.BaseProtocol, asyncio.Transport] = {}
@@ -117,7 +124,8 @@ class PageServer(HttpServer):
         if isinstance(response.body, bytes):
             response.headers["Content-Length"] = str(len(response.body))
             response.body = _pieces(response.body)
-        add_headers(response, self.headers)
+        for name, value in self.headers.items():
+            response.headers.setdefault(name, value)
         return response
 
 
@@ -125,8 +133,7 @@ class _PageConnection(RefusingConnection):
     """Is broken when the client does not take what it is sent."""
 
     def __init__(self, server: PageServer) -> None:
-        super().__init__(server, loop=asyncio.get_running_loop(), lingering_time=0.0, keepalive_timeout=HEAD_SECONDS)
-        self._headers = server.headers
+        super().__init__(server, HEAD_SECONDS)
         self._cut: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -152,31 +159,10 @@ class _PageConnection(RefusingConnection):
         if self._cut is not None:
             self._cut.cancel()
 
-    def handle_error(
-        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
-    ) -> web.StreamResponse:
-        response = super().handle_error(request, status, exc, message)
-        add_headers(response, self._headers)
-        return response
-
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:
     for start in range(0, len(body), PIECE):
         yield body[start : start + PIECE]
-
-
-def add_headers(response: web.StreamResponse, headers: Mapping[str, str]) -> None:
-    """Add headers that the response does not have yet."""
-    for name, value in headers.items():
-        response.headers.setdefault(name, value)
-
-
-def reset(request: web.BaseRequest) -> NoReturn:
-    """Have the kernel end the connection with a reset, by leaving it no time to linger, and end the handler."""
-    if (transport := request.transport) is not None and not transport.is_closing():
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        transport.abort()
-    raise ConnectionResetError
 
 
 async def close_listener(listener: asyncio.Server) -> None:

@@ -1,13 +1,13 @@
 """Replies of simulated servers, in timed parts, and the slots in which a server computes them."""
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
-
-from adaptive_eval.base.http_server import reset
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -114,7 +114,12 @@ async def _send_parts(request: web.BaseRequest, reply: ApiReply) -> web.StreamRe
     begun = loop.time()
     if reply.reset_after is not None:
         await asyncio.sleep(reply.reset_after)
-        reset(request)
+        if (transport := request.transport) is not None:
+            # leaves the kernel no time to linger, so that it ends the connection with a reset
+            linger = struct.pack("ii", 1, 0)
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            transport.abort()
+        raise ConnectionResetError
     headers = {"Content-Type": reply.kind, **reply.headers}
     streamed = web.StreamResponse(status=reply.status, headers=headers)
     for seconds, data in reply.parts:
