@@ -111,13 +111,13 @@ async def aiohttp_client(url: str, stack: AsyncExitStack) -> Ask:
     return ask
 
 
-async def httpx2_client(url: str, stack: AsyncExitStack, slots: bool = False) -> Ask:
+async def httpx2_client(url: str, stack: AsyncExitStack, over_ours: bool = False) -> Ask:
     import httpx2
     import orjson
 
-    from adaptive_eval.endpoints.transport import SlotTransport
+    from adaptive_eval.endpoints.transport import Transport
 
-    transport = SlotTransport() if slots else httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None))
+    transport = Transport() if over_ours else httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None))
     client = await stack.enter_async_context(httpx2.AsyncClient(transport=transport, timeout=None, trust_env=False))
 
     async def ask(seed: int) -> object:
@@ -127,39 +127,15 @@ async def httpx2_client(url: str, stack: AsyncExitStack, slots: bool = False) ->
     return ask
 
 
-async def httpx2_over_slots(url: str, stack: AsyncExitStack) -> Ask:
-    return await httpx2_client(url, stack, slots=True)
-
-
-async def slots(url: str, stack: AsyncExitStack) -> Ask:
-    """The transport by itself, without what a client of httpx2 does: what a run does by default."""
-    import httpx2
-    import orjson
-
-    from adaptive_eval.endpoints.transport import DirectPoster, SlotTransport
-    from adaptive_eval.endpoints.wire import MAX_BODY
-
-    transport = await stack.enter_async_context(SlotTransport())
-    poster = DirectPoster(transport, httpx2.Request("POST", url + "/chat/completions"), 60.0)
-
-    async def ask(seed: int) -> object:
-        came = await poster.post(orjson.dumps(body(seed)), MAX_BODY)
-        return orjson.loads(await came.read())
-
-    return ask
+async def httpx2_over_aiohttp(url: str, stack: AsyncExitStack) -> Ask:
+    return await httpx2_client(url, stack, over_ours=True)
 
 
 async def openai_client(url: str, stack: AsyncExitStack, over: str = "its own pool") -> Ask:
     import httpx2
     import openai
 
-    from adaptive_eval.endpoints.transport import SlotTransport
-
-    http: httpx2.AsyncClient | None = None
-    if over == "aiohttp":
-        http = openai.DefaultAioHttpClient()
-    elif over == "slots":
-        http = httpx2.AsyncClient(transport=SlotTransport(), timeout=None)
+    http: httpx2.AsyncClient | None = openai.DefaultAioHttpClient() if over == "aiohttp" else None
     opened = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, http_client=http)
     client = await stack.enter_async_context(opened)
 
@@ -171,10 +147,6 @@ async def openai_client(url: str, stack: AsyncExitStack, over: str = "its own po
 
 async def openai_over_aiohttp(url: str, stack: AsyncExitStack) -> Ask:
     return await openai_client(url, stack, "aiohttp")
-
-
-async def openai_over_slots(url: str, stack: AsyncExitStack) -> Ask:
-    return await openai_client(url, stack, "slots")
 
 
 async def endpoint(url: str, stack: AsyncExitStack, client: str = "http", model: str = "m") -> Ask:
@@ -202,13 +174,11 @@ async def simulated(url: str, stack: AsyncExitStack) -> Ask:
 
 
 CLIENTS = {
-    "slots": slots,
     "aiohttp": aiohttp_client,
-    "httpx2 over slots": httpx2_over_slots,
+    "httpx2 over aiohttp": httpx2_over_aiohttp,
     "httpx2, its own pool": httpx2_client,
     "openai SDK": openai_client,
     "openai SDK over aiohttp": openai_over_aiohttp,
-    "openai SDK over slots": openai_over_slots,
     "endpoint": endpoint,
     "endpoint, client: openai": endpoint_with_openai,
     "simulated": simulated,

@@ -1,7 +1,6 @@
 """Sends one request to one server."""
 
 import asyncio
-import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +29,7 @@ from adaptive_eval.endpoints.parsing import StreamReader, is_comment, parse_serv
 from adaptive_eval.endpoints.redaction import Redactor, request_redactor
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
-from adaptive_eval.endpoints.transport import Incoming, httpx_timeouts, incoming_response
+from adaptive_eval.endpoints.transport import ExchangeError, Incoming, httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
 
@@ -148,11 +147,9 @@ class Caller:
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         content = orjson.dumps(body)
         begun = perf_counter()
-        try:
+        with convert_failures(self.redactor, self._limit):
             came = await self._posters[base_url].post(content, longest_response(body, len(content)))
             whole = await read_to_end(came, reader, pulse)
-        except httpx2.HTTPError as error:
-            raise make_failure(error, self.redactor, self._limit) from None
         return make_reply(came, whole, reader, begun, perf_counter(), self.redactor)
 
     async def models(self, base_url: str) -> Reply:
@@ -261,43 +258,12 @@ def make_reply(
 
 @contextmanager
 def convert_failures(redactor: Redactor, limit: float) -> Iterator[None]:
-    """Raise connection errors and timeouts as `Failure`."""
+    """Raise connection errors and timeouts as `Failure`; `limit` is the timeout in seconds."""
     try:
         yield
-    except (TimeoutError, httpx2.HTTPError) as error:
-        raise make_failure(error, redactor, limit) from None
-
-
-def make_failure(error: TimeoutError | httpx2.HTTPError, redactor: Redactor, limit: float) -> Failure:
-    """Convert a connection error or timeout into a `Failure`; `limit` is the timeout in seconds."""
-    if isinstance(error, TimeoutError):
-        return Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s")
-    kind = FailureKind.RESET
-    if is_out_of_files(error):
-        kind = FailureKind.OUT_OF_FILES
-    elif isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)):
-        kind = FailureKind.UNREACHABLE
-    elif isinstance(error, (httpx2.RemoteProtocolError, httpx2.DecodingError)):
-        kind = FailureKind.BAD_RESPONSE
-    shown = safe_excerpt(str(error) or type(error).__name__, redactor)
-    hint = _certificate_hint(error)
-    return Failure(kind, shown if hint is None else f"{hint} ({shown})")
-
-
-OTHER_NAMES = frozenset({62, 64})
-"""OpenSSL's messages for a certificate of another host or address."""
-
-
-def _certificate_hint(error: BaseException | None) -> str | None:
-    """What to do about an untrusted certificate; None for any other error."""
-    for _ in range(8):  # causes may form a cycle, since the SDK raises them again
-        if error is None or isinstance(error, ssl.SSLCertVerificationError):
-            break
-        error = error.__cause__ or error.__context__
-    if not isinstance(error, ssl.SSLCertVerificationError):
-        return None
-    if error.verify_code in OTHER_NAMES:
-        return "its certificate is of another host: use a name in base_url that the certificate has"
-    return (
-        "its certificate is not trusted: name a file with that of its issuer, or with its own, as ca_file of this model"
-    )
+    except TimeoutError:
+        raise Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s") from None
+    except ExchangeError as error:
+        raise Failure(error.kind, safe_excerpt(str(error), redactor)) from None
+    except httpx2.HTTPError as error:  # of requests that a plug-in makes
+        raise Failure(FailureKind.RESET, safe_excerpt(str(error) or type(error).__name__, redactor)) from None

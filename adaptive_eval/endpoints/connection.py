@@ -1,202 +1,158 @@
-"""One connection to a server: it carries one request at a time, and knows when it can carry another."""
+"""Connections to servers: those of aiohttp, with limits of our own.
+
+aiohttp has no setting for what is added here: a response whose framing outweighs its body is refused, a fault in the
+middle of a body reaches its reader at once, bytes that nobody asked for end a connection, and a request that met a
+connection which the server had already closed is told apart from one that was lost.
+"""
 
 import asyncio
-import os
-import re
-import select
+import errno
 import socket
-from collections.abc import AsyncIterator
-from typing import cast
+from functools import partial
+from typing import Any
+from weakref import WeakSet
 
-import httpx2
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
 
-from adaptive_eval.endpoints.http1 import ResponseParser
+from adaptive_eval.endpoints.open_files import is_spare
 
 KEEP_ALIVE_SECONDS = 60
 STALE_SECONDS = 0.5
 NOTICED_SECONDS = 0.1
 """A request on an idle connection that the server had already closed fails as soon as word of that arrives: within the
 time it took to connect plus this, together at most `STALE_SECONDS`."""
-HUNG_UP = getattr(select, "POLLRDHUP", 0)
-"""Only Linux reports this event."""
-FIRST_PIECES = 8
-PAUSE_SECONDS = 0.1
-"""The first pieces of a response are handed over at once, later ones together: waking the reader costs most CPU."""
+FRAMING_BYTES = 64 * 1024
+"""Bytes of a response that may be anything but its body: head, interim responses, sizes of chunks, trailers. Beyond
+them there may be one for each byte of the body."""
+PARSED_BYTES = 16 * 1024
+"""Bytes that are parsed between two looks at what they were."""
 
 
-class Connection(asyncio.Protocol):
-    """One connection that carries one request at a time."""
+class StaleConnection(aiohttp.ServerDisconnectedError):
+    """The server closed the idle connection while the request was on its way."""
+
+
+class GuardedConnection(ResponseHandler):
+    """A connection that carries one request at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._transport: asyncio.WriteTransport | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._error: Exception | None = None
-        self._pause: asyncio.TimerHandle | None = None
-        self._pieces = 0
-        self._sent_at = 0.0
-        self._parser: ResponseParser | None = None
-        self._chunks: list[bytes] = []
+        super().__init__(loop)
         self.connect_seconds = 0.0
         """Upper bound of a round trip to the server."""
-        self.used = False
-        """Whether it has carried a request before this one."""
-        self.used_at = 0.0
-        """When it last became idle, by a clock that does not depend on the event loop."""
-        self.open = False
+        self._requests = 0
+        self._asked_at = 0.0
+        self._received = 0
+        """Bytes of the response that were parsed so far."""
+        self._unparsed = b""
+        """Bytes that arrived while the reader of the body had enough."""
+        self._answered = True
+        """Whether the head of the response has arrived."""
 
-    # -- called by the transport ---------------------------------------------------------------------------------
-
-    async def ask(self, payload: bytes, max_body: int) -> ResponseParser:
-        """Send a request and wait for the head of the response."""
-        assert self._transport is not None
-        self._chunks = []
-        self._pieces = 0
-        parser = self._parser = ResponseParser(self._chunks.append, max_body)
-        self._transport.write(payload)
-        self._sent_at = self._loop.time()
-        try:
-            while not parser.begun:
-                await self._more()
-        except BaseException:
-            self.abort()
-            raise
-        return parser
-
-    async def body(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the body until the response is complete."""
-        assert self._parser is not None
-        while True:
-            if self._chunks:
-                yield self.take_body()
-            elif self._parser.complete:
-                return
-            else:
-                try:
-                    await self._more()
-                except BaseException:
-                    self.abort()
-                    raise
-
-    def take_body(self) -> bytes:
-        """Take the part of the body that has arrived since the last call."""
-        data = b"".join(self._chunks)
-        self._chunks.clear()
-        return data
-
-    @property
-    def stale(self) -> bool:
-        """Whether the server closed the idle connection while the request was on its way."""
-        heard = self._parser is None or self._parser.status
-        within = min(self.connect_seconds + NOTICED_SECONDS, STALE_SECONDS)
-        return self.used and not heard and self._loop.time() < self._sent_at + within
-
-    @property
-    def closed_by_server(self) -> bool:
-        """Whether the server has closed it, even if the event loop does not know yet."""
-        if not HUNG_UP:
-            return False
-        poll = select.poll()
-        poll.register(self.descriptor, HUNG_UP)
-        return bool(poll.poll(0))
-
-    @property
-    def descriptor(self) -> int:
-        """The file descriptor of the connection."""
-        assert self._transport is not None
-        return int(self._transport.get_extra_info("socket").fileno())
-
-    @property
-    def reusable(self) -> bool:
-        return self.open and self._parser is not None and self._parser.complete and self._parser.reusable
-
-    def abort(self) -> None:
-        """Close the connection at once."""
-        self.open = False
-        self._cancel_pause()
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _more(self) -> asyncio.Future[None]:
-        """A future for the next bytes or the end; the connection is aborted if waiting for it fails."""
-        if self._error is not None:
-            raise self._error
-        self._waiter = self._loop.create_future()
-        return self._waiter
-
-    def _wake(self, error: Exception | None = None) -> None:
-        self._error = self._error or error  # nothing after a fault can be trusted
-        if self._waiter is None or self._waiter.done():
-            return
-        if error is None:
-            self._waiter.set_result(None)
-        else:
-            self._waiter.set_exception(error)
-
-    def _cancel_pause(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
-
-    # -- called by the event loop --------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # the transports of uvloop descend from no class of asyncio
-        self._transport = cast(asyncio.WriteTransport, transport)
-        _keep_alive(transport.get_extra_info("socket"))
-        self.open = True
+    def set_response_params(self, **options: Any) -> None:
+        """Begin the next request."""
+        self._requests += 1
+        self._asked_at = self._loop.time()
+        self._received, self._answered, self._payload = 0, False, None
+        super().set_response_params(**options)
 
     def data_received(self, data: bytes) -> None:
-        parser = self._parser
-        if parser is None or parser.complete:
-            # unrequested bytes, such as a 408 before the server closes an idle connection
-            self.abort()
-            return
-        try:
-            complete = parser.feed(data)
-        except httpx2.RemoteProtocolError as error:
-            self._wake(error)
-            return
-        if complete:
-            self._cancel_pause()
-            self._wake()
-        elif parser.begun:
-            self._hand_over()
+        """Parse what arrived, unless it was not asked for, or too much of it is framing."""
+        if not data:  # aiohttp goes on with what it has kept
+            super().data_received(b"")
+        self._unparsed += data
+        while self._unparsed and not self._reading_paused:
+            part, self._unparsed = self._unparsed[:PARSED_BYTES], self._unparsed[PARSED_BYTES:]
+            if self._answered and (self._payload is None or self._payload.is_eof()):
+                self._cut()  # such as a 408 before the server closes an idle connection
+                return
+            self._received += len(part)
+            super().data_received(part)
+            if self._received > FRAMING_BYTES + 2 * self._body_bytes():
+                self.set_exception(HttpProcessingError(message="its framing is longer than its body"))
+                self._cut()
 
-    def _hand_over(self) -> None:
-        self._pieces += 1
-        if self._pieces <= FIRST_PIECES:
-            self._wake()
-        elif self._pause is None:
-            self._pause = self._loop.call_later(PAUSE_SECONDS, self._end_pause)
+    def _body_bytes(self) -> int:
+        body = self._payload
+        return 0 if body is None or body is aiohttp.EMPTY_PAYLOAD else body.total_raw_bytes
 
-    def _end_pause(self) -> None:
-        self._pause = None
-        self._wake()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.open = False
-        self._cancel_pause()
-        if self._parser is None or self._parser.complete:
-            return
-        if exc is None and self._parser.feed_eof():
-            self._wake()
+    def feed_data(self, data: tuple[Any, Any], size: int = 0) -> None:
+        """Take the head of a response, unless a request has one already."""
+        if self._answered:
+            self._cut()
         else:
-            why = "" if exc is None else f" ({exc})"
-            self._wake(httpx2.ReadError(f"the server closed the connection before it answered{why}"))
+            self._answered = not 100 <= data[0].code < 200
+            super().feed_data(data, size)
+
+    def _cut(self) -> None:
+        self._unparsed = b""
+        self.force_close()
+        if self.transport is not None:
+            self.transport.abort()
+
+    @property
+    def should_close(self) -> bool:
+        """Whether it can carry no other request."""
+        return super().should_close or bool(self._unparsed)
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        """Fail the request, and whoever reads its body; nothing after the first fault can be trusted."""
+        if self.exception() is not None:
+            return
+        body = self._payload
+        super().set_exception(StaleConnection() if self._is_stale() else exc, *cause)
+        if body is not None and not body.is_eof() and body.exception() is None:
+            body.set_exception(exc, *cause)
+
+    def _is_stale(self) -> bool:
+        within = min(self.connect_seconds + NOTICED_SECONDS, STALE_SECONDS)
+        return self._requests > 1 and not self._received and self._loop.time() < self._asked_at + within
 
 
-def _keep_alive(sock: socket.socket) -> None:
-    """Probe a silent connection: routers drop one that is quiet for minutes, as during a long answer."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+class Connector(aiohttp.TCPConnector):
+    """Opens connections, as many as are asked for, and keeps idle ones."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=0, resolver=aiohttp.ThreadedResolver(), socket_factory=_open_socket)
+        self._factory = partial(GuardedConnection, loop=self._loop)  # type: ignore[assignment]
+        _all_connectors.add(self)
+
+    async def connect(self, *arguments: Any, **options: Any) -> Any:
+        """Take an idle connection, or open one and note how long that took."""
+        begun = self._loop.time()
+        taken = await super().connect(*arguments, **options)
+        connection = taken.protocol
+        if isinstance(connection, GuardedConnection) and not connection.connect_seconds:
+            connection.connect_seconds = self._loop.time() - begun
+        return taken
+
+    def close_idle(self) -> None:
+        """Close all unused connections."""
+        for idle in self._conns.values():
+            for connection, _ in idle:
+                connection.abort()
+
+
+_all_connectors: "WeakSet[Connector]" = WeakSet()
+
+
+def close_all_idle() -> None:
+    """Close the unused connections of this process, whose files others need."""
+    for connector in _all_connectors:
+        connector.close_idle()
+
+
+def _open_socket(address: tuple[Any, ...]) -> socket.socket:
+    """A socket that probes a silent connection: routers drop one that is quiet for minutes, as during a long answer."""
+    family, kind, protocol, *_ = address
+    opened = socket.socket(family, kind, protocol)
+    if is_spare(opened.fileno()):
+        opened.close()
+        raise OSError(errno.EMFILE, "the last open files are reserved")
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
         # macOS and Windows use other names; there the system's defaults apply
         if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), KEEP_ALIVE_SECONDS)
-
-
-def refusal_reason(error: Exception) -> str:
-    """The system's reason for a failed connection, without asyncio's description of the call and the address."""
-    codes = dict.fromkeys(re.findall(r"\[Errno (\d+)\] Connect call failed", str(error)))
-    said = ", ".join(os.strerror(int(code)) for code in codes) or re.sub(r"\[Errno -?\d+\] ", "", str(error))
-    return said or "it was closed at once"  # such as by a server of http that is asked by https
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), KEEP_ALIVE_SECONDS)
+    return opened

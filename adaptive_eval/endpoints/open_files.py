@@ -15,18 +15,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 
-import httpx2
-
 MOST_FILES = 10_240
 """The most that macOS allows."""
 SPARE = 32
 BESIDE = 2
 """Connections to a server besides those for requests: for its health and its load."""
 NONE_LEFT = frozenset({errno.EMFILE, errno.ENFILE})
-
-
-class OutOfFiles(httpx2.ConnectError):
-    """No connection, because this machine has no open file left."""
 
 
 def allow(wanted: int) -> int:
@@ -62,7 +56,7 @@ def is_spare(descriptor: int) -> bool:
 def is_out_of_files(error: BaseException) -> bool:
     """Whether an error was caused by a lack of open files."""
     causes = list(_causes(error))
-    if any(isinstance(one, OutOfFiles) or (isinstance(one, OSError) and one.errno in NONE_LEFT) for one in causes):
+    if any(isinstance(one, OSError) and one.errno in NONE_LEFT for one in causes):
         return True
     # looking up a name needs a file, too, and its error says only that the name was not found
     return any(isinstance(one, socket.gaierror) for one in causes) and not _any_left()

@@ -1,7 +1,7 @@
 """The openai SDK as the client, for features that only it has.
 
 It costs several times the CPU of the default client per request (`benchmarks/throughput.md`). It only carries the
-bytes, over the same connections: bodies, retries, time limits and the interpretation of replies are the same.
+bytes, over the same kind of session: bodies, retries, time limits and the interpretation of replies are the same.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from adaptive_eval.endpoints.client import (
 from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.parsing import StreamReader
 from adaptive_eval.endpoints.server_access import ServerAccess
-from adaptive_eval.endpoints.transport import MOST_BYTES, httpx_timeouts, incoming_response
+from adaptive_eval.endpoints.transport import MOST_BYTES, ExchangeError, httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
 
@@ -75,8 +75,8 @@ class SdkCaller(Caller):
                 came = incoming_response(error.response)
                 whole = came.body  # already read by the SDK
             except openai.APIConnectionError as error:
-                if isinstance(error.__cause__, httpx2.HTTPError):
-                    raise error.__cause__ from error.__cause__.__cause__  # it may be a certificate error
+                if isinstance(error.__cause__, (ExchangeError, httpx2.HTTPError)):
+                    raise error.__cause__ from None
                 raise
         return make_reply(came, whole, reader, begun, perf_counter(), self.redactor)
 

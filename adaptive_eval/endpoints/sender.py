@@ -14,7 +14,7 @@ from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
 from adaptive_eval.endpoints.response_ids import ResponseIds
 from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.sharing import SharedTime
-from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
+from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import stream_several, unstreamed
@@ -87,7 +87,7 @@ class RequestSender:
         self._replies = replies
         self._ids = ResponseIds(servers.note)
         self._care = ReplicaCare(self.replicas, servers, caller, limits, self.longest_refusal, self.clock)
-        self._time_limit = TimeLimit(sampling.timeout)
+        self._limit = sampling.timeout
         self._times = ResponseTimes(sampling.timeout, sampling.longest_answer)
         other = self.replicas.has_alternative
         self.overdue = OverdueWatch(self._times, sampling.timeout, other, self.clock, servers.note)
@@ -105,7 +105,6 @@ class RequestSender:
 
     async def close(self) -> None:
         """Stop watching."""
-        self._time_limit.close()
         await self._care.watch.close()
         await self.overdue.close()
 
@@ -116,6 +115,7 @@ class RequestSender:
         self.traffic.requests += 1
         request.attempts += 1
         expected = 0.0
+        late: asyncio.TimerHandle | None = None
         mark = self._shared_time.enter(replica.url, id(self), self.clock())
         accepted = partial(self._care.on_accepted, replica)
         pulse = Heartbeat(self.clock(), bool(request.body.get("stream")), request.cuts, accepted)
@@ -132,7 +132,7 @@ class RequestSender:
                     body = stream_several(body)
                     pulse.streamed = bool(body.get("stream"))
                 self.overdue.enter(lease, replica, pulse)
-                self._time_limit.begin(lease)
+                late = asyncio.get_running_loop().call_later(self._limit, self._end_late, lease)
                 reply = await self._caller.send(replica.url, body, pulse)
             answers = self._read(request, replica, reply, mark.part(self.clock()))
         except Refusal as refusal:
@@ -148,7 +148,8 @@ class RequestSender:
             self.traffic.in_flight -= 1
             replica.leases.pop(lease, None)
             self.overdue.leave(lease)
-            self._time_limit.leave(lease)
+            if late is not None:
+                late.cancel()
             self.replicas.release(replica)
         now = self.clock()
         self._learn(answers, reply, pulse, now)
@@ -157,6 +158,9 @@ class RequestSender:
         if expected:
             self._pacer.correct(expected, used)
         return answers
+
+    def _end_late(self, lease: EndableBlock) -> None:
+        lease.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._limit:g} s"))
 
     def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply, part: float) -> list[Answer]:
         """The answers in a reply to a request, whose model has had this part of the server's time."""

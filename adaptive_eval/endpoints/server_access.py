@@ -1,9 +1,7 @@
 """Access to a model's servers: proxies, certificates and authentication.
 
-Requests go through an `httpx2.AsyncClient` opened here, except those of the default client to a server without a proxy
-or an authentication plug-in: these use the same transport directly. The client connects to a server itself
-(`transport`), unless the environment names a proxy for the URL: then httpx2 does, with one of its own transports for
-each request in flight, since its pool walks over all connections at every request.
+Requests go through an `httpx2.AsyncClient` opened here, except those of the default client without an authentication
+plug-in: these use the client's transport directly, that of the proxy if the environment names one for the URL.
 """
 
 import ssl
@@ -15,25 +13,15 @@ from pathlib import Path
 from urllib.request import getproxies
 
 import httpx2
+from yarl import URL
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.imports import load_attribute
-from adaptive_eval.endpoints.transport import (
-    MOST_BYTES,
-    ClientPoster,
-    DirectPoster,
-    Origin,
-    Poster,
-    SlotTransport,
-    Unpacked,
-    unpacked_headers,
-    url_origin,
-)
+from adaptive_eval.endpoints.transport import ClientPoster, DirectPoster, Poster, Transport
 from adaptive_eval.endpoints.types import EndpointConfig
 
 _NEARBY = ("all://localhost", "all://127.0.0.0/8", "all://[::1]")
 """Addresses of this machine, for which no proxy is used, as in Go and in browsers."""
-_ONE_CONNECTION = httpx2.Limits(max_connections=1, max_keepalive_connections=1)
 
 
 class ServerAccess:
@@ -49,8 +37,8 @@ class ServerAccess:
     def client(self, headers: Mapping[str, str], max_body: int) -> httpx2.AsyncClient:
         """A client without redirects and cookies, which unpacks bodies up to this many bytes."""
         return httpx2.AsyncClient(
-            transport=SlotTransport(self._certificates, max_body),
-            mounts=_proxies(lambda proxy: ProxyTransport(proxy, self._certificates(), max_body)),
+            transport=Transport(self._certificates, max_body),
+            mounts=_proxies(lambda proxy: Transport(self._certificates, max_body, proxy)),
             auth=self._auth,
             headers=headers,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
@@ -64,14 +52,15 @@ class ServerAccess:
         request = httpx2.Request("POST", url, headers=headers)
         # httpx2 has no public way to find a URL's transport
         way = client._transport_for_url(request.url)
-        if self._auth is None and isinstance(way, SlotTransport):
+        if self._auth is None and isinstance(way, Transport):
             return DirectPoster(way, request, limit)
         return ClientPoster(client, request, limit)
 
 
 def is_direct(client: httpx2.AsyncClient, url: httpx2.URL) -> bool:
     """Whether this client connects to the server of a URL itself, without a proxy."""
-    return isinstance(client._transport_for_url(url), SlotTransport)
+    way = client._transport_for_url(url)
+    return isinstance(way, Transport) and way.proxy is None
 
 
 def _certificates(ca_file: Path | None) -> ssl.SSLContext:
@@ -99,7 +88,7 @@ def _auth(specification: str, folder: Path) -> httpx2.Auth:
 # -- proxies -----------------------------------------------------------------------------------------------------
 
 
-def _proxies(transport: Callable[[str], httpx2.AsyncBaseTransport]) -> dict[str, httpx2.AsyncBaseTransport | None]:
+def _proxies(transport: Callable[[URL], httpx2.AsyncBaseTransport]) -> dict[str, httpx2.AsyncBaseTransport | None]:
     """Proxies by URL pattern, from the environment (HTTP_PROXY, NO_PROXY ...) or the system's settings."""
     named = getproxies()
     spared = [host for host in map(str.strip, named.get("no", "").split(",")) if host]
@@ -107,7 +96,18 @@ def _proxies(transport: Callable[[str], httpx2.AsyncBaseTransport]) -> dict[str,
     if not schemes or "*" in spared:
         return {}
     direct: dict[str, httpx2.AsyncBaseTransport | None] = dict.fromkeys([*_NEARBY, *map(_pattern, spared)])
-    return direct | {f"{scheme}://": transport(named[scheme]) for scheme in schemes}
+    return direct | {f"{scheme}://": transport(_proxy_url(named[scheme])) for scheme in schemes}
+
+
+def _proxy_url(proxy: str) -> URL:
+    """The address of a proxy, which may contain a password."""
+    try:
+        url = URL(proxy if "://" in proxy else f"http://{proxy}")
+        if url.scheme in ("http", "https") and url.host:
+            return url
+    except ValueError:
+        pass  # its message may have the address
+    raise ConfigError("the proxy that the environment names cannot be used: give it as http://HOST:PORT")
 
 
 def _pattern(host: str) -> str:
@@ -119,40 +119,3 @@ def _pattern(host: str) -> str:
         return f"all://*{host.removeprefix('*').removeprefix('.')}"
     address, slash, prefix = bare.partition("/")
     return f"all://{address if version == 4 else f'[{address}]'}{slash}{prefix}"
-
-
-class ProxyTransport(httpx2.AsyncBaseTransport):
-    """Sends requests through one proxy: a stack of idle transports for each origin, each with one connection."""
-
-    def __init__(self, proxy: str, tls: ssl.SSLContext, max_body: int) -> None:
-        self._proxy = proxy if "://" in proxy else f"http://{proxy}"
-        self._tls = tls
-        self._max_body = max_body
-        self._idle: dict[Origin, list[httpx2.AsyncHTTPTransport]] = {}
-        self._open()  # no connection yet, but an unusable proxy raises at once
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request on a connection of its own."""
-        idle = self._idle.setdefault(url_origin(request.url), [])
-        slot = idle.pop() if idle else self._open()
-        try:
-            response = await slot.handle_async_request(request)
-        except BaseException:
-            await slot.aclose()
-            raise
-        most = request.extensions.get(MOST_BYTES, self._max_body)
-        headers, rest = unpacked_headers(response.headers.raw), Unpacked(response, most, lambda: idle.append(slot))
-        return httpx2.Response(response.status_code, headers=headers, stream=rest, extensions=response.extensions)
-
-    async def aclose(self) -> None:
-        """Close all idle connections; a busy one ends with its request."""
-        for slots in self._idle.values():
-            while slots:
-                await slots.pop().aclose()
-
-    def _open(self) -> httpx2.AsyncHTTPTransport:
-        try:
-            return httpx2.AsyncHTTPTransport(verify=self._tls, proxy=self._proxy, limits=_ONE_CONNECTION)
-        except (ImportError, ValueError, httpx2.InvalidURL) as error:
-            # the address itself may contain a password
-            raise ConfigError(f"the proxy that the environment names cannot be used: {error}") from None

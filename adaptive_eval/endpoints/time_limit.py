@@ -1,14 +1,8 @@
-"""Timeouts of requests: blocks that can be ended from outside, and one timer for many of them.
-
-All requests have the same limit, so the first to begin is the first due, and one timer serves all: with uvloop, a timer
-for each would cost more than anything else in a request.
-"""
+"""Blocks of a task that can be ended from outside."""
 
 import asyncio
 from types import TracebackType
 from typing import Self
-
-from adaptive_eval.endpoints.failures import Failure, FailureKind
 
 
 class EndableBlock:
@@ -48,41 +42,3 @@ class EndableBlock:
     def _cancel(self) -> None:
         self._cut = True
         self._task.cancel()
-
-
-class TimeLimit:
-    """Ends blocks that take longer than a number of seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._loop = asyncio.get_running_loop()
-        self._due: dict[EndableBlock, float] = {}
-        """When each block is due, earliest first."""
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self, block: EndableBlock) -> None:
-        """Add a block that begins."""
-        due = self._due[block] = self._loop.time() + self._seconds
-        if self._timer is None:
-            self._timer = self._loop.call_at(due, self._look)
-
-    def leave(self, block: EndableBlock) -> None:
-        """Remove a block that is over."""
-        self._due.pop(block, None)
-
-    def close(self) -> None:
-        """Stop ending blocks."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _look(self) -> None:
-        """End blocks that are due, and schedule the next check."""
-        self._timer = None
-        now = self._loop.time()
-        while self._due:
-            block, due = next(iter(self._due.items()))
-            if due > now:
-                self._timer = self._loop.call_at(due, self._look)
-                return
-            del self._due[block]
-            block.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._seconds:g} s"))

@@ -1,56 +1,61 @@
-"""A transport that stays fast with thousands of requests in flight: one connection is one slot.
+"""Sends requests and reads responses, over a session of aiohttp.
 
-httpx2's own pool walks over every connection when a request starts and when it ends, so its cost per request grows with
-the requests in flight. Here a request takes an idle connection off a stack, or opens one; the caller limits their
-number (`replicas`), so there is no queue in which a time limit could run.
-
-Most requests are an `exchange` of bytes (`DirectPoster`), since httpx2's objects and client cost more CPU than all the
-rest of a request. Only if a proxy leads to the URL, or a plug-in signs requests, a client of httpx2 over this transport
-sends them (`ClientPoster`). CPU per request of 0.6 kB and answer of 0.9 kB, side by side on a busy machine, relative to
-the first row (`benchmarks/throughput.md` has milliseconds, and whole runs; the last row was measured earlier, relative
-to the one above):
-
-    64 / 1,024 in flight                   CPU
-    exchange                               1   / 1
-    aiohttp                                4   / 4
-    httpx2.AsyncClient over exchange       5   / 5
-    httpx2.AsyncClient over its own pool   11  / 63
+Most requests go straight to the session (`DirectPoster`). A client of httpx2 over the same session sends those that a
+plug-in signs (`ClientPoster`) and those of the SDK, at up to twice the CPU. httpx2's own pool would cost far more
+(`benchmarks/throughput.md`): it walks over all connections at every request.
 """
 
 import asyncio
+import io
+import os
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
-from time import monotonic
+from contextlib import suppress
 from typing import NamedTuple
-from weakref import WeakSet
 
+import aiohttp
 import httpx2
+from aiohttp.http_exceptions import ContentEncodingError, ContentLengthError, HttpProcessingError, TransferEncodingError
+from yarl import URL
 
-from adaptive_eval.endpoints.connection import Connection, refusal_reason
-from adaptive_eval.endpoints.http1 import Header, too_long
-from adaptive_eval.endpoints.open_files import OutOfFiles, is_out_of_files, is_spare
+from adaptive_eval.endpoints.connection import Connector, StaleConnection, close_all_idle
+from adaptive_eval.endpoints.failures import FailureKind
+from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.wire import MAX_BODY
 
 CONNECT_SECONDS = 10.0
-FRESH_SECONDS = 0.05
-"""After being idle for longer, a connection is checked for having been closed by the server."""
+WAITING_BYTES = 64 * 1024
+"""Bytes of a body that may wait for its reader; at twice as many the connection reads no more."""
+FIRST_PIECES = 8
+PAUSE_SECONDS = 0.1
+SMALL_BYTES = 16 * 1024
+"""The first pieces of a response are handed over at once, later small ones together: waking the reader costs most."""
+LARGE_BYTES = 1024 * 1024
+"""A request of more bytes is sent in parts."""
+SWITCHING_PROTOCOLS = 101
 
-Origin = tuple[str, str, int]
+Header = tuple[bytes, bytes]
+SentHeaders = Sequence[tuple[str, str]]
+_UNPACKED = frozenset({b"content-encoding", b"content-length"})
+"""Headers of a response that do not hold after its body was decompressed."""
+_HEADERS_OF_AIOHTTP = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 
 
-class _Arriving(httpx2.AsyncByteStream):
-    """A body that is still arriving; its connection is free once it is read to the end."""
+class ExchangeError(Exception):
+    """A request without a whole response; the message may have words of the server."""
 
-    def __init__(self, connection: Connection, release: Callable[[], None]) -> None:
-        self._connection = connection
-        self._release = release
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._connection.body()
 
-    async def aclose(self) -> None:
-        self._release()
+def _too_long() -> ExchangeError:
+    return _broken("the body is longer than anything an answer could need")
+
+
+def _broken(what: str) -> ExchangeError:
+    return ExchangeError(FailureKind.BAD_RESPONSE, f"not a valid HTTP/1.1 response: {what}")
 
 
 class Incoming(NamedTuple):
@@ -73,152 +78,192 @@ class Incoming(NamedTuple):
             await self.rest.aclose()
 
 
+class _Arriving(httpx2.AsyncByteStream):
+    """A body that is still arriving, up to `most` bytes; its connection is free once it is read to the end."""
+
+    def __init__(self, response: aiohttp.ClientResponse, most: int) -> None:
+        self._response = response
+        self._most = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        content, ended = self._response.content, asyncio.Event()
+        content.on_eof(ended.set)
+        size = pieces = 0
+        while part := await self._next():
+            size, pieces = size + len(part), pieces + 1
+            if size > self._most:
+                raise _too_long()
+            yield part
+            if pieces >= FIRST_PIECES and len(part) < SMALL_BYTES and not content.is_eof():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PAUSE_SECONDS):
+                        await ended.wait()
+
+    async def _next(self) -> bytes:
+        try:
+            return await self._response.content.readany()
+        except _FAULTS as error:
+            raise explain(error, self._response.url) from error
+
+    async def aclose(self) -> None:
+        self._response.close()
+
+
 MOST_BYTES = "adaptive_eval.most_bytes"
 """Request extension that lowers the client's limit on the size of the body."""
 
 
-_all_transports: "WeakSet[SlotTransport]" = WeakSet()
-
-
-class SlotTransport(httpx2.AsyncBaseTransport):
-    """Connections by origin: a stack of idle ones, and a busy one for each request in flight.
+class Transport(httpx2.AsyncBaseTransport):
+    """Sends requests to any server, or through one proxy; the caller limits how many are in flight.
 
     Of a request's time-outs it applies `connect` alone.
     """
 
-    def __init__(self, tls: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context, max_body: int = MAX_BODY) -> None:
+    def __init__(
+        self,
+        tls: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context,
+        max_body: int = MAX_BODY,
+        proxy: URL | None = None,
+    ) -> None:
+        self.proxy = proxy
         self._tls = tls  # created at the first https URL, since reading a trust store takes time
         self._max_body = max_body
-        self._idle: dict[Origin, list[Connection]] = {}
-        _all_transports.add(self)
+        self._opened: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send an httpx2 request."""
-        timeout = request.extensions.get("timeout", {})
+        url = URL(str(request.url), encoded=True)
         most = request.extensions.get(MOST_BYTES, self._max_body)
-        payload = b"%b\r\n%b" % (request_head(request), await request.aread())
-        came = await self.exchange(url_origin(request.url), payload, most, timeout.get("connect"))
+        connect = request.extensions.get("timeout", {}).get("connect")
+        came = await self.exchange(request.method, url, sent_headers(request), await request.aread(), most, connect)
         if came.rest is None:
             return httpx2.Response(came.status, headers=came.headers, content=came.body)
         return httpx2.Response(came.status, headers=came.headers, stream=came.rest)
 
-    async def exchange(self, origin: Origin, payload: bytes, most: int, connect: float | None) -> Incoming:
-        """Send a request as it is, after at most `connect` seconds; the body of the response may have `most` bytes."""
-        while True:
-            connection = self._take(origin) or await self._connect(origin, connect)
-            try:
-                parser = await connection.ask(payload, most)
-                break
-            except httpx2.ReadError:
-                if not connection.stale:
-                    raise
-        rest: httpx2.AsyncByteStream | None = None
-        body = b""
-        if parser.complete:
-            body = connection.take_body()
-            self._release(origin, connection)
-        else:
-            rest = _Arriving(connection, lambda: self._release(origin, connection))
-        if parser.packed:
-            packed = httpx2.Response(parser.status, headers=parser.headers, stream=rest or httpx2.ByteStream(body))
-            return Incoming(parser.status, unpacked_headers(parser.headers), b"", Unpacked(packed, most))
-        return Incoming(parser.status, parser.headers, body, rest)
-
-    async def aclose(self) -> None:
-        """Close all idle connections; a busy one ends with its request."""
-        self.close_idle()
-
-    def close_idle(self) -> None:
-        """Close all unused connections."""
-        for connections in self._idle.values():
-            for connection in connections:
-                connection.abort()
-            connections.clear()
-
-    def _take(self, origin: Origin) -> Connection | None:
-        idle = self._idle.setdefault(origin, [])
-        while idle:
-            connection = idle.pop()
-            if connection.open and not (
-                monotonic() > connection.used_at + FRESH_SECONDS and connection.closed_by_server
-            ):
-                return connection
-            connection.abort()
-        return None
-
-    def _release(self, origin: Origin, connection: Connection) -> None:
-        if connection.reusable:
-            connection.used, connection.used_at = True, monotonic()
-            self._idle[origin].append(connection)
-        else:
-            connection.abort()
-
-    async def _connect(self, origin: Origin, seconds: float | None) -> Connection:
-        scheme, host, port = origin
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+    async def exchange(
+        self, method: str, url: URL, headers: SentHeaders, content: bytes, most: int, connect: float | None
+    ) -> Incoming:
+        """Send a request, after at most `connect` seconds; the body of the response may have `most` bytes."""
+        response = await self._send(method, url, headers, content, connect)
         try:
-            async with asyncio.timeout(seconds):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(loop), host, port, ssl=self._tls() if scheme == "https" else None
+            if response.status == SWITCHING_PROTOCOLS:
+                raise _broken("it switches to another protocol, which was not asked for")
+            if (response.content_length or 0) > most:
+                raise _too_long()
+            packed = "Content-Encoding" in response.headers
+            kept = [one for one in response.raw_headers if not packed or one[0].lower() not in _UNPACKED]
+            if not response.content.is_eof():
+                return Incoming(response.status, kept, b"", _Arriving(response, most))
+            body = response.content.read_nowait()
+            if len(body) > most:
+                raise _too_long()
+            return Incoming(response.status, kept, body)
+        except _FAULTS as error:
+            response.close()
+            raise explain(error, url) from error
+        except BaseException:
+            response.close()
+            raise
+
+    async def _send(
+        self, method: str, url: URL, headers: SentHeaders, content: bytes, connect: float | None
+    ) -> aiohttp.ClientResponse:
+        while True:
+            try:
+                return await self._session().request(
+                    method,
+                    url,
+                    headers=headers,
+                    data=(content if len(content) <= LARGE_BYTES else io.BytesIO(content)) or None,
+                    allow_redirects=False,
+                    proxy=self.proxy,
+                    ssl=self._tls() if url.scheme == "https" else True,
+                    timeout=aiohttp.ClientTimeout(total=None, connect=connect),
                 )
-        except TimeoutError as error:
-            raise httpx2.ConnectTimeout(f"no connection to {host}:{port} within {seconds:g} s") from error
-        except (OSError, UnicodeError) as error:
-            if is_out_of_files(error):
-                raise _out_of_files(origin) from error
-            raise httpx2.ConnectError(f"no connection to {host}:{port}: {refusal_reason(error)}") from error
-        connection.connect_seconds = loop.time() - began
-        if connection.open and is_spare(connection.descriptor):
-            connection.abort()
-            raise _out_of_files(origin)
-        return connection
+            except StaleConnection:
+                continue  # the server has closed it before it could read the request
+            except _FAULTS as error:
+                raise explain(error, url, connect) from error
 
-
-def _out_of_files(origin: Origin) -> OutOfFiles:
-    """The error for a lack of open files; it also frees those of idle connections, of all transports."""
-    for transport in _all_transports:
-        transport.close_idle()
-    return OutOfFiles(f"no connection to {origin[1]}:{origin[2]}: this machine has no open file left for it")
-
-
-def request_head(request: httpx2.Request, without: bytes = b"") -> bytes:
-    """The lines of a request's head, but not the header `without` (in lower case) or the final empty line."""
-    lines = [b"%b: %b" % pair for pair in request.headers.raw if pair[0].lower() != without]
-    return b"\r\n".join([b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path), *lines, b""])
-
-
-def url_origin(url: httpx2.URL) -> Origin:
-    """Scheme, host and port of a URL."""
-    return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
-
-
-class Unpacked(httpx2.AsyncByteStream):
-    """The decompressed body of a response, up to `most` bytes; servers may compress unasked."""
-
-    def __init__(self, response: httpx2.Response, most: int, release: Callable[[], None] = lambda: None) -> None:
-        self._response = response
-        self._most = most
-        self._release = release
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        # httpx2 unpacks in pieces of a MiB, however small the compressed ones are
-        async with aclosing(self._response.aiter_bytes()) as parts:
-            async for part in parts:
-                size += len(part)
-                if size > self._most:
-                    raise too_long()
-                yield part
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            self._opened = aiohttp.ClientSession(
+                connector=Connector(),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=_HEADERS_OF_AIOHTTP,
+                trust_env=False,  # True would also read ~/.netrc
+                read_bufsize=WAITING_BYTES,
+            )
+        return self._opened
 
     async def aclose(self) -> None:
-        await self._response.aclose()
-        self._release()
+        """Close every connection."""
+        if self._opened is not None:
+            await self._opened.close()
 
 
-def unpacked_headers(headers: Sequence[Header]) -> list[Header]:
-    """The headers of a response after its body was decompressed."""
-    return [pair for pair in headers if pair[0].lower() not in (b"content-encoding", b"content-length")]
+def sent_headers(request: httpx2.Request) -> SentHeaders:
+    """The headers of an httpx2 request, without those that follow from its body."""
+    named = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw)
+    return [pair for pair in named if pair[0].lower() not in ("content-length", "transfer-encoding")]
+
+
+# -- failures ----------------------------------------------------------------------------------------------------
+
+_FAULTS = (aiohttp.ClientError, HttpProcessingError, OSError, UnicodeError, RuntimeError)
+"""What aiohttp raises; a UnicodeError for a host that can have no address, a RuntimeError where uvloop or a body finds
+its connection closed."""
+_CUT = (ContentLengthError, TransferEncodingError)
+"""What a connection is said to have lost that ended in the middle of a body."""
+
+
+def explain(error: Exception, url: URL, connect: float | None = None) -> ExchangeError:
+    """The failure that an error of aiohttp means, in plain words."""
+    host, port = getattr(error, "host", url.host), getattr(error, "port", url.port)
+    if is_out_of_files(error):
+        close_all_idle()
+        there = f"no connection to {host}:{port}"
+        return ExchangeError(FailureKind.OUT_OF_FILES, f"{there}: this machine has no open file left for it")
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return ExchangeError(FailureKind.UNREACHABLE, f"no connection to {host}:{port} within {connect:g} s")
+    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ClientSSLError, aiohttp.InvalidURL, UnicodeError)):
+        reason = refusal_reason(getattr(error, "os_error", error))
+        shown = f"no connection to {host}:{port}: {reason}"
+        hint = _certificate_hint(error)
+        return ExchangeError(FailureKind.UNREACHABLE, shown if hint is None else f"{hint} ({shown})")
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return ExchangeError(FailureKind.UNREACHABLE, f"the proxy refuses to connect: HTTP {error.status}")
+    if isinstance(error, (aiohttp.ClientResponseError, HttpProcessingError)):
+        return _broken(" ".join(error.message.rstrip(" ^").split()))
+    if isinstance(error, aiohttp.ClientPayloadError) and isinstance(error.__cause__, ContentEncodingError):
+        return _broken("its body cannot be decompressed")
+    if isinstance(error, aiohttp.ClientPayloadError) and not isinstance(error.__cause__, _CUT):
+        return _broken("its body is malformed")
+    why = f" ({error})" if isinstance(error, OSError) and error.errno else ""
+    return ExchangeError(FailureKind.RESET, f"the server closed the connection before it answered{why}")
+
+
+def refusal_reason(error: BaseException) -> str:
+    """The system's reason for a failed connection, without asyncio's description of the call and the address."""
+    codes = dict.fromkeys(re.findall(r"\[Errno (\d+)\] Connect call failed", str(error)))
+    said = ", ".join(os.strerror(int(code)) for code in codes) or re.sub(r"\[Errno -?\d+\] ", "", str(error))
+    return said or "it was closed at once"  # such as by a server of http that is asked by https
+
+
+OTHER_NAMES = frozenset({62, 64})
+"""OpenSSL's messages for a certificate of another host or address."""
+
+
+def _certificate_hint(error: aiohttp.ClientError | Exception) -> str | None:
+    """What to do about an untrusted certificate; None for any other error."""
+    cause = getattr(error, "certificate_error", None)
+    if not isinstance(cause, ssl.SSLCertVerificationError):
+        return None
+    if cause.verify_code in OTHER_NAMES:
+        return "its certificate is of another host: use a name in base_url that the certificate has"
+    return (
+        "its certificate is not trusted: name a file with that of its issuer, or with its own, as ca_file of this model"
+    )
 
 
 # -- requests that differ only in their bodies -------------------------------------------------------------------
@@ -230,19 +275,18 @@ def httpx_timeouts(limit: float) -> dict[str, float | None]:
 
 
 class DirectPoster:
-    """Sends request bodies over connections of our own."""
+    """Sends request bodies without a client of httpx2."""
 
-    def __init__(self, transport: SlotTransport, request: httpx2.Request, limit: float) -> None:
+    def __init__(self, transport: Transport, request: httpx2.Request, limit: float) -> None:
         """`request` is a sample of those to be sent; each may take `limit` seconds."""
         self._transport = transport
-        self._origin = url_origin(request.url)
-        self._head = request_head(request, without=b"content-length")
+        self._url = URL(str(request.url), encoded=True)
+        self._headers = sent_headers(request)
         self._connect = httpx_timeouts(limit)["connect"]
 
     def post(self, content: bytes, most: int) -> Awaitable[Incoming]:
-        """Send a body after the constant head; at most `most` bytes of the response are read."""
-        payload = b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(content), content)
-        return self._transport.exchange(self._origin, payload, most, self._connect)
+        """Send a body; at most `most` bytes of the response are read."""
+        return self._transport.exchange("POST", self._url, self._headers, content, most, self._connect)
 
 
 class ClientPoster:
@@ -268,7 +312,8 @@ Poster = DirectPoster | ClientPoster
 
 
 def incoming_response(response: httpx2.Response) -> Incoming:
-    """A client's response, over any of our transports, which have unpacked it."""
+    """A client's response over our transport."""
     whole = response.is_stream_consumed
-    rest = None if whole else Unpacked(response, MAX_BODY)
+    rest = None if whole else response.stream
+    assert rest is None or isinstance(rest, httpx2.AsyncByteStream)
     return Incoming(response.status_code, response.headers.raw, response.content if whole else b"", rest)

@@ -11,18 +11,16 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from endpoint_opener import CLIENTS, opened_caller
-from patient_time import HANGS
 from raw_servers import CHAT, Exchange, raw_server
 from small_proxy import small_proxy
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.endpoints import server_access
 from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.replicas import ReplicaSet
-from adaptive_eval.endpoints.server_access import ServerAccess
+from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
 from adaptive_eval.endpoints.transport import ClientPoster, DirectPoster, Poster
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
@@ -78,7 +76,6 @@ async def test_https_goes_through_a_tunnel_that_the_proxy_cannot_read(
 ) -> None:
     async with raw_server(answer, tls=serving_tls) as server, small_proxy(port_of(server.base_url)) as proxy:
         monkeypatch.setenv(variable, proxy.url)
-        monkeypatch.setattr(server_access._ONE_CONNECTION, "keepalive_expiry", HANGS)
         asking = caller("https://model.test/v1", client, ca_file=str(certificate))
         for _ in range(3):
             assert (await asking.ask("https://model.test/v1", BODY)).status == 200
@@ -127,7 +124,8 @@ def way_to(url: str, folder: Path = Path(), **values: object) -> Poster:
 async def test_no_proxy_names_networks(spared: str, direct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "proxy.test:3128")
     monkeypatch.setenv("NO_PROXY", spared)
-    assert isinstance(way_to("http://10.0.0.7:8000/v1"), DirectPoster if direct else ClientPoster)
+    access = ServerAccess(EndpointConfig(base_url="http://10.0.0.7:8000/v1", model="m"), Path())
+    assert is_direct(access.client({}, 1000), httpx2.URL("http://10.0.0.7:8000/v1")) is direct
 
 
 async def test_only_what_needs_it_goes_through_httpx2(monkeypatch: pytest.MonkeyPatch, plug_in: Path) -> None:
@@ -136,7 +134,7 @@ async def test_only_what_needs_it_goes_through_httpx2(monkeypatch: pytest.Monkey
     assert isinstance(way_to(plain), DirectPoster) and isinstance(way_to(secure), DirectPoster)
     assert isinstance(way_to(plain, plug_in, auth="signing:digest"), ClientPoster)
     monkeypatch.setenv("HTTPS_PROXY", "proxy.test:3128")
-    assert isinstance(way_to(plain), DirectPoster) and isinstance(way_to(secure), ClientPoster)
+    assert isinstance(way_to(plain), DirectPoster) and isinstance(way_to(secure), DirectPoster)
 
 
 async def test_servers_see_the_same_requests_either_way(certificate: Path, serving_tls: ssl.SSLContext) -> None:

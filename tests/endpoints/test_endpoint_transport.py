@@ -1,4 +1,4 @@
-"""The slot transport on real sockets."""
+"""The transport on real sockets."""
 
 import asyncio
 import gzip
@@ -6,21 +6,20 @@ import os
 import socket
 import tracemalloc
 import zlib
-from typing import Any, cast
+from typing import Any
 
 import httpx2
 import pytest
 from raw_servers import Exchange as Asked
 from raw_servers import raw_server
 
-from adaptive_eval.endpoints.connection import HUNG_UP, Connection, refusal_reason
-from adaptive_eval.endpoints.http1 import ResponseParser
-from adaptive_eval.endpoints.transport import SlotTransport
+from adaptive_eval.endpoints.connection import GuardedConnection, StaleConnection
+from adaptive_eval.endpoints.transport import ExchangeError, Transport, refusal_reason
 
 
-def over_slots(**values: Any) -> httpx2.AsyncClient:
+def over_aiohttp(**values: Any) -> httpx2.AsyncClient:
     """A client without time limits over a transport that `values` are for."""
-    return httpx2.AsyncClient(transport=SlotTransport(**values), timeout=None)
+    return httpx2.AsyncClient(transport=Transport(**values), timeout=None)
 
 
 async def ok(asked: Asked) -> None:
@@ -28,7 +27,7 @@ async def ok(asked: Asked) -> None:
 
 
 async def test_one_connection_serves_one_request_after_the_other() -> None:
-    async with raw_server(ok) as server, over_slots() as client:
+    async with raw_server(ok) as server, over_aiohttp() as client:
         for _ in range(5):
             done = await client.get(server.base_url)
             assert (done.status_code, done.content) == (200, b"hello")
@@ -40,7 +39,7 @@ async def test_requests_at_once_have_a_connection_each() -> None:
         await asyncio.sleep(0.02)
         await asked.reply(200, b"hello")
 
-    async with raw_server(slowly) as server, over_slots() as client:
+    async with raw_server(slowly) as server, over_aiohttp() as client:
         for _ in range(2):
             await asyncio.gather(*(client.get(server.base_url) for _ in range(8)))
         assert server.connections == 8
@@ -53,12 +52,12 @@ async def test_an_idle_connection_that_the_server_closed_costs_no_failure() -> N
         else:
             await asked.reply(200, b"hello")
 
-    async with raw_server(once_per_connection) as server, over_slots() as client:
+    async with raw_server(once_per_connection) as server, over_aiohttp() as client:
         for _ in range(3):
             assert (await client.get(server.base_url)).content == b"hello"
 
 
-class _Clock:
+class _Clock(asyncio.AbstractEventLoop):
     """A loop of which only the time is asked."""
 
     now = 0.0
@@ -76,41 +75,14 @@ def test_only_what_breaks_as_soon_as_word_comes_back_had_been_closed(
 ) -> None:
     """A server that had the request for longer may have generated something."""
     clock = _Clock()
-    connection = Connection(cast(asyncio.AbstractEventLoop, clock))
-    connection._parser = ResponseParser(lambda data: None, 100)
-    connection.connect_seconds, connection.used, clock.now = connecting, True, later
-    assert connection.stale is stale
-    connection.used = False
-    assert not connection.stale
-
-
-@pytest.mark.skipif(not HUNG_UP, reason="this system does not tell")
-async def test_a_connection_that_was_closed_is_not_used_though_nobody_has_heard(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("adaptive_eval.endpoints.connection.STALE_SECONDS", 0.0)
-    monkeypatch.setattr("adaptive_eval.endpoints.transport.FRESH_SECONDS", 0.0)
-
-    def answer_once(listener: socket.socket) -> None:
-        for _ in range(2):
-            peer, _ = listener.accept()
-            with peer:
-                peer.recv(65536)
-                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = asyncio.create_task(asyncio.to_thread(answer_once, listener))
-        transport = SlotTransport()
-        async with httpx2.AsyncClient(transport=transport, timeout=None) as client:
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            for _ in range(2):
-                for connection in (one for some in transport._idle.values() for one in some):
-                    while (
-                        not connection.closed_by_server
-                    ):  # the event loop does not run meanwhile, and cannot hear of it
-                        pass
-                assert (await client.get(url)).content == b"hello"
-        await server
+    for requests in (1, 2):
+        connection = GuardedConnection(clock)
+        connection.connect_seconds = connecting
+        for clock.now in [1.0] * requests:
+            connection.set_response_params()
+        clock.now += later
+        connection.connection_lost(None)
+        assert isinstance(connection.exception(), StaleConnection) is (stale and requests == 2)
 
 
 async def test_a_connection_that_breaks_later_has_lost_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,10 +94,10 @@ async def test_a_connection_that_breaks_later_has_lost_an_answer(monkeypatch: py
             asked.reset()
 
     monkeypatch.setattr("adaptive_eval.endpoints.connection.STALE_SECONDS", 0.05)
-    async with raw_server(script) as server, over_slots() as client:
-        await client.get(server.base_url)
-        with pytest.raises(httpx2.ReadError):
-            await client.get(server.base_url)
+    async with raw_server(script) as server, over_aiohttp() as client:
+        await client.post(server.base_url, content=b"hello")
+        with pytest.raises(ExchangeError):
+            await client.post(server.base_url, content=b"hello")
         assert len(server.seen) == 2
 
 
@@ -133,9 +105,9 @@ async def test_a_connection_that_is_closed_without_a_word_is_told_as_that() -> N
     async def hang_up(asked: Asked) -> None:
         asked.close()
 
-    async with raw_server(hang_up) as server, over_slots() as client:
-        with pytest.raises(httpx2.ReadError) as failure:
-            await client.get(server.base_url)
+    async with raw_server(hang_up) as server, over_aiohttp() as client:
+        with pytest.raises(ExchangeError) as failure:
+            await client.post(server.base_url, content=b"hello")
     assert str(failure.value) == "the server closed the connection before it answered"
 
 
@@ -143,9 +115,9 @@ async def test_a_reset_of_a_fresh_connection_is_an_error() -> None:
     async def never(asked: Asked) -> None:
         asked.reset()
 
-    async with raw_server(never) as server, over_slots() as client:
-        with pytest.raises(httpx2.ReadError):
-            await client.get(server.base_url)
+    async with raw_server(never) as server, over_aiohttp() as client:
+        with pytest.raises(ExchangeError):
+            await client.post(server.base_url, content=b"hello")
         assert len(server.seen) == 1
 
 
@@ -157,9 +129,9 @@ async def test_an_answer_cut_in_the_middle_is_an_error_even_on_a_used_connection
             await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
             asked.close()
 
-    async with raw_server(script) as server, over_slots() as client:
+    async with raw_server(script) as server, over_aiohttp() as client:
         await client.get(server.base_url)
-        with pytest.raises(httpx2.ReadError):
+        with pytest.raises(ExchangeError):
             await client.get(server.base_url)
         assert len(server.seen) == 2
 
@@ -172,7 +144,7 @@ async def test_a_body_comes_as_it_is_sent_and_its_connection_is_used_again() -> 
         await heard.wait()
         await asked.send(b"after")
 
-    async with raw_server(in_two_parts) as server, over_slots() as client:
+    async with raw_server(in_two_parts) as server, over_aiohttp() as client:
         for _ in range(2):
             heard.clear()
             parts: list[bytes] = []
@@ -193,7 +165,7 @@ async def test_tokens_are_handed_over_together_once_a_stream_has_begun() -> None
             await asked.send(token)
             await asyncio.sleep(0.02)
 
-    async with raw_server(token_by_token) as server, over_slots() as client:
+    async with raw_server(token_by_token) as server, over_aiohttp() as client:
         async with client.stream("GET", server.base_url) as response:
             parts = [part async for part in response.aiter_bytes()]
         assert b"".join(parts) == b"".join(sent)
@@ -207,7 +179,7 @@ async def test_a_body_that_is_not_read_to_its_end_takes_its_connection_with_it()
         if asked.index:
             await ok(asked)
 
-    async with raw_server(endless) as server, over_slots() as client:
+    async with raw_server(endless) as server, over_aiohttp() as client:
         async with client.stream("GET", server.base_url) as response:
             assert response.status_code == 200
         assert (await client.get(server.base_url)).content == b"hello"
@@ -228,9 +200,9 @@ async def test_a_packed_body_is_unpacked_up_to_its_bound(coding: str, at_once: b
             await asyncio.sleep(0.01)
             await asked.send(body[5:])
 
-    async with raw_server(packed) as server, over_slots(max_body=1000) as client:
+    async with raw_server(packed) as server, over_aiohttp(max_body=1000) as client:
         assert (await client.get(server.base_url)).content == b"x" * 1000
-        with pytest.raises(httpx2.RemoteProtocolError, match="longer than anything"):
+        with pytest.raises(ExchangeError, match="longer than anything"):
             await client.get(server.base_url)
 
 
@@ -240,7 +212,7 @@ async def test_a_response_that_is_too_long_ends_though_more_of_it_comes() -> Non
 
     async def in_parts(asked: Asked) -> None:
         await asked.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        for part in (b"400\r\n" + b"word " * 40, b"word " * 40):
+        for part in (b"400\r\n" + b"word " * 100, b"word " * 102):
             await asyncio.sleep(0.01)
             await asked.send(part)
         await asyncio.sleep(0.01)
@@ -248,12 +220,12 @@ async def test_a_response_that_is_too_long_ends_though_more_of_it_comes() -> Non
 
     async with (
         raw_server(in_parts) as server,
-        over_slots(max_body=1000) as client,
+        over_aiohttp(max_body=1000) as client,
         client.stream("GET", server.base_url) as response,
         asyncio.timeout(60),
     ):
         await sent.wait()
-        with pytest.raises(httpx2.RemoteProtocolError, match="longer than anything"):
+        with pytest.raises(ExchangeError, match="longer than anything"):
             await response.aread()
 
 
@@ -263,10 +235,10 @@ async def test_a_bomb_is_not_unpacked() -> None:
     async def explode(asked: Asked) -> None:
         await asked.reply(200, bomb, "Content-Encoding: gzip")
 
-    async with raw_server(explode) as server, over_slots(max_body=4 * 2**20) as client:
+    async with raw_server(explode) as server, over_aiohttp(max_body=4 * 2**20) as client:
         tracemalloc.start()
         try:
-            with pytest.raises(httpx2.RemoteProtocolError, match="longer than anything"):
+            with pytest.raises(ExchangeError, match="longer than anything"):
                 await client.get(server.base_url)
             assert tracemalloc.get_traced_memory()[1] < 32 * 2**20
         finally:
@@ -278,7 +250,7 @@ async def test_a_cancelled_request_leaves_no_connection_for_the_next() -> None:
         await asyncio.sleep(0.05 if asked.index == 0 else 0.0)
         await asked.reply(200, b"late" if asked.index == 0 else b"hello")
 
-    async with raw_server(late) as server, over_slots() as client:
+    async with raw_server(late) as server, over_aiohttp() as client:
         task = asyncio.create_task(client.get(server.base_url))
         await asyncio.sleep(0.02)
         task.cancel()
@@ -295,7 +267,7 @@ async def test_a_server_that_speaks_out_of_turn_is_left() -> None:
             await asyncio.sleep(0.01)
             await asked.reply(408, b"idle")
 
-    async with raw_server(twice) as server, over_slots() as client:
+    async with raw_server(twice) as server, over_aiohttp() as client:
         await client.get(server.base_url)
         await asyncio.sleep(0.05)
         assert (await client.get(server.base_url)).content == b"hello"
@@ -303,25 +275,24 @@ async def test_a_server_that_speaks_out_of_turn_is_left() -> None:
 
 
 async def test_no_connection_is_told_apart_from_no_answer(unused_tcp_port: int) -> None:
-    async with over_slots() as client:
-        with pytest.raises(httpx2.ConnectError, match=f"127.0.0.1:{unused_tcp_port}"):
+    async with over_aiohttp() as client:
+        with pytest.raises(ExchangeError, match=f"127.0.0.1:{unused_tcp_port}"):
             await client.get(f"http://127.0.0.1:{unused_tcp_port}")
 
 
 async def test_a_silent_connection_is_kept_alive() -> None:
-    transport = SlotTransport()
+    transport = Transport()
     async with raw_server(ok) as server, httpx2.AsyncClient(transport=transport) as client:
         await client.get(server.base_url)
-        ((connection,),) = transport._idle.values()
-        assert connection._transport is not None
-        assert connection._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        (((connection, _),),) = transport._session()._connector._conns.values()
+        assert connection.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 async def test_it_is_a_transport_of_httpx() -> None:
     async def echo(asked: Asked) -> None:
         await asked.reply(201, asked.raw, "X-Path: " + asked.path)
 
-    async with raw_server(echo) as server, httpx2.AsyncClient(transport=SlotTransport(), timeout=1.0) as client:
+    async with raw_server(echo) as server, httpx2.AsyncClient(transport=Transport(), timeout=1.0) as client:
         response = await client.post(server.base_url + "/x?y=1", content=b"hello")
         assert (response.status_code, response.content) == (201, b"hello")
         assert response.headers["x-path"] == "/v1/x?y=1"
@@ -332,8 +303,8 @@ async def test_a_server_that_is_not_there_is_told_in_plain_words() -> None:
     with socket.socket() as silent:  # bound and not listening: nobody else can have its port
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]
-        async with over_slots() as client:
-            with pytest.raises(httpx2.ConnectError, match=f"^no connection to 127.0.0.1:{port}: Connection refused$"):
+        async with over_aiohttp() as client:
+            with pytest.raises(ExchangeError, match=f"^no connection to 127.0.0.1:{port}: Connection refused$"):
                 await client.get(f"http://127.0.0.1:{port}/v1/models")
 
 
