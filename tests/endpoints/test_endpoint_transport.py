@@ -10,10 +10,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from patient_time import HANGS
 from raw_servers import Exchange as Asked
 from raw_servers import raw_server
 
 from adaptive_eval.endpoints.connection import GuardedConnection, StaleConnection
+from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.transport import ExchangeError, Transport, refusal_reason
 
 
@@ -313,3 +315,73 @@ def test_each_reason_for_which_no_address_of_a_host_answers_is_told_once() -> No
     assert refusal_reason(OSError(f"Multiple exceptions: {failed}")) == os.strerror(111)
     assert refusal_reason(OSError(-2, "Name or service not known")) == "Name or service not known"
     assert refusal_reason(ConnectionResetError()) == "it was closed at once"
+
+
+# -- what is and what is no response -----------------------------------------------------------------------------
+
+LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A:  b \r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+WHOLE = [
+    (LENGTH, 200, b"hello", 1),
+    (CHUNKED + b"3\r\nhel\r\n2;ext=1\r\nlo\r\n0\r\nTrailer: x\r\n\r\n", 200, b"hello", 1),
+    (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + LENGTH, 200, b"hello", 1),
+    (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", 1),
+    (b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", 500, b"", 1),
+    (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello", 2),
+    (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello", 2),
+    (LENGTH + LENGTH.replace(b"hello", b"other"), 200, b"hello", 2),
+    (CHUNKED + b"5\r\nhello\r\n0\r\n\r\n" + LENGTH.replace(b"hello", b"other"), 200, b"hello", 2),
+]
+
+
+@pytest.mark.parametrize("data, status, body, connections", WHOLE)
+@pytest.mark.parametrize("cut", [0, 30, -4])
+async def test_a_response_is_the_same_however_it_is_cut(
+    data: bytes, status: int, body: bytes, connections: int, cut: int
+) -> None:
+    async def script(asked: Asked) -> None:
+        for part in (data[:cut], data[cut:]):
+            await asked.send(part)
+            await asyncio.sleep(0.01)
+
+    async with raw_server(script) as server, over_aiohttp() as client:
+        for _ in range(2):
+            response = await client.post(server.base_url, content=b"hello")
+            assert (response.status_code, response.content) == (status, body)
+        assert server.connections >= connections
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"220 mail.example ESMTP\r\n",
+        b"\x16\x03\x01\x02\x00",
+        b"HTTP/2 200 OK\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
+        b"HTTP/1.1 abc OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999999999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
+        CHUNKED + b"xyz\r\n",
+        CHUNKED + b"-1\r\n",
+        CHUNKED + b"2\r\nabc\r\n",
+        CHUNKED + b"1;" + b"x" * 140_000,
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_what_is_no_response_is_refused_though_the_connection_stays(data: bytes, at_once: bool) -> None:
+    async def script(asked: Asked) -> None:
+        head, end, rest = data.partition(b"\r\n\r\n") if not at_once else (data, b"", b"")
+        await asked.send(head + end)
+        await asyncio.sleep(0.01)
+        await asked.send(rest)
+        await asyncio.Event().wait()
+
+    async with raw_server(script) as server, over_aiohttp() as client, asyncio.timeout(HANGS):
+        with pytest.raises(ExchangeError) as failure:
+            await client.post(server.base_url, content=b"hello")
+        assert failure.value.kind is FailureKind.BAD_RESPONSE
+        assert str(failure.value).startswith("not a valid HTTP/1.1 response: ")
