@@ -30,8 +30,8 @@ _TINY_ANSWER = 16
 STREAM_FROM = 1024
 """`max_tokens` from which answers are streamed by default.
 
-Each streamed token costs some 27 microseconds of CPU (3% of a core at 1,000 tokens a second), an unstreamed response
-100 in all; and a short answer is noticed as overdue soon enough without a stream.
+Each streamed token costs tens of microseconds of CPU (some 3% of a core at 1,000 tokens a second), an unstreamed
+response 200 in all; and a short answer is noticed as overdue soon enough without a stream.
 """
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 SERVER_DEFAULT = "server default"
