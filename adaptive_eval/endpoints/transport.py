@@ -19,7 +19,7 @@ import httpx2
 from aiohttp.http_exceptions import ContentEncodingError, ContentLengthError, HttpProcessingError, TransferEncodingError
 from yarl import URL
 
-from adaptive_eval.endpoints.connection import Connector, StaleConnection, close_all_idle
+from adaptive_eval.endpoints.connection import FRAMING_BYTES, Connector, StaleConnection, close_all_idle
 from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.wire import MAX_BODY
@@ -193,6 +193,8 @@ class Transport(httpx2.AsyncBaseTransport):
                 skip_auto_headers=_HEADERS_OF_AIOHTTP,
                 trust_env=False,  # True would also read ~/.netrc
                 read_bufsize=WAITING_BYTES,
+                max_line_size=FRAMING_BYTES,
+                max_field_size=FRAMING_BYTES,  # a policy or cookie of a gateway may be long
             )
         return self._opened
 

@@ -325,6 +325,7 @@ WHOLE = [
     (LENGTH, 200, b"hello", 1),
     (CHUNKED + b"3\r\nhel\r\n2;ext=1\r\nlo\r\n0\r\nTrailer: x\r\n\r\n", 200, b"hello", 1),
     (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + LENGTH, 200, b"hello", 1),
+    (b"HTTP/1.1 200 OK\r\nX-Policy: " + b"x" * 20_000 + b"\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello", 1),
     (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", 1),
     (b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", 500, b"", 1),
     (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello", 2),
