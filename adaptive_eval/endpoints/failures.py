@@ -107,6 +107,9 @@ _SHOWN = 300
 READ = 16_384
 """Most characters of a text that are read in order to show `_SHOWN` of them."""
 
+OF_AN_OPTION = frozenset({400, 405, 413, 415, 422, 501})
+"""Statuses that may refuse an option of the request, such as `n` or `stream`, rather than the request."""
+
 _HINTS = {
     403: "the key may not use this model",
     404: "check base_url (for vLLM it ends in /v1) and the served model name",

@@ -240,10 +240,13 @@ class _Server:
         return sum(window.replica.in_flight for window in self.windows)
 
     def _note_missing(self, load: ServerLoad, in_flight: int) -> None:
-        """Record when requests were sent that the server does not count (for `overdue`)."""
+        """Record when requests were sent that the server does not count, or that it counts all (for `overdue`)."""
         missing, before = in_flight - int(load.inside), self._read_at
         self._read_at = self._clock()
         del self._missing[max(0, missing) :]
+        if missing <= 0:
+            for window in self.windows:
+                window.replica.counted_at = self._read_at
         if load.inside > COUNTED * in_flight:
             self._missing += [(before, self._read_at)] * (missing - len(self._missing))
 

@@ -15,8 +15,7 @@ first requests profit from later ones, and a slower server gets more time.
 If a server that reports its load (`load`) has counted most requests before, and reports for `IDLE_SECONDS` that it is
 idle while no answer arrives, it has lost the requests sent before. If it counts one fewer than are in flight since a
 certain time, it has lost one sent then: the one that takes longer than any answer so far. If nothing separates a hung
-request from a long one, a notice is given once for requests older than `FAR_SECONDS` and `FAR` times the longest
-answer.
+request from a long one, it is not cut, but sent a second time beside the first (`second_requests`).
 
 If a model has no other replica for a request, time does not count in which its own replica gave no sign of life to any
 request or health check: asking a stalled server again would not help.
@@ -27,14 +26,15 @@ A cut attempt is repeated with the same seed; its own answer is discarded.
 import asyncio
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterator
-from math import inf
+from collections.abc import Callable, Iterator, Sequence
+from math import inf, sqrt
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.replicas import Replica
+from adaptive_eval.endpoints.second_requests import LateRequest
 from adaptive_eval.endpoints.time_limit import EndableBlock
-from adaptive_eval.endpoints.types import Notice
+from adaptive_eval.endpoints.traffic import AttemptedRequest
 
 SAFETY = 4.0
 LEAST = 5.0
@@ -50,7 +50,8 @@ KEPT = 256
 QUIET_SECONDS = 120.0
 IDLE_SECONDS = 3.0
 """Long enough for an answer from an idle server to arrive."""
-FAR_SECONDS, FAR = 60.0, 8.0
+FAR, RARE = 2.0, 1 / 1000
+"""An answer is late at `FAR` times the longest so far, or more as fewer are known: such are `RARE` of all."""
 LOOK_EVERY = 0.5
 
 
@@ -102,6 +103,7 @@ class ResponseTimes:
     def __init__(self, timeout: float, max_tokens: int | None) -> None:
         self._timeout = timeout
         self._max_tokens = max_tokens
+        self._answers = 0
         self._longest = 0.0
         self._known: list[tuple[int, float]] = []
         """Tokens and seconds per token of answers, shortest first."""
@@ -114,6 +116,7 @@ class ResponseTimes:
     def on_answer(self, tokens: int, pulse: Heartbeat, now: float) -> None:
         """Record one more response; `tokens` are those of its longest answer."""
         seconds = now - pulse.sent_at
+        self._answers += 1
         self._longest = max(self._longest, seconds)
         if tokens > 0:
             insort(self._known, (tokens, seconds / tokens))
@@ -153,12 +156,18 @@ class ResponseTimes:
     @property
     def longest(self) -> float:
         """Seconds that the longest answer took; infinite before enough are known."""
-        return inf if len(self._known) < KNOWN else self._longest
+        return inf if self._answers < KNOWN else self._longest
 
     @property
-    def far(self) -> float | None:
-        """Seconds far beyond all answers so far; None before enough are known."""
-        return None if len(self._known) < KNOWN else max(FAR_SECONDS, FAR * self._longest)
+    def held_back(self) -> bool:
+        """Whether streams arrive in one piece, at the end."""
+        return self._held_back
+
+    def late(self) -> AnswerLimits:
+        """Seconds far beyond all answers so far; infinite before enough are known."""
+        whole = _far(self._longest, self._answers)
+        first = whole if self._held_back else _far(self._first, self._streams)
+        return AnswerLimits(whole, first, _far(max(self._gaps, default=0.0), self._streams))
 
     def _bounded(self, seconds: float) -> float:
         return min(self._timeout, max(LEAST, seconds))
@@ -169,8 +178,13 @@ class ResponseTimes:
         return [(long, max(one, other)) for (_, one), (long, other) in pairs]
 
 
+def _far(longest: float, number: int) -> float:
+    """What `RARE` of all exceed, if this is the longest of a number: where their share falls with its square."""
+    return inf if number < KNOWN else max(LEAST, longest * max(FAR, sqrt(1.0 / (RARE * number))))
+
+
 class OverdueWatch:
-    """Ends the attempts of one model that are overdue."""
+    """Ends the attempts of one model that are overdue, and tells of those that are late."""
 
     def __init__(
         self,
@@ -178,25 +192,27 @@ class OverdueWatch:
         timeout: float,
         has_alternative: Callable[[Replica], bool],
         clock: Callable[[], float],
-        note: Callable[[Notice], None] = lambda notice: None,
+        on_late: Callable[[Sequence[LateRequest]], None] = lambda late: None,
+        on_doubt: Callable[[Replica], None] = lambda replica: None,
     ) -> None:
-        """`has_alternative`: whether another replica can take a replica's requests. `note` gets notices."""
-        self._note = note
-        self._told_far = False
+        """`has_alternative`: whether another replica can take a replica's requests. `on_late` gets the attempts that
+        take far longer than any answer so far, at each look, and `on_doubt` the replica of one that does if the replica is alive."""
+        self._on_late = on_late
+        self._on_doubt = on_doubt
         self._times = times
         self._timeout = timeout
         self._has_alternative = has_alternative
         self._clock = clock
-        self._attempts: dict[EndableBlock, tuple[Replica, Heartbeat]] = {}
+        self._attempts: dict[EndableBlock, tuple[Replica, Heartbeat, AttemptedRequest]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to watch."""
         self._task = asyncio.create_task(self._watch())
 
-    def enter(self, lease: EndableBlock, replica: Replica, pulse: Heartbeat) -> None:
+    def enter(self, lease: EndableBlock, replica: Replica, pulse: Heartbeat, request: AttemptedRequest) -> None:
         """Watch an attempt that was sent."""
-        self._attempts[lease] = (replica, pulse)
+        self._attempts[lease] = (replica, pulse, request)
 
     def leave(self, lease: EndableBlock) -> None:
         """Stop watching an attempt that has ended."""
@@ -211,11 +227,11 @@ class OverdueWatch:
     @property
     def streams(self) -> bool:
         """Whether a streamed attempt is in flight that has not failed."""
-        return any(pulse.streamed for _, pulse in self._attempts.values())
+        return any(pulse.streamed for _, pulse, _ in self._attempts.values())
 
     def pending(self, replica: Replica) -> Iterator[Heartbeat]:
         """The attempts in flight at a replica."""
-        return (pulse for where, pulse in self._attempts.values() if where is replica)
+        return (pulse for where, pulse, _ in self._attempts.values() if where is replica)
 
     async def close(self) -> None:
         """Stop watching."""
@@ -227,32 +243,32 @@ class OverdueWatch:
         spoken: dict[str, float] = {}
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            for replica, pulse in self._attempts.values():
+            for replica, pulse, _ in self._attempts.values():
                 if pulse.first_at is not None and pulse.heard_at > spoken.get(replica.url, 0.0):
                     spoken[replica.url] = pulse.heard_at
                     replica.mark_alive(pulse.heard_at)
             now, limits = self._clock(), self._times.limits()
-            for lease, (replica, pulse) in list(self._attempts.items()):
+            for lease, (replica, pulse, _) in list(self._attempts.items()):
                 why = self._overdue(pulse, replica, now, spoken.get(replica.url, 0.0), limits)
                 if why is not None:
                     self.leave(lease)
                     lease.end(Failure(FailureKind.STALLED, why))
-            if not self._told_far:
-                self._tell_far(now, limits.whole)
+            if late := list(self._late(now)):
+                self._on_late(late)
 
-    def _tell_far(self, now: float, limit: float) -> None:
-        """Note once that requests have waited far longer than any answer took."""
-        far = self._times.far
-        number = 0 if far is None else sum(now - pulse.sent_at > far for _, pulse in self._attempts.values())
-        if number:
-            self._told_far = True
-            which = "a request has" if number == 1 else f"{number} requests have"
-            text = (
-                f"{which} waited for {far:.0f} s, {FAR:g} times as long as any answer took or longer: they may hang, "
-                f"or have long answers. They are sent again after {limit:,.0f} s. To shorten that, lower "
-                "sampling.timeout or sampling.max_tokens, or use a server that streams or has /metrics"
-            )
-            self._note(Notice("far_beyond", text))
+    def _late(self, now: float) -> Iterator[LateRequest]:
+        """First attempts that take far longer than any answer so far, while their server does not count them."""
+        late = self._times.late()
+        for lease, (replica, pulse, request) in self._attempts.items():
+            if request.is_second:
+                continue
+            by_age = not pulse.streamed or (pulse.first_at is None and self._times.held_back)
+            limit = late.whole if by_age else late.first if pulse.first_at is None else late.silence
+            seconds = self._waited(replica, max(pulse.heard_at, replica.counted_at), now)
+            if seconds >= limit * 2.0**pulse.cuts:
+                yield LateRequest(request, lease, seconds, by_age)
+            elif now - pulse.heard_at >= limit * 2.0**pulse.cuts:
+                self._on_doubt(replica)
 
     def _overdue(
         self, pulse: Heartbeat, replica: Replica, now: float, spoken: float, limits: AnswerLimits

@@ -42,9 +42,6 @@ LONGEST_PAUSE = 60.0
 ACCEPTED_SECONDS = 5.0
 """A refusal would arrive within this time."""
 
-OF_AN_OPTION = frozenset({400, 405, 413, 415, 422, 501})
-"""Statuses that may refuse an option of the request, such as `n` or `stream`, rather than the request."""
-
 
 @dataclass(slots=True)
 class _RefusalStreak:

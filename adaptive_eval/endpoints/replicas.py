@@ -123,6 +123,8 @@ class Replica:
         """Time of the first sign of life after a silence of `SILENCE`."""
         self.idle_since, self.idle_until = inf, -inf
         """First and last time in a row that its readings showed it idle (`load`)."""
+        self.counted_at = -inf
+        """Last time at which the server counted every request in flight (`load`)."""
         self.missing: list[tuple[float, float]] = []
         """For each request that it does not count: earliest and latest time at which it was sent (`load`)."""
         self.reached = False
@@ -228,6 +230,16 @@ class ReplicaSet:
     def has_alternative(self, replica: Replica) -> bool:
         """Whether another replica can take this one's requests."""
         return any(other.fit for other in self.replicas if other is not replica)
+
+    @property
+    def places(self) -> int:
+        """Number of requests that may be in flight."""
+        return sum(replica.window.size for replica in self.replicas)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a place is free that no request waits for."""
+        return not self._waiting and self._choose(None) is not None
 
     @property
     def stats(self) -> tuple[ReplicaStats, ...]:

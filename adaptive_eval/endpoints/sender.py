@@ -12,6 +12,7 @@ from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.replica_care import ReplicaCare
 from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
 from adaptive_eval.endpoints.response_ids import ResponseIds
+from adaptive_eval.endpoints.second_requests import SecondRequests, Superseded
 from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.time_limit import EndableBlock
@@ -90,7 +91,9 @@ class RequestSender:
         self._limit = sampling.timeout
         self._times = ResponseTimes(sampling.timeout, sampling.longest_answer)
         other = self.replicas.has_alternative
-        self.overdue = OverdueWatch(self._times, sampling.timeout, other, self.clock, servers.note)
+        self._second = SecondRequests(self._attempt, self.replicas, self.traffic, servers.note_first)
+        late, doubt = self._second.consider, self._care.watch.suspect
+        self.overdue = OverdueWatch(self._times, sampling.timeout, other, self.clock, late, doubt)
         self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, self.clock, sleep)
 
     @property
@@ -105,13 +108,29 @@ class RequestSender:
 
     async def close(self) -> None:
         """Stop watching."""
+        await self._second.close()
         await self._care.watch.close()
         await self.overdue.close()
 
     async def send(self, request: AttemptedRequest) -> list[Answer]:
-        """Send a request once."""
+        """Send a request once; if it is late, it is sent a second time meanwhile."""
+        try:
+            return await self._attempt(request)
+        except Superseded:
+            assert request.taken is not None
+            return request.taken
+        except Failure:
+            answers = await self._second.answers(request)
+            if answers is None:
+                raise
+            return answers
+        finally:
+            if request.second is not None:
+                self._second.end(request)
+
+    async def _attempt(self, request: AttemptedRequest) -> list[Answer]:
         replica = request.replica = await self.replicas.acquire(avoid=request.replica)
-        self.traffic.in_flight += 1
+        self.traffic.in_flight += not request.is_second
         self.traffic.requests += 1
         request.attempts += 1
         expected = 0.0
@@ -131,9 +150,11 @@ class RequestSender:
                 if server.llama:
                     body = stream_several(body)
                     pulse.streamed = bool(body.get("stream"))
-                self.overdue.enter(lease, replica, pulse)
+                self.overdue.enter(lease, replica, pulse, request)
                 late = asyncio.get_running_loop().call_later(self._limit, self._end_late, lease)
                 reply = await self._caller.send(replica.url, body, pulse)
+            if request.taken is not None:
+                raise Superseded
             answers = self._read(request, replica, reply, mark.part(self.clock()))
         except Refusal as refusal:
             raise self._on_refused(request, replica, refusal, pulse.sent_at) from None
@@ -145,7 +166,7 @@ class RequestSender:
             raise
         finally:
             mark.leave(self.clock())
-            self.traffic.in_flight -= 1
+            self.traffic.in_flight -= not request.is_second
             replica.leases.pop(lease, None)
             self.overdue.leave(lease)
             if late is not None:

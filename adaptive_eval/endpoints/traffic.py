@@ -1,10 +1,10 @@
 """One request over all its attempts, and the totals of a model's requests."""
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
-from adaptive_eval.endpoints.replica_care import OF_AN_OPTION
+from adaptive_eval.endpoints.failures import OF_AN_OPTION, Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.replicas import Replica
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, Answer, EndpointStats, Prompt
 
@@ -32,6 +32,16 @@ class AttemptedRequest:
     """The replica of the last attempt."""
     refusal: Refusal | None = None
     """The last refusal of an attempt."""
+    is_second: bool = False
+    """Whether another request for the same answers is in flight, or was when this one was sent."""
+    second: asyncio.Task[None] | None = None
+    """Sends this request a second time (`second_requests`)."""
+    resend_after: float = 0.0
+    """Seconds of waiting after which the present attempt is sent a second time again."""
+    first_failed: bool = False
+    """Whether the present attempt has failed while the second request goes on."""
+    taken: list[Answer] | None = None
+    """The answers to the second request, if it was answered first."""
 
     def concerns_option(self, refusal: Refusal, streams_known: bool) -> bool:
         """Whether the refusal may concern an option of this request, which can be omitted."""

@@ -14,8 +14,7 @@ from adaptive_eval.base.errors import EndpointError, GraderError
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.endpoint import open_endpoint
-from adaptive_eval.endpoints.failures import Refusal
-from adaptive_eval.endpoints.replica_care import OF_AN_OPTION
+from adaptive_eval.endpoints.failures import OF_AN_OPTION, Refusal
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice, Prompt, Sampling
 from adaptive_eval.graders.asked import NO_REPLY, AskedGrader, ReplyUse
 from adaptive_eval.graders.pool import Grading

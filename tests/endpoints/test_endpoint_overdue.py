@@ -13,6 +13,7 @@ from thoroughness import first_of
 from adaptive_eval.endpoints import load, overdue, replicas
 from adaptive_eval.endpoints.overdue import KNOWN, LEAST, QUIET_SECONDS, SAFETY, Heartbeat, ResponseTimes
 from adaptive_eval.endpoints.time_limit import EndableBlock
+from adaptive_eval.endpoints.traffic import AttemptedRequest
 
 TIMEOUT = 1800.0
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -92,10 +93,10 @@ def test_it_is_known_how_long_the_oldest_attempt_has_been_waited_for() -> None:
     now = 100.0
     watch = overdue.OverdueWatch(ResponseTimes(TIMEOUT, None), TIMEOUT, lambda replica: False, lambda: now)
     replica = replicas.Replica("http://one/v1", 8)
-    leases = [EndableBlock(), EndableBlock()]
+    leases, request = [EndableBlock(), EndableBlock()], AttemptedRequest(CHAT, range(1), {}, None)
     assert watch.oldest == 0.0
     for sent_at, lease in zip((60.0, 90.0), leases, strict=True):
-        watch.enter(lease, replica, Heartbeat(sent_at, False, 0))
+        watch.enter(lease, replica, Heartbeat(sent_at, False, 0), request)
     assert watch.oldest == 40.0
     watch.leave(leases[0])
     assert watch.oldest == 10.0
@@ -356,29 +357,3 @@ async def test_of_those_in_flight_the_one_that_its_server_does_not_count_is_aske
         others = [one[0].attempts for one in await asyncio.gather(*long)]
     assert (answer.attempts, others) == (2, [1] * len(long))
     assert model.stats.errors == {"stalled": 1}
-
-
-async def test_requests_that_nothing_tells_from_long_ones_are_told_once(
-    endpoint: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(overdue, "LOOK_EVERY", 0.01)
-    monkeypatch.setattr(overdue, "FAR_SECONDS", 0.3)
-    monkeypatch.setattr(overdue, "FAR", 0.0)
-    told = asyncio.Event()
-
-    async def script(asked: Exchange) -> None:
-        if asked.index >= KNOWN:
-            await told.wait()
-        await asked.answer("42")
-
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, timeout=1800.0, max_tokens=32768)
-        for seed in range(KNOWN):
-            await model.sample(CHAT, range(seed, seed + 1))
-        asking = [asyncio.create_task(model.sample(CHAT, range(100 + one, 101 + one))) for one in range(3)]
-        await until(lambda: bool(model.stats.notices))
-        told.set()
-        await asyncio.gather(*asking)
-    (notice,) = model.stats.notices
-    assert notice.kind == "far_beyond" and "they may hang, or have long answers" in notice.text
-    assert model.stats.errors == {}

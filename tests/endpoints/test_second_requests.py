@@ -1,0 +1,310 @@
+"""What takes far longer than any answer is sent a second time beside the first; no long answer is lost for it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from math import inf, sqrt
+from typing import Any
+
+import pytest
+from patient_time import PatientLoop
+from raw_servers import CHAT
+
+from adaptive_eval.endpoints import second_requests
+from adaptive_eval.endpoints.client import Reply
+from adaptive_eval.endpoints.endpoint import ModelEndpoint
+from adaptive_eval.endpoints.failures import Failure, FailureKind
+from adaptive_eval.endpoints.overdue import FAR, KNOWN, LEAST, RARE, Heartbeat, ResponseTimes
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET
+from adaptive_eval.endpoints.replicas import ProbeTrouble
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Sampling
+
+Times = Callable[[int, int], float]
+"""Seconds of a request, by its seed and how often it was sent before; infinite if it hangs."""
+PIECE = 0.25
+SECONDS, LATE = 2.0, 2.0 * sqrt(1.0 / (RARE * KNOWN))
+"""What answers take, and when one is late after `KNOWN` others."""
+LOOK = 2.0
+"""More than passes until what is late is noticed."""
+LONG = 40.0
+
+
+class Wire:
+    """The client of a server that takes these times; its text says which of the attempts was answered."""
+
+    redactor = NOTHING_SECRET
+    unauthorized = ""
+
+    def __init__(self, times: Times, counts: bool) -> None:
+        """`counts`: it has /metrics."""
+        self.times = times
+        self.sent: Counter[int] = Counter()
+        self.dropped = 0
+        """Requests that were cancelled."""
+        self.running = 0
+        self.counts = counts
+        self.fails: Mapping[tuple[int, int], tuple[float, FailureKind]] = {}
+
+    async def ask(self, base_url: str, body: Mapping[str, Any]) -> Reply:
+        return await self.send(base_url, body)
+
+    async def send(self, base_url: str, body: Mapping[str, Any], pulse: Heartbeat | None = None) -> Reply:
+        loop, seed = asyncio.get_running_loop(), body["seed"]
+        attempt = self.sent[seed]
+        self.sent[seed] += 1
+        begun, self.running = loop.time(), self.running + 1
+        try:
+            if (seed, attempt) in self.fails:
+                after, kind = self.fails[seed, attempt]
+                await asyncio.sleep(after)
+                raise Failure(kind, "it says so")
+            await self._generate(self.times(seed, attempt), pulse if body.get("stream") else None)
+        except asyncio.CancelledError:
+            self.dropped += 1
+            raise
+        finally:
+            self.running -= 1
+        choice = {"index": 0, "message": {"content": f"{seed} at {attempt}"}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 5, "completion_tokens": 3}
+        return Reply(200, {}, b"", {"choices": [choice], "usage": usage}, loop.time() - begun, None)
+
+    async def _generate(self, seconds: float, pulse: Heartbeat | None) -> None:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + seconds
+        while pulse is not None and loop.time() + PIECE < ends:
+            await asyncio.sleep(PIECE)
+            pulse.beat(loop.time())
+            if seconds == inf:
+                break
+        if seconds == inf:
+            await asyncio.Event().wait()
+        await asyncio.sleep(ends - loop.time())
+
+    async def models(self, base_url: str) -> Reply:
+        return Reply(200, {}, b"", {"data": [{"id": "m"}]}, 0.0, None)
+
+    async def probe(self, base_url: str) -> ProbeTrouble | None:
+        return None
+
+    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
+        if not self.counts:
+            return 404, b""
+        return 200, b"vllm:num_requests_running %d\nvllm:num_requests_waiting 0\n" % self.running
+
+    async def close(self) -> None:
+        return None
+
+
+class Asked:
+    """A model whose first `KNOWN` answers have come."""
+
+    def __init__(self, wire: Wire, model: ModelEndpoint) -> None:
+        self.wire, self.model = wire, model
+
+    async def answer(self, seed: int, again: Callable[[], Awaitable[bool]] | None = None) -> Answer:
+        (answer,) = await self.model.sample(CHAT, range(seed, seed + 1), again)
+        return answer
+
+
+def carry_out(
+    test: Callable[[Asked], Coroutine[Any, Any, None]],
+    times: Times,
+    *,
+    stream: bool = False,
+    places: int = 8,
+    counts: bool = False,
+) -> float:
+    """Run this in virtual time, after answers of two seconds; returns how long it took."""
+
+    async def run() -> float:
+        wire = Wire(lambda seed, attempt: SECONDS if seed < KNOWN else times(seed, attempt), counts)
+        config = EndpointConfig.model_validate({"base_url": "http://one/v1", "model": "m", "stream": stream})
+        model = ModelEndpoint(config, Sampling(max_tokens=32768), Limits(in_flight=places), wire)  # type: ignore[arg-type]
+        asked = Asked(wire, model)
+        await asyncio.gather(*map(asked.answer, range(KNOWN)))
+        begun = asyncio.get_running_loop().time()
+        try:
+            await test(asked)
+            return asyncio.get_running_loop().time() - begun
+        finally:
+            await model.close()
+
+    with asyncio.Runner(loop_factory=lambda: PatientLoop(settle=0.0)) as runner:
+        return runner.run(run())
+
+
+def once(seconds: float) -> Times:
+    """The first attempt takes this long, others as long as usual."""
+    return lambda seed, attempt: SECONDS if attempt else seconds
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_hangs_is_answered_when_it_is_sent_a_second_time(stream: bool) -> None:
+    async def test(asked: Asked) -> None:
+        answer = await asked.answer(KNOWN)
+        stats = asked.model.stats
+        assert (answer.text, answer.attempts, answer.latency) == (f"{KNOWN} at 1", 2, pytest.approx(SECONDS))
+        assert (stats.lost, stats.errors, stats.retries) == (1, {"stalled": 1}, 1)
+        assert [notice.kind for notice in stats.notices] == ["sent_twice"]
+        assert (asked.wire.running, stats.in_flight) == (0, 0)
+
+    limit = LEAST + PIECE if stream else LATE * SECONDS / 2.0
+    assert carry_out(test, once(inf), stream=stream) <= limit + LOOK + SECONDS
+
+
+def test_a_long_answer_counts_where_the_second_request_takes_as_long() -> None:
+    """The second one is cancelled, and counts as lost."""
+
+    async def test(asked: Asked) -> None:
+        answer = await asked.answer(KNOWN)
+        await asyncio.sleep(1.0)
+        assert (answer.text, answer.attempts, asked.wire.sent[KNOWN]) == (f"{KNOWN} at 0", 1, 2)
+        stats = asked.model.stats
+        assert (stats.lost, stats.errors, asked.wire.dropped, asked.wire.running) == (1, {}, 1, 0)
+
+    assert carry_out(test, lambda seed, attempt: 25.0) == pytest.approx(26.0)
+
+
+def test_a_stream_that_goes_on_is_never_sent_twice_however_long_it_is() -> None:
+    async def test(asked: Asked) -> None:
+        answer = await asked.answer(KNOWN)
+        assert (answer.text, asked.wire.sent[KNOWN], asked.model.stats.lost) == (f"{KNOWN} at 0", 1, 0)
+
+    assert carry_out(test, once(1000.0), stream=True) == pytest.approx(1000.0)
+
+
+def test_while_others_need_its_place_a_long_answer_is_waited_for_and_its_length_is_known() -> None:
+    """The next one that takes as long is not sent twice, even where places are free."""
+
+    async def test(asked: Asked) -> None:
+        async def others(lane: int) -> None:
+            for number in range(30):
+                await asked.answer(1000 * (lane + 1) + number)
+
+        long, *_ = await asyncio.gather(asked.answer(KNOWN), *map(others, range(7)))
+        assert (long.text, asked.wire.sent[KNOWN]) == (f"{KNOWN} at 0", 1)
+        assert (await asked.answer(KNOWN + 1)).text == f"{KNOWN + 1} at 0"
+        assert max(asked.wire.sent.values()) == 1
+
+    carry_out(test, lambda seed, attempt: SECONDS if seed >= 1000 or attempt else LONG)
+
+
+def test_what_its_server_counts_is_not_sent_twice() -> None:
+    async def test(asked: Asked) -> None:
+        answer = await asked.answer(KNOWN)
+        assert (answer.text, asked.wire.sent[KNOWN]) == (f"{KNOWN} at 0", 1)
+
+    carry_out(test, once(LONG), counts=True)
+
+
+def test_a_server_that_stalls_as_a_whole_is_not_sent_everything_twice() -> None:
+    async def test(asked: Asked) -> None:
+        loop = asyncio.get_running_loop()
+        over = loop.time() + 35.0
+        asked.wire.times = lambda seed, attempt: max(0.0, over - loop.time()) + SECONDS + attempt
+        answers = await asyncio.gather(*map(asked.answer, range(KNOWN, KNOWN + 7)))
+        assert [answer.attempts for answer in answers] == [1] * 7
+        assert sum(asked.wire.sent[seed] > 1 for seed in range(KNOWN, KNOWN + 7)) == 1
+
+    carry_out(test, once(0.0))
+
+
+def test_several_that_hang_are_soon_sent_together() -> None:
+    """After one second request was answered, two may be in flight, then four."""
+
+    async def test(asked: Asked) -> None:
+        answers = await asyncio.gather(*map(asked.answer, range(KNOWN, KNOWN + 7)))
+        assert [answer.attempts for answer in answers] == [2] * 7
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(second_requests, "FEW", 100)
+        assert carry_out(test, once(inf), places=16) <= LATE * SECONDS / 2.0 + LOOK + 3.0 * (SECONDS + LOOK)
+
+
+def test_few_answers_come_from_second_requests_for_whole_answers_and_the_user_is_told() -> None:
+    async def test(asked: Asked) -> None:
+        asking = [asyncio.create_task(asked.answer(seed)) for seed in range(KNOWN, KNOWN + 7)]
+        await asyncio.sleep(300.0)
+        done = [task.result() for task in asking if task.done()]
+        assert len(done) == second_requests.FEW + 1
+        assert [notice.kind for notice in asked.model.stats.notices] == ["sent_twice", "many_late"]
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    carry_out(test, once(inf))
+
+
+def test_a_second_request_that_hangs_is_replaced_when_the_time_of_waiting_has_doubled() -> None:
+    async def test(asked: Asked) -> None:
+        answer = await asked.answer(KNOWN)
+        assert (answer.text, asked.wire.sent[KNOWN]) == (f"{KNOWN} at 2", 3)
+        assert asked.model.stats.lost == 2
+
+    assert (
+        carry_out(test, lambda seed, attempt: SECONDS if attempt > 1 else inf) <= 2.0 * (LATE + LOOK) * SECONDS / 2 + 4
+    )
+
+
+@pytest.mark.parametrize(("kind", "lost"), [(FailureKind.RESET, 1), (FailureKind.SERVER_ERROR, 0)])
+def test_where_the_first_request_fails_the_second_one_is_its_repetition(kind: FailureKind, lost: int) -> None:
+    """Each counts as lost once."""
+
+    async def test(asked: Asked) -> None:
+        asked.wire.fails = {(KNOWN, 0): (LATE * SECONDS / 2.0 + LOOK, kind)}
+        answer = await asked.answer(KNOWN)
+        assert (answer.text, asked.wire.sent[KNOWN], asked.model.stats.lost) == (f"{KNOWN} at 1", 2, lost)
+
+    carry_out(test, lambda seed, attempt: 10.0)
+
+
+@pytest.mark.parametrize(("kind", "lost"), [(FailureKind.RESET, 1), (FailureKind.SERVER_ERROR, 0)])
+def test_where_the_second_request_fails_the_first_one_is_waited_for(kind: FailureKind, lost: int) -> None:
+    async def test(asked: Asked) -> None:
+        asked.wire.fails = {(KNOWN, 1): (1.0, kind)}
+        answer = await asked.answer(KNOWN)
+        assert (answer.text, answer.attempts, asked.wire.sent[KNOWN]) == (f"{KNOWN} at 0", 2, 2)
+        assert asked.model.stats.lost == lost
+
+    carry_out(test, once(25.0))
+
+
+def test_a_second_request_is_counted_as_lost_before_the_caps_are_asked_and_none_is_sent_that_they_forbid() -> None:
+    counted: list[int] = []
+
+    async def test(asked: Asked) -> None:
+        async def again(allowed: bool) -> bool:
+            counted.append(asked.model.stats.lost)
+            return allowed
+
+        assert (await asked.answer(KNOWN, lambda: again(False))).text == f"{KNOWN} at 0"
+        assert (asked.wire.sent[KNOWN], asked.model.stats.lost) == (1, 0)
+        asked.wire.times = once(inf)
+        assert (await asked.answer(KNOWN + 1, lambda: again(True))).text == f"{KNOWN + 1} at 1"
+        assert asked.model.stats.lost == 1
+
+    carry_out(test, once(LONG))
+    assert set(counted) == {1}
+
+
+def test_a_request_that_is_cancelled_takes_its_second_one_with_it() -> None:
+    async def test(asked: Asked) -> None:
+        task = asyncio.create_task(asked.answer(KNOWN))
+        await asyncio.sleep(25.0)
+        assert (asked.wire.running, asked.model.stats.in_flight) == (2, 1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(1.0)
+        assert (asked.wire.running, asked.model.stats.in_flight, asked.model.stats.lost) == (0, 0, 1)
+
+    carry_out(test, lambda seed, attempt: inf)
+
+
+@pytest.mark.parametrize(("number", "factor"), [(KNOWN, sqrt(1.0 / (RARE * KNOWN))), (1000, FAR)])
+def test_the_fewer_answers_are_known_the_longer_one_may_take(number: int, factor: float) -> None:
+    times = ResponseTimes(1800.0, 32768)
+    for at in range(number):
+        assert times.late().whole == (inf if at < KNOWN else pytest.approx(10.0 * max(FAR, sqrt(1.0 / (RARE * at)))))
+        pulse = Heartbeat(0.0, False, 0)
+        times.on_answer(10, pulse, 10.0)
+    assert times.late().whole == pytest.approx(10.0 * factor)
