@@ -140,7 +140,7 @@ class Outcome:
     """Mean length of the answers over that of the first requests', less 1."""
 
 
-async def carry_out(servers: Sequence[Server], rounds: int, max_tokens: int, stream: bool) -> Outcome:
+async def carry_out(servers: Sequence[Server], rounds: int, max_tokens: int, stream: bool | None) -> Outcome:
     """Ask every model everything."""
     loop = asyncio.get_running_loop()
     sampling = Sampling(max_tokens=max_tokens)
@@ -183,7 +183,7 @@ async def carry_out(servers: Sequence[Server], rounds: int, max_tokens: int, str
     )
 
 
-def run(number: int, rounds: int, max_tokens: int, stream: bool, **server: Any) -> Outcome:
+def run(number: int, rounds: int, max_tokens: int, stream: bool | None, **server: Any) -> Outcome:
     """One run in virtual time."""
     servers = [Server(model, number, **server) for model in range(MODELS)]
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
@@ -222,15 +222,14 @@ def long_answers(runs: int) -> list[Row]:
     rows: list[Row] = []
     kinds: dict[str, dict[str, Any]] = {"1% ten times as long": {"long": LONG}, "spread e": {"sigma": 1.0}}
     for kind, settings in kinds.items():
-        for stream in (False, True):
+        for what, max_tokens, stream in (("whole", 2048, False), ("default", 256, None), ("streamed", 2048, True)):
             for name, rounds in (("round", 1), ("rounds", ROUNDS)):
                 for same in (True, False):
-                    found = [run(one, rounds, 2048, stream, same=same, **settings) for one in range(runs)]
+                    found = [run(one, rounds, max_tokens, stream, same=same, **settings) for one in range(runs)]
                     figures = [
-                        round(100.0 * float(np.mean([getattr(one, what) for one in found])), 2)
-                        for what in ("twice", "replaced", "length")
+                        round(100.0 * float(np.mean([getattr(one, figure) for one in found])), 2)
+                        for figure in ("twice", "replaced", "length")
                     ]
-                    what = "streamed" if stream else "whole"
                     rows.append((kind, what, name, "same" if same else "other", *figures))
     return rows
 

@@ -73,7 +73,9 @@ class ModelEndpoint:
         self._check = ServerCheck(caller, self._servers, replies, prompt, tiny, sleep)
         self._loads = loads or LoadWatch()
         shared_time = self._loads.shared_time
-        self._sender = RequestSender(config, sampling, limits, caller, self._servers, replies, sleep, shared_time)
+        self._sender = RequestSender(
+            config, sampling, limits, caller, self._servers, replies, self._bodies, sleep, shared_time
+        )
         self._sender.traffic.has_answered = has_answered
         for replica in self._sender.replicas.replicas if ready else ():
             replica.answered_at = self._sender.clock()

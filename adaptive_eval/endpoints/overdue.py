@@ -195,8 +195,9 @@ class OverdueWatch:
         on_late: Callable[[Sequence[LateRequest]], None] = lambda late: None,
         on_doubt: Callable[[Replica], None] = lambda replica: None,
     ) -> None:
-        """`has_alternative`: whether another replica can take a replica's requests. `on_late` gets the attempts that
-        take far longer than any answer so far, at each look, and `on_doubt` the replica of one that does if the replica is alive."""
+        """`has_alternative`: whether another replica can take a replica's requests. At each look, `on_late` gets the
+        attempts that take far longer than any answer, and `on_doubt` the replica of one that does if it is alive.
+        """
         self._on_late = on_late
         self._on_doubt = on_doubt
         self._times = times

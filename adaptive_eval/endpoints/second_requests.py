@@ -5,7 +5,8 @@ lost answer. A long answer cannot be told from a hung request by its age alone, 
 
     rare        the limit is the longest of n answers times sqrt(1 / (n RARE)), and at least twice it: beyond that are
                 fewer than `RARE` of all answers, even where their share falls only with the square of the time
-    no length   a stream is judged by its silence, not by its age: a long answer that goes on is never late
+    no length   a stream is judged by its silence, not by its age: a long answer that goes on is never late; so later
+                answers are streamed where the configuration allows it
     counted     what its server counts in its load is not late (`load`): waiting counts from when it was missing
     last        while places are all in use, a late request costs one place, and nobody waits for it: it is left alone,
                 unless `SHARE` of the places are late; so long answers are seen, and count for the limit
@@ -70,8 +71,10 @@ class SecondRequests:
         replicas: ReplicaSet,
         traffic: Traffic,
         note: Callable[[Notice], None],
+        stream: Callable[[], None] = lambda: None,
     ) -> None:
-        """`attempt` sends a request once."""
+        """`attempt` sends a request once; `stream` has later answers streamed, if they can be."""
+        self._stream = stream
         self._attempt = attempt
         self._replicas = replicas
         self._traffic = traffic
@@ -122,6 +125,8 @@ class SecondRequests:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _start(self, one: LateRequest) -> None:
+        if one.by_age:
+            self._stream()
         one.request.resend_after = 2.0 * one.seconds
         one.request.second = task = asyncio.create_task(self._carry(one))
         self._tasks.add(task)

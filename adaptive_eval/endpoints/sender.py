@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from math import inf
 
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.client import Caller, Reply
@@ -18,7 +19,7 @@ from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
-from adaptive_eval.endpoints.wire import stream_several, unstreamed
+from adaptive_eval.endpoints.wire import BodyBuilder, stream_several, unstreamed
 
 _NOT_STREAMED = frozenset({FailureKind.BAD_RESPONSE, FailureKind.RESET, FailureKind.SERVER_ERROR})
 """Failures that may mean that a server cannot stream, unless it has done so."""
@@ -72,6 +73,7 @@ class RequestSender:
         caller: Caller,
         servers: IdentifiedServers,
         replies: ReplyReader,
+        bodies: BodyBuilder,
         sleep: Callable[[float], Awaitable[None]],
         shared_time: SharedTime,
     ) -> None:
@@ -86,12 +88,14 @@ class RequestSender:
         self._caller = caller
         self._servers = servers
         self._replies = replies
+        self._bodies = bodies
+        self._streams_since = -inf
         self._ids = ResponseIds(servers.note)
         self._care = ReplicaCare(self.replicas, servers, caller, limits, self.longest_refusal, self.clock)
         self._limit = sampling.timeout
         self._times = ResponseTimes(sampling.timeout, sampling.longest_answer)
         other = self.replicas.has_alternative
-        self._second = SecondRequests(self._attempt, self.replicas, self.traffic, servers.note_first)
+        self._second = SecondRequests(self._attempt, self.replicas, self.traffic, servers.note_first, self._stream)
         late, doubt = self._second.consider, self._care.watch.suspect
         self.overdue = OverdueWatch(self._times, sampling.timeout, other, self.clock, late, doubt)
         self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, self.clock, sleep)
@@ -173,7 +177,7 @@ class RequestSender:
                 late.cancel()
             self.replicas.release(replica)
         now = self.clock()
-        self._learn(answers, reply, pulse, now)
+        self._learn(request, answers, reply, pulse, now)
         used = self.traffic.count_answers(answers, request.attempts)
         self._care.on_answer(replica, pulse.sent_at, now)
         if expected:
@@ -196,14 +200,22 @@ class RequestSender:
                 raise Failure(FailureKind.BAD_RESPONSE, str(unknown)) from None
             raise
 
-    def _learn(self, answers: list[Answer], reply: Reply, pulse: Heartbeat, now: float) -> None:
+    def _learn(
+        self, request: AttemptedRequest, answers: list[Answer], reply: Reply, pulse: Heartbeat, now: float
+    ) -> None:
         """Update response times, and whether the server can stream."""
         if reply.status == 200:
             self._times.on_answer(max([answer.completion_tokens for answer in answers]), pulse, now)
+        told = pulse.sent_at >= self._streams_since and not request.is_second  # others were not asked to stream
         if pulse.first_at is not None:
             self.streaming = True
-        elif self.streaming is None and reply.status == 200 and any(answer.text for answer in answers):
+        elif self.streaming is None and told and reply.status == 200 and any(answer.text for answer in answers):
             self.streaming = None if self.overdue.streams else False  # one in flight may still show that it can
+
+    def _stream(self) -> None:
+        """Stream from now on, where nothing speaks against it."""
+        if self._bodies.stream():
+            self.streaming, self._streams_since = None, self.clock()
 
     def _on_refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
         """The failure of a refused request, which is repeated unless the refusal is believed."""

@@ -39,6 +39,7 @@ class Wire:
         """`counts`: it has /metrics."""
         self.times = times
         self.sent: Counter[int] = Counter()
+        self.streamed: Counter[int] = Counter()
         self.dropped = 0
         """Requests that were cancelled."""
         self.running = 0
@@ -52,6 +53,7 @@ class Wire:
         loop, seed = asyncio.get_running_loop(), body["seed"]
         attempt = self.sent[seed]
         self.sent[seed] += 1
+        self.streamed[seed] += bool(body.get("stream"))
         begun, self.running = loop.time(), self.running + 1
         try:
             if (seed, attempt) in self.fails:
@@ -110,16 +112,18 @@ def carry_out(
     test: Callable[[Asked], Coroutine[Any, Any, None]],
     times: Times,
     *,
-    stream: bool = False,
+    stream: bool | None = False,
     places: int = 8,
     counts: bool = False,
+    max_tokens: int = 32768,
+    **sampling: Any,
 ) -> float:
     """Run this in virtual time, after answers of two seconds; returns how long it took."""
 
     async def run() -> float:
         wire = Wire(lambda seed, attempt: SECONDS if seed < KNOWN else times(seed, attempt), counts)
         config = EndpointConfig.model_validate({"base_url": "http://one/v1", "model": "m", "stream": stream})
-        model = ModelEndpoint(config, Sampling(max_tokens=32768), Limits(in_flight=places), wire)  # type: ignore[arg-type]
+        model = ModelEndpoint(config, Sampling(max_tokens=max_tokens, **sampling), Limits(in_flight=places), wire)  # type: ignore[arg-type]
         asked = Asked(wire, model)
         await asyncio.gather(*map(asked.answer, range(KNOWN)))
         begun = asyncio.get_running_loop().time()
@@ -187,6 +191,28 @@ def test_while_others_need_its_place_a_long_answer_is_waited_for_and_its_length_
         assert max(asked.wire.sent.values()) == 1
 
     carry_out(test, lambda seed, attempt: SECONDS if seed >= 1000 or attempt else LONG)
+
+
+def test_after_one_that_was_late_by_its_age_answers_are_streamed_where_the_configuration_leaves_it_open() -> None:
+    """So a long answer is told from one that hangs."""
+
+    async def test(asked: Asked) -> None:
+        assert (await asked.answer(KNOWN)).text == f"{KNOWN} at 1"
+        answer = await asked.answer(KNOWN + 1)
+        assert (answer.text, asked.wire.sent[KNOWN + 1]) == (f"{KNOWN + 1} at 0", 1)
+        assert [asked.wire.streamed[seed] for seed in range(KNOWN + 2)] == [0] * (KNOWN + 1) + [1]
+
+    carry_out(test, once(200.0), stream=None, max_tokens=256)
+
+
+@pytest.mark.parametrize("changes", [{"stream": False}, {"stream": None, "logprobs": True}])
+def test_what_must_be_in_one_piece_stays_so_after_one_that_was_late(changes: dict[str, Any]) -> None:
+    async def test(asked: Asked) -> None:
+        await asked.answer(KNOWN)
+        await asked.answer(KNOWN + 1)
+        assert not asked.wire.streamed.total()
+
+    carry_out(test, once(100.0), max_tokens=256, **changes)
 
 
 def test_what_its_server_counts_is_not_sent_twice() -> None:
