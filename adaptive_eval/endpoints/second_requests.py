@@ -92,7 +92,7 @@ class SecondRequests:
             return
         for one in sorted(late, key=lambda one: one.seconds, reverse=True):
             request = one.request
-            if one.seconds < request.resend_after:
+            if one.seconds < request.resend_after or request.taken is not None:
                 continue
             if one.by_age and self._taken >= FEW + PART * self._traffic.answered:
                 self._note(TOO_MANY_LATE)

@@ -17,6 +17,9 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.overdue import FAR, KNOWN, LEAST, RARE, Heartbeat, ResponseTimes
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
 from adaptive_eval.endpoints.replicas import ProbeTrouble
+from adaptive_eval.endpoints.second_requests import LateRequest
+from adaptive_eval.endpoints.time_limit import EndableBlock
+from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Sampling
 
 Times = Callable[[int, int], float]
@@ -334,3 +337,13 @@ def test_the_fewer_answers_are_known_the_longer_one_may_take(number: int, factor
         pulse = Heartbeat(0.0, False, 0)
         times.on_answer(10, pulse, 10.0)
     assert times.late().whole == pytest.approx(10.0 * factor)
+
+
+def test_what_has_just_been_answered_is_not_sent_again_before_its_first_request_is_ended() -> None:
+    async def test(asked: Asked) -> None:
+        second = asked.model._sender._second
+        request = AttemptedRequest(CHAT, range(KNOWN, KNOWN + 1), {"seed": KNOWN}, None, taken=[])
+        second.consider([LateRequest(request, EndableBlock(), 60.0, by_age=True)])
+        assert request.second is None
+
+    carry_out(test, once(SECONDS))

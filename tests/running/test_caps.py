@@ -2,7 +2,8 @@
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -38,6 +39,7 @@ from thoroughness import examples, only_drawn
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import SEEN_MARGIN
+from adaptive_eval.endpoints import overdue, second_requests
 from adaptive_eval.scheduler.scheduler import TICK_SECONDS
 from adaptive_eval.store import AnswersLost, ModelSetAside, RunReader, events_of_kind
 
@@ -205,6 +207,32 @@ UNBOUNDED = BUDGETS | {
 def test_some_budgets_hold_where_nothing_bounds_an_answer(**chosen: Any) -> None:
     """Its answers are nearly as long as each other: what is reserved by the largest is enough for any."""
     check(**chosen)
+
+
+@contextmanager
+def much_is_sent_twice() -> Iterator[None]:
+    """Requests that take a little longer than the shortest answers are sent a second time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"LEAST": 0.7, "FAR": 0.3, "RARE": 100.0, "KNOWN": 2, "LOOK_EVERY": 0.1}.items():
+            patch.setattr(overdue, name, value)
+        patch.setattr(second_requests, "FEW", 1000)
+        yield
+
+
+@seed(5)
+@only_drawn(examples(12))
+@given(**BUDGETS)
+def test_some_budgets_hold_where_much_is_sent_twice(**chosen: Any) -> None:
+    with much_is_sent_twice():
+        check(**chosen)
+
+
+def test_what_was_sent_twice_is_told_as_lost_once() -> None:
+    with much_is_sent_twice():
+        life = lead({"tokens": 3_000_000})
+    sent = sum(len(attempt.tokens) for attempt in life.world.attempts)
+    assert sent - life.trials == sum(one.answers for one in life.lost) > 10
+    holds(life)
 
 
 @pytest.mark.parametrize(
