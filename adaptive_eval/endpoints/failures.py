@@ -35,6 +35,7 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
@@ -135,6 +136,40 @@ class FailureKind(StrEnum):
     """This machine has no open file left for a connection; nothing was sent, and no server is at fault."""
     REFUSED = "refused"
     """A refusal that may be temporary."""
+
+
+class Handling(NamedTuple):
+    """What is done about a kind of failure."""
+
+    may_have_cost: bool
+    """An answer may have been generated in vain, and counts as lost."""
+    at_once: bool
+    """The request is repeated without a wait: it goes to another replica, or waits for one to recover."""
+    counts: bool
+    """It counts towards the attempts after which a request is given up."""
+    own: bool
+    """The request itself may cause it (`lone_failures`), or a server that cannot stream."""
+    window: Literal["halve", "cluster", "keep"]
+    """The window of its replica is halved at once, or when failures cluster, or not."""
+    health: Literal["fine", "suspect", "gone"]
+    """Its replica is used as before, probed soon, or sent nothing until a probe succeeds."""
+
+
+_K = FailureKind
+HANDLING: Mapping[FailureKind, Handling] = {
+    #                         may_have_cost  at_once  counts   own    window     health
+    _K.RATE_LIMITED: Handling(False,         False,   False,   False, "halve",   "fine"),
+    _K.SERVER_ERROR: Handling(False,         False,   True,    True,  "cluster", "suspect"),
+    _K.BAD_RESPONSE: Handling(True,          False,   True,    True,  "cluster", "suspect"),
+    _K.UNREACHABLE:  Handling(False,         True,    False,   False, "cluster", "gone"),
+    _K.RESET:        Handling(True,          False,   True,    True,  "cluster", "suspect"),
+    _K.STALLED:      Handling(True,          True,    True,    False, "cluster", "suspect"),
+    _K.TIMED_OUT:    Handling(True,          True,    False,   False, "cluster", "suspect"),
+    _K.REPLICA_LOST: Handling(True,          True,    True,    False, "keep",    "fine"),
+    _K.OUT_OF_FILES: Handling(False,         False,   False,   False, "halve",   "fine"),
+    _K.REFUSED:      Handling(False,         False,   False,   False, "keep",    "fine"),
+}  # fmt: skip
+"""What is done about each kind of failure, in one place."""
 
 
 class Failure(Retryable):
@@ -311,18 +346,6 @@ APART = 0.5
 SOONEST = 0.25
 REFUSED_PAUSE = 0.5
 
-_AT_ONCE = frozenset({FailureKind.UNREACHABLE, FailureKind.REPLICA_LOST, FailureKind.TIMED_OUT, FailureKind.STALLED})
-"""Failures without a wait: the next attempt goes to another replica, or waits for one to recover."""
-_UNCOUNTED = frozenset(
-    {
-        FailureKind.UNREACHABLE,
-        FailureKind.RATE_LIMITED,
-        FailureKind.TIMED_OUT,
-        FailureKind.REFUSED,
-        FailureKind.OUT_OF_FILES,
-    }
-)
-
 _backoff = tenacity.wait_random_exponential(multiplier=SOONEST, max=SLOWEST)
 _apart = tenacity.wait_random(0.0, APART)
 
@@ -369,7 +392,7 @@ class RetryDecision:
             return failure.believed or self._counts[FailureKind.REFUSED] >= self._refusals
         if (certain := self._lone(failure.kind)) is not None:
             return certain and self._counts[failure.kind] >= self._limits.attempts
-        counted = sum(count for kind, count in self._counts.items() if kind not in _UNCOUNTED)
+        counted = sum(count for kind, count in self._counts.items() if HANDLING[kind].counts)
         return counted >= self._limits.attempts and waited >= self._limits.patience
 
     def wait(self, state: tenacity.RetryCallState) -> float:
@@ -379,7 +402,7 @@ class RetryDecision:
             return _apart(state)
         if failure.kind is FailureKind.REFUSED:
             return min(SLOWEST, REFUSED_PAUSE * 2.0 ** (self._counts[FailureKind.REFUSED] - 1))
-        return 0.0 if failure.kind in _AT_ONCE else _backoff(state)
+        return 0.0 if HANDLING[failure.kind].at_once else _backoff(state)
 
 
 def _failure(state: tenacity.RetryCallState) -> Failure:

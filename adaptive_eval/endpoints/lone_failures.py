@@ -8,17 +8,16 @@ token, and a tiny request as a lost answer: under them one is asked only when a 
 would fail the request so often in a row with probability `CHANCE`, and before the request would be given up.
 """
 
-from adaptive_eval.endpoints.failures import FailureKind
+from adaptive_eval.endpoints.failures import HANDLING, FailureKind
 from adaptive_eval.endpoints.traffic import Traffic
 
 CHANCE = 1e-6
-OWN_KINDS = frozenset({FailureKind.SERVER_ERROR, FailureKind.BAD_RESPONSE, FailureKind.RESET})
-"""Failures that a request may cause. A time-out is not one: its answer may be a long one."""
 
 
 def can_blame(kind: FailureKind | None, traffic: Traffic) -> bool:
     """Whether a tiny request can show that a request itself causes this kind of failure, in a model that answers."""
-    return kind in OWN_KINDS and kind is not FailureKind.RESET and traffic.has_answered
+    may_cause = kind is not None and HANDLING[kind].own and kind is not FailureKind.RESET
+    return may_cause and traffic.has_answered
 
 
 class LoneFailures:
@@ -43,7 +42,7 @@ class LoneFailures:
         return self.is_certain if self._add(kind) or self.is_proven else None
 
     def _add(self, kind: FailureKind) -> bool:
-        if kind not in OWN_KINDS:
+        if not HANDLING[kind].own:  # such as a time-out: its answer may be a long one
             return False
         traffic, self._repeated = self._traffic, kind is self._kind
         answered, failed = traffic.answered - self._seen[0], traffic.failed_before - self._seen[1]

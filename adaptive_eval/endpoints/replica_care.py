@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.failures import (
+    HANDLING,
     REFUSED_PAUSE,
     Failure,
-    FailureKind,
     ModelNotServed,
     Refusal,
     safe_excerpt,
@@ -129,19 +129,20 @@ class ReplicaCare:
 
     def on_failure(self, replica: Replica, failure: Failure, sent_at: float) -> None:
         """Handle a failed request: pause, send fewer at a time, or probe the replica."""
-        if failure.kind is FailureKind.RATE_LIMITED:
+        handling = HANDLING[failure.kind]
+        if handling.window == "halve":
             replica.window.on_refusal(sent_at, self._clock())
-        else:
+        elif handling.window == "cluster":
             replica.window.on_failure(sent_at, self._clock())
             if (pause := replica.window.pause) > 0.0:
                 self._replicas.pause(replica, pause)
         failure.wait = self._waits.believed_seconds(replica.url, failure.retry_after, sent_at)
         if failure.wait > 0.0:
             self._replicas.pause(replica, failure.wait)
-        if failure.kind is FailureKind.UNREACHABLE:
+        if handling.health == "gone":
             self._servers.forget(replica.url)
             self.watch.mark_unreachable(replica)
-        elif failure.kind is not FailureKind.RATE_LIMITED:
+        elif handling.health == "suspect":
             self.watch.suspect(replica)
 
 

@@ -7,7 +7,15 @@ from math import inf
 
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.client import Caller, Reply
-from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, UnknownFinish, error_signal
+from adaptive_eval.endpoints.failures import (
+    HANDLING,
+    Failure,
+    FailureKind,
+    Refusal,
+    Refused,
+    UnknownFinish,
+    error_signal,
+)
 from adaptive_eval.endpoints.overdue import Heartbeat, OverdueWatch, ResponseTimes
 from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.replica_care import ReplicaCare
@@ -20,19 +28,6 @@ from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import BodyBuilder, stream_several, unstreamed
-
-_NOT_STREAMED = frozenset({FailureKind.BAD_RESPONSE, FailureKind.RESET, FailureKind.SERVER_ERROR})
-"""Failures that may mean that a server cannot stream, unless it has done so."""
-_MAY_HAVE_COST = frozenset(
-    {
-        FailureKind.RESET,
-        FailureKind.STALLED,
-        FailureKind.TIMED_OUT,
-        FailureKind.BAD_RESPONSE,
-        FailureKind.REPLICA_LOST,
-    }
-)
-"""Failures after which an answer may have been generated in vain."""
 
 
 class ReplyReader:
@@ -232,14 +227,14 @@ class RequestSender:
             self._care.on_unsent(replica, sent_at)
             return
         self.traffic.on_failure(failure.kind, failure)
-        if failure.kind in _MAY_HAVE_COST:
+        if HANDLING[failure.kind].may_have_cost:
             self._count_lost(request)
         if failure.kind is FailureKind.REPLICA_LOST:
             request.ended += 1
             return
         request.cuts += failure.kind is FailureKind.STALLED
         self._care.on_failure(replica, failure, sent_at)
-        if self.streaming is None and failure.kind in _NOT_STREAMED and request.attempts > 1:
+        if self.streaming is None and HANDLING[failure.kind].own and request.attempts > 1:
             request.body = unstreamed(request.body)
 
     def _count_lost(self, request: AttemptedRequest) -> None:

@@ -6,6 +6,7 @@ import pytest
 from adaptive_eval.base.errors import Rejected
 from adaptive_eval.endpoints.client import decode_payload
 from adaptive_eval.endpoints.failures import (
+    HANDLING,
     Failure,
     FailureKind,
     error_signal,
@@ -178,3 +179,7 @@ def test_a_shown_text_is_one_short_line_without_secrets() -> None:
     shown = safe_excerpt("key sk-1234567890 is\nwrong " + "x" * 1000, Redactor(["sk-1234567890"]))
     assert shown.startswith("key *** is wrong")
     assert len(shown) < 310
+
+
+def test_it_is_said_of_every_kind_of_failure_what_is_done() -> None:
+    assert HANDLING.keys() == set(FailureKind)
