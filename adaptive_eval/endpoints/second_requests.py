@@ -35,8 +35,8 @@ SHARE = 1 / 8
 FEW, PART = 2, 1 / 50
 SENT_TWICE = Notice(
     "sent_twice",
-    "a request took at least twice as long as any answer so far, and was sent a second time: the answer that comes "
-    "first counts, and both may cost something",
+    "a request took far longer than any answer so far, and was sent a second time: the answer that comes first counts, "
+    "and both may cost something",
 )
 TOO_MANY_LATE = Notice(
     "many_late",
