@@ -119,7 +119,7 @@ def test_the_status_says_which_servers_the_run_waits_for_until_answers_come(play
 def test_before_the_first_look_what_is_known_of_each_model_is_shown(play: Play) -> None:
     run = play()
     assert not run.step(5)
-    run.commit([], [], [ServersNoticed("ada", "far_beyond", "a request has waited for 60 s")])
+    run.commit([], [], [ServersNoticed("ada", "sent_twice", "a request has waited for 60 s")])
     told = status_text(opened(run))
     assert told.endswith("warning   ada: a request has waited for 60 s")
     for model in MODELS:
