@@ -114,6 +114,12 @@ class BatchCalls:
 
     journal: Journal
     """Set before anything is asked."""
+    first_poll = 1.0
+    """Seconds from sending a batch to its first poll."""
+    longest_poll = 300.0
+    """Longest pause between two polls in seconds."""
+    retry_pause = 10.0
+    """Seconds between two tries: to cancel a batch, to find it in a list, and, doubled each time, to send it."""
 
     def __init__(self, name: str, service: BatchService, attempts: int, now: Callable[[], float]) -> None:
         self.name, self.service, self.attempts, self.now = name, service, attempts, now
@@ -194,7 +200,7 @@ class BatchCalls:
         since, states = batch.planned - EARLIER_SECONDS, []
         for late in (False, True):
             if late:
-                await asyncio.sleep(self.service.settings.first_poll)
+                await asyncio.sleep(self.retry_pause)
             try:
                 states = await self.service.format.listed(since)
             except (Rejected, Failure) as error:
@@ -224,14 +230,13 @@ class BatchCalls:
 
     async def _polled(self, state: BatchState, batch: CarriedBatch | None = None) -> BatchState:
         """Poll with a growing pause until a batch has ended; cancel the given one when patience ends."""
-        settings = self.service.settings
-        pause = settings.first_poll
+        pause = self.first_poll
         while state.stage is BatchStage.RUNNING:
             await asyncio.sleep(pause if batch is None else min(pause, self._patience_left(batch) or pause))
-            pause = min(GROWTH * pause, settings.longest_poll)
+            pause = min(GROWTH * pause, self.longest_poll)
             if batch is not None and not self._patience_left(batch):
                 await self.cancel(batch)
-                pause = settings.first_poll
+                pause = self.retry_pause
             state = await self.service.format.state(state.id)
         return state
 

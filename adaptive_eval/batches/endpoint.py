@@ -215,8 +215,7 @@ class BatchedEndpoint:
             if outcome.lost and again is not None and not await self._is_allowed(again):
                 raise RetryNotAllowed("an answer was lost, and the budget does not allow asking for it again")
             if outcome.pause:
-                settings = calls.service.settings
-                await asyncio.sleep(min(settings.longest_poll, settings.first_poll * 2.0**attempt))
+                await asyncio.sleep(min(calls.longest_poll, calls.retry_pause * 2.0 ** min(attempt, 10)))
         raise AssertionError("unreachable")
 
     async def _ask_directly(self, prompt: Prompt, seed: int, again: Again | None) -> Answer:

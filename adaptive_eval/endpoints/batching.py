@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from adaptive_eval.base.sections import Count, Seconds, Section, refuse
+from adaptive_eval.base.sections import Seconds, Section, refuse
 
 BATCHED = " (batch)"
 """Suffix of the `replica` of an answer from a batch service."""
@@ -43,12 +43,6 @@ class BatchConfig(Section):
     patience: Seconds | None = Field(None, gt=0)
     """Age at which a batch is cancelled, and its unanswered requests are sent directly, at the full price; default:
     never. Not for openrouter, whose batches cannot be cancelled."""
-    requests: Count | None = Field(None, ge=1)
-    """Most requests in a batch; default: the service's limit."""
-    first_poll: Seconds = Field(10.0, gt=0)
-    """Time from sending a batch to its first poll; each further pause is longer by half."""
-    longest_poll: Seconds = Field(300.0, gt=0)
-    """The longest pause between two polls."""
     expected: Seconds | None = Field(None, gt=0)
     """Expected duration of a batch, for `plan`; default: that of a pilot's batches, else an hour."""
 
@@ -62,7 +56,7 @@ class BatchConfig(Section):
     @property
     def most_requests(self) -> int:
         """How many requests a batch may have."""
-        return min(self.requests or MOST_REQUESTS[self.kind], MOST_REQUESTS[self.kind])
+        return MOST_REQUESTS[self.kind]
 
 
 def came_by_batch(replica: str) -> bool:

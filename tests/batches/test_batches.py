@@ -10,7 +10,7 @@ from patient_time import HANGS
 from thoroughness import first_of
 
 from adaptive_eval.base.errors import Rejected, RetryNotAllowed, Unavailable
-from adaptive_eval.batches.calls import trial_id
+from adaptive_eval.batches.calls import BatchCalls, trial_id
 from adaptive_eval.batches.endpoint import BatchedEndpoint
 from adaptive_eval.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.batching import came_by_batch
@@ -89,17 +89,18 @@ async def test_the_intent_is_written_down_before_anything_is_sent() -> None:
     assert seen == [0]
 
 
-async def test_a_batch_has_no_more_requests_than_allowed() -> None:
-    desk = Desk("openai", ServiceInMemory(seconds=1.0), requests=10)
+async def test_a_batch_has_no_more_requests_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adaptive_eval.endpoints.batching.MOST_REQUESTS", {"openai": 10})
+    desk = Desk("openai", ServiceInMemory(seconds=1.0))
     await ask_all(desk.open(), range(25))
     assert [len(event.requests) for event in desk.journal.events if isinstance(event, BatchPlanned)] == [10, 10, 5]
 
 
 async def test_the_pause_between_polls_grows_up_to_the_longest() -> None:
-    desk = Desk("openai", ServiceInMemory(seconds=HOUR), first_poll=10.0, longest_poll=300.0)
+    desk = Desk("openai", ServiceInMemory(seconds=HOUR))
     await ask_all(desk.open(), range(2))
     polls = [path for method, path in desk.service.log if method == "GET" and path.startswith("/batches/")]
-    assert len(polls) == 9 + 10, "nine pauses of 10 s and half more each time are 749 s, and ten of 300 s the rest"
+    assert len(polls) == 15 + 10, "fifteen pauses of 1 s and half more each time are 874 s, and ten of 300 s the rest"
 
 
 @pytest.mark.parametrize("kind", ["openai", "openrouter"])
@@ -139,7 +140,7 @@ async def test_a_request_that_fails_in_every_batch_is_given_up() -> None:
 async def test_batches_that_expire_or_find_no_room_say_nothing_of_a_request(fault: str, why: str) -> None:
     """It is given up after days, however few failures it may have."""
     service = ServiceInMemory(seconds=86_000.0, **{fault: 1.0})
-    desk = Desk("openai", service, first_poll=20_000.0, longest_poll=20_000.0)
+    desk = Desk("openai", service)
     with pytest.raises(Unavailable, match=why):
         await ask(desk.open(attempts=2), 1, 1)
     assert creations(service) > 4
@@ -256,7 +257,7 @@ async def test_a_batch_that_cannot_be_cancelled_now_is_polled_with_pauses() -> N
     desk.wire.post = post_later  # type: ignore[method-assign]
     answers = await ask_all(endpoint, range(40))
     assert [answer.text for answer in answers] == [truth(1, seed) for seed in range(40)]
-    assert 0 < refused[0] <= HOUR / desk.settings.first_poll + 1
+    assert 0 < refused[0] <= HOUR / BatchCalls.retry_pause + 1
 
 
 async def test_what_is_asked_directly_and_cut_off_is_lost() -> None:

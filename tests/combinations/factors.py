@@ -102,7 +102,7 @@ def supply(setup: Setup, level: str) -> None:
         if level in ("launched", "pool", "ray"):
             model["launch"] = {"command": ["{python}", "{server}", "{world}", "{ledger}", "{port}"]}
         if level == "batch":
-            model["batch"] = {"kind": "openai", "first_poll": 0.05}
+            model["batch"] = "openai"
         if level == "ray":
             model["launch"]["resources"] = {"CPU": 1}
             setup.options = ["--ray", "{ray}"]

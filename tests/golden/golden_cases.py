@@ -373,10 +373,10 @@ decided("threshold", {"kind": "threshold", "value": 0.5})
 def batches(stage: Stage) -> None:
     """A batch service that loses, refuses and repeats."""
     stage.short_pauses()
+    stage.short_polls()
     faults: dict[str, Any] = {"errored": 0.1, "left_out": 0.03, "doubled": 0.1, "strange": 0.1, "expired": 0.2}
     url = stage.serve(batches=BatchHabits(seconds=0.03, lost=0.2, **faults))
-    batch = {"kind": "openai", "first_poll": 0.02, "longest_poll": 0.05}
-    models = [{"name": name, "base_url": url, "batch": batch} for name in MODELS]
+    models = [{"name": name, "base_url": url, "batch": "openai"} for name in MODELS]
     stage.run(stage.config(url, models=models))
 
 

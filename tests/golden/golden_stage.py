@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.batches.calls import BatchCalls
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints import checking, failures, replica_care, servers
 from adaptive_eval.simulate.answering import question_rows
@@ -73,6 +74,11 @@ class Stage:
         for module in (failures, replica_care, checking):
             self.exits.enter_context(patch.object(module, "REFUSED_PAUSE", 0.02))
         self.exits.enter_context(patch.object(servers, "TRY_AGAIN", (0.02, 0.04)))
+
+    def short_polls(self) -> None:
+        """Batches are polled as soon as they may have ended."""
+        for name in ("first_poll", "longest_poll", "retry_pause"):
+            self.exits.enter_context(patch.object(BatchCalls, name, 0.02))
 
     def own_places(self) -> None:
         """Servers that are started wait for no place that another run on this machine has."""

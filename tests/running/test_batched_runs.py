@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.batches.calls import BatchCalls
 from adaptive_eval.cli import app
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -31,12 +32,18 @@ from adaptive_eval.store import (
 from adaptive_eval.store.events.batches import pending_batches
 
 SCRIPT = Path(__file__).with_name("killed_in_batches.py")
-QUICK = {"first_poll": 0.02, "longest_poll": 0.05}
 TRIALS = {"min": 4, "max": 16}
 FAULTS = {"errored": 0.1, "left_out": 0.03, "doubled": 0.1, "strange": 0.1, "expired": 0.2, "refused": 0.2, "lost": 0.2}
 
 
 HOUR = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchCalls, "first_poll", 0.02)
+    monkeypatch.setattr(BatchCalls, "longest_poll", 0.05)
+    monkeypatch.setattr(BatchCalls, "retry_pause", 0.02)
 
 
 class AgedBatches(SimulatedServer):
@@ -65,7 +72,7 @@ def service(**habits: float) -> Iterator[tuple[SimulatedServer, str]]:
 
 
 def batched(url: str, kind: str = "openai", **more: object) -> list[dict[str, object]]:
-    return [{"name": name, "base_url": url, "batch": {"kind": kind, **QUICK, **more}} for name in MODELS]
+    return [{"name": name, "base_url": url, "batch": {"kind": kind, **more}} for name in MODELS]
 
 
 def events(directory: Path) -> list[Event]:

@@ -79,7 +79,7 @@ class CutOffBatches(CutOff):
     def _lane(self, name: str) -> Lane:
         config = EndpointConfig(base_url="http://service/v1", model=name)
         wire: object = DirectWire(self.service)
-        service = BatchService(config, SAMPLING, BatchConfig(kind="openai", first_poll=5.0), wire)  # type: ignore[arg-type]
+        service = BatchService(config, SAMPLING, BatchConfig(kind="openai"), wire)  # type: ignore[arg-type]
         return replace(super()._lane(name), endpoint=BatchedEndpoint(name, DirectModel(), service, 5), prompt=asked)
 
     def is_in_flight(self) -> bool:
