@@ -149,7 +149,7 @@ def run_live(world: World, schema: Schema, seed: int, url: str, folder: Path, be
         "grader": {
             "kind": "verifier",
             "server": {"base_url": url, "model": "verifier"},
-            "beside": {"kind": beside, "workers": 1},
+            "key_grader": beside,
             "concurrency": {"in_flight": 64},
         },
         "trials": {"min": LEAST, "max": MOST, "favour": "answers"},

@@ -63,7 +63,7 @@ class BatchWire:
         key_header: str | None = None,
     ) -> None:
         """`headers` are those of the format; the key is sent in `key_header`, or else as a bearer token."""
-        own = request_headers(config, sampling)
+        own = request_headers(config)
         self.redactor = request_redactor(own, None if key is None else key.get_secret_value())
         self._unauthorized = unauthorized_hint(config, own, key)
         named = {name.lower() for name in own}

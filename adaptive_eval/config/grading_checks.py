@@ -75,10 +75,14 @@ def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iter
         of = f" of {benchmark}" if benchmark else ""
         for cap, key in ((cap, key) for cap, limit, key in needs if limit is not None):
             for number, seat in enumerate(one.seats):
-                is_free = key == "price" and not is_known_by(seat.server, seat.sampling)
+                is_free = key == "price" and not is_known_by(seat.host)
                 if attrgetter(key)(seat) is None and not is_free:
                     rule = f"needs {key} of the {one.kind}{of}, to reserve what a verdict may cost"
-                    at = f"grader.panel.{number - 1}.{key}" if number else f"grader.{key}"
+                    at = (
+                        f"grader.{key}"
+                        if "." in key
+                        else f"grader.server{f'.{number}' if len(one.seats) > 1 else ''}.{key}"
+                    )
                     yield Problem(("budget", cap), rule, f"add {at}, or remove budget.{cap}")
 
 
@@ -117,7 +121,7 @@ def check_answer_keys_given(questions: QuestionsConfig, grader: GraderOptions) -
     if isinstance(grader, ByBenchmark):
         yield from _check_each_benchmark(check_answer_keys_given, questions, grader)
         return
-    reads_key = grader.reads_key or (isinstance(grader, Verifier) and grader.beside is not None)
+    reads_key = grader.reads_key or (isinstance(grader, Verifier) and grader.key_grader is not None)
     if questions.fields.answer is None and reads_key:
         yield Problem(
             ("questions", "fields", "answer"), "must be given: this grader compares with an answer key", NAME_IT

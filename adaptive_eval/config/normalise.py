@@ -93,7 +93,7 @@ LM_EVAL = "adaptive_eval.lm_eval.tasks"
 LM_EVAL_ROWS, LM_EVAL_GRADE = f"{LM_EVAL}:rows", f"{LM_EVAL}:grade"
 INHERITED = ("sampling", "prompt", "concurrency")
 """Sections that models have, too, and whose keys override those of the run."""
-MERGED = ("extra_body", "extra_headers")
+MERGED = ("extra_body",)
 """Mappings within them that are merged key by key, too."""
 
 SIMULATED_URL = "http://127.0.0.1/v1"

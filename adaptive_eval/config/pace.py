@@ -20,7 +20,7 @@ from typing import Literal
 from adaptive_eval.config.decisions import TrialsConfig
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.settings import Pace
-from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.types import EndpointConfig
 
 Favour = Literal["answers", "time"]
 
@@ -65,12 +65,12 @@ def is_own_server(model: ModelConfig) -> bool:
 
 
 def _is_known_customer(model: ModelConfig) -> bool:
-    return model.price is not None or is_known_by(model, model.sampling)
+    return model.price is not None or is_known_by(model)
 
 
-def is_known_by(server: EndpointConfig, sampling: Sampling) -> bool:
+def is_known_by(server: EndpointConfig) -> bool:
     """Whether requests carry anything that identifies a customer."""
-    return bool(server.key_variable or server.auth or server.headers or sampling.extra_headers)
+    return bool(server.key_variable or server.auth or server.headers)
 
 
 def opening_trials(trials: TrialsConfig, *, batched: bool = False) -> int:

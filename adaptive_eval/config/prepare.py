@@ -51,17 +51,15 @@ def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Itera
 
 SERVER_WORKINGS = {"base_url", "api_key_env", "client", "stream", "headers", "finish_reasons", "auth", "ca_file"}
 GRADER_WORKINGS: dict[str, Any] = {
-    **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency", "price", "gpus"), True),
-    "server": SERVER_WORKINGS,
-    "panel": {"__all__": {"server": SERVER_WORKINGS, **dict.fromkeys(("concurrency", "price", "gpus"), True)}},
+    **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency"), True),
+    "server": {"__all__": {*SERVER_WORKINGS, "price", "gpus"}},
     "against": {"run"},
-    "beside": {"timeout", "workers", "memory"},
 }
 """Settings of graders that do not change grades."""
 
 MODEL_WORKINGS = {"name", "recorded", "launch", "batch", "concurrency", "price", "gpus", "prompt_logprobs"}
 """Settings of models that do not change answers; all other keys, but those above, are part of the meaning."""
-SAMPLING_WORKINGS = {"timeout", "extra_headers"}
+SAMPLING_WORKINGS = {"timeout"}
 
 PLUG_INS = "plug_ins"
 """Key of a stored configuration for facts about plug-ins, since readers of the run do not load these."""

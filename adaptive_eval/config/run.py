@@ -223,7 +223,7 @@ class RunConfig(Decisions):
     def keys(self) -> frozenset[str]:
         """The names of environment variables with API keys."""
         graders = graders_that_ask(self.grader).values()
-        servers = [*self.asked, *(seat.server for one in graders for seat in one.seats)]
+        servers = [*self.asked, *(server for one in graders for server in one.server)]
         return frozenset(name for server in servers if (name := server.key_variable) is not None)
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.redaction import Redactor, environment_secrets, secrets_of_known_form, sent_secrets
-from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.types import EndpointConfig
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 
 
@@ -20,15 +20,13 @@ def run_redactor(config: RunConfig) -> Redactor:
     return redactor
 
 
-def _servers(config: RunConfig) -> Iterator[tuple[EndpointConfig, Sampling]]:
-    for model in config.asked:
-        yield model, model.sampling
+def _servers(config: RunConfig) -> Iterator[EndpointConfig]:
+    yield from config.asked
     for grader in graders_that_ask(config.grader).values():
-        for seat in grader.seats:
-            yield seat.server, seat.sampling
+        yield from grader.server
 
 
 def _shares_environment(config: RunConfig) -> bool:
     """Whether Inspect, a server that the run starts, or a user's signer reads keys from the environment."""
-    signed = any(server.auth is not None for server, _ in _servers(config))
+    signed = any(server.auth is not None for server in _servers(config))
     return bool(config.inspect_tasks or config.launched) or signed

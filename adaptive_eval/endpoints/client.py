@@ -86,10 +86,9 @@ def is_sendable(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
 
-def request_headers(config: EndpointConfig, sampling: Sampling) -> dict[str, str]:
-    """The headers to send: those of the configuration, overridden by those of the sampling."""
-    headers = {**config.headers, **sampling.extra_headers}
-    plain = {name: value.get_secret_value().strip() for name, value in headers.items()}
+def request_headers(config: EndpointConfig) -> dict[str, str]:
+    """The headers of the configuration to send."""
+    plain = {name: value.get_secret_value().strip() for name, value in config.headers.items()}
     for name, value in plain.items():
         if not is_sendable(value):
             raise ConfigError(f"header {name!r} must be one line of ASCII text, but its value holds {NOT_SENDABLE}")
@@ -116,7 +115,7 @@ class Caller:
     def __init__(
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
     ) -> None:
-        headers = request_headers(config, sampling)
+        headers = request_headers(config)
         self.redactor = request_redactor(headers, None if key is None else key.get_secret_value())
         """Removes what its servers are sent from their messages."""
         self.unauthorized = unauthorized_hint(config, headers, key)

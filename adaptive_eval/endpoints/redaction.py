@@ -33,7 +33,7 @@ from adaptive_eval.endpoints.secrets import (
     remove_patterns,
     secret_values,
 )
-from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.types import EndpointConfig
 
 LEAST_PIECE = 4
 """Shortest piece of a secret that is removed."""
@@ -178,12 +178,12 @@ def request_redactor(headers: Mapping[str, str], key: str | None) -> Redactor:
     return Redactor([*(value for value in values if len(value) >= SECRET_LENGTH), *([key] if key else ())])
 
 
-def sent_secrets(servers: Iterable[tuple[EndpointConfig, Sampling]], keys: Mapping[str, str]) -> frozenset[str]:
+def sent_secrets(servers: Iterable[EndpointConfig], keys: Mapping[str, str]) -> frozenset[str]:
     """The secrets that servers are sent, and that a run's redactor removes."""
     found: set[str] = set()
-    for config, sampling in servers:
+    for config in servers:
         found.add(keys.get(config.key_variable or "", "").strip())
-        for name, value in {**config.headers, **sampling.extra_headers}.items():
+        for name, value in config.headers.items():
             plain = value.get_secret_value().strip()
             if _is_secret_header(name, plain):
                 found |= {plain, *_parts(plain)}

@@ -48,7 +48,7 @@ class SdkCaller(Caller):
             base_url: openai.AsyncOpenAI(
                 api_key=key.get_secret_value() if key is not None and config.auth is None else NO_KEY,
                 base_url=base_url,
-                default_headers=request_headers(config, sampling),
+                default_headers=request_headers(config),
                 max_retries=0,
                 http_client=self._sdk_http,
             )

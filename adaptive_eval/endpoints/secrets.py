@@ -45,7 +45,7 @@ URL = re.compile(r"https?://[^\s\"']+|[\w-]+(?:\.[\w-]+)+(?::\d+)?/[^\s\"']+")
 INHERITED = "leave it out: a server inherits the environment, and can read the variable itself"
 """How a server started by the run gets a key."""
 
-HEADERS = ("headers", "extra_headers")
+HEADERS = ("headers",)
 """Keys under which a variable's value may be a secret; no message shows these values."""
 
 

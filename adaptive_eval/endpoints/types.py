@@ -97,14 +97,10 @@ class Sampling(_Section):
     """Penalty on tokens that have occurred."""
     logprobs: bool | Literal["tokens"] = False
     """Request the log-probability of each token, for `completion_bpt`; `tokens` stores them all with the answer."""
-    top_logprobs: int | None = Field(None, ge=0, le=20)
-    """Number of alternatives to each token, with their log-probabilities."""
     reasoning_effort: str | None = None
     """Effort of a reasoning model, as its server names it."""
     extra_body: Mapping[str, object] = Field(default_factory=dict)
     """Further keys for the body of each request."""
-    extra_headers: Headers = Field(default_factory=dict)
-    """Further headers, which override those of the model."""
     timeout: float = Field(1800.0, gt=0)
     """Seconds that one request may take."""
 
@@ -116,8 +112,6 @@ class Sampling(_Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.top_logprobs is not None and not self.logprobs:
-            raise ValueError(f"top_logprobs needs logprobs: true, but got top_logprobs={self.top_logprobs} without it")
         if taken := sorted(FIXED_BODY_KEYS & self.extra_body.keys()):
             raise ValueError(f"extra_body may not set {', '.join(taken)}: a request takes these from its trial")
         return self

@@ -56,11 +56,9 @@ def _logprob_keys(config: EndpointConfig, sampling: Sampling) -> dict[str, objec
     if config.api == "completions":
         if sampling.logprobs or config.prompt_logprobs == "echo":
             # a count here, not a flag; llama-server reads 0 as "none"
-            keys["logprobs"] = max(1, sampling.top_logprobs or 0)
+            keys["logprobs"] = 1
     elif sampling.logprobs:
         keys["logprobs"] = True
-        if sampling.top_logprobs is not None:
-            keys["top_logprobs"] = sampling.top_logprobs
     return keys
 
 

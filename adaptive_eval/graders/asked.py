@@ -1,9 +1,9 @@
 """Common settings and costs of graders that are language models: judges and verifiers."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.sections import Count, Price, refuse
@@ -33,14 +33,57 @@ class ReplyUse(NamedTuple):
 NO_REPLY = ReplyUse()
 
 
-def chats(server: EndpointConfig) -> EndpointConfig:
-    """Return the server; raises an error unless its API is chat."""
-    if server.api != "chat":
-        raise refuse("must have `api: chat`", "its instructions and the answer are separate messages of a chat")
-    return server
+class GraderSampling(Sampling):
+    """Sampling parameters of a grader's replies; `extra_body` holds any others."""
+
+    top_p: ClassVar[None] = None  # type: ignore[misc]
+    top_k: ClassVar[None] = None  # type: ignore[misc]
+    min_p: ClassVar[None] = None  # type: ignore[misc]
+    stop: ClassVar[None] = None  # type: ignore[misc]
+    frequency_penalty: ClassVar[None] = None  # type: ignore[misc]
+    presence_penalty: ClassVar[None] = None  # type: ignore[misc]
+    logprobs: ClassVar[bool] = False  # type: ignore[misc]
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings by name."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
 
 
-ChatServer = Annotated[EndpointConfig, AfterValidator(chats)]
+class GraderServer(EndpointConfig):
+    """A server that is asked for grades, in chats, and what it costs."""
+
+    api: ClassVar[Literal["chat"]] = "chat"  # type: ignore[misc]
+    prompt_logprobs: ClassVar[None] = None  # type: ignore[misc]
+    stream: ClassVar[None] = None  # type: ignore[misc]
+    sampling: Mapping[str, Any] = Field(default_factory=dict)
+    """Single keys of the grader's `sampling` that differ at this server, such as {temperature: 1}."""
+    price: Price | None = None
+    """Price of its tokens."""
+    gpus: float | None = Field(None, ge=0)
+    """GPUs that serve it."""
+
+
+def _how_many(value: object) -> str:
+    return "several" if isinstance(value, list | tuple) else "one"
+
+
+def _as_list(servers: "GraderServer | tuple[GraderServer, ...]") -> "tuple[GraderServer, ...]":
+    return servers if isinstance(servers, tuple) else (servers,)
+
+
+MAX_SERVERS = 9
+"""Most judges of a panel."""
+
+if TYPE_CHECKING:
+    GraderServers = tuple[GraderServer, ...]
+else:
+    GraderServers = Annotated[
+        Annotated[GraderServer, Tag("one")]
+        | Annotated[tuple[GraderServer, ...], Field(min_length=1, max_length=MAX_SERVERS), Tag("several")],
+        Discriminator(_how_many),
+        AfterValidator(_as_list),
+    ]
 
 
 class AskedGrader(GraderOptions):
@@ -48,9 +91,9 @@ class AskedGrader(GraderOptions):
 
     reads_key = False
     kind: Literal["judge", "verifier"]
-    server: ChatServer
-    """Its servers, and its name there; `api` is chat."""
-    sampling: Sampling
+    server: GraderServers
+    """Its server and its name there; of a judge also a list, whose judges decide together."""
+    sampling: GraderSampling
     """Sampling parameters of its replies."""
     criteria: str = ""
     """Instructions on what to grade, and how strictly."""
@@ -59,11 +102,7 @@ class AskedGrader(GraderOptions):
     longest: Count = Field(32768, ge=1024)
     """Most bytes of an answer in a request; a longer one is cut in the middle."""
     concurrency: Limits = Limits(in_flight=16)
-    """Limits on requests to its servers, and retries."""
-    price: Price | None = None
-    """Price of its tokens."""
-    gpus: float | None = Field(None, ge=0)
-    """GPUs that serve it."""
+    """Limits on requests to each of its servers, and retries."""
 
     @field_validator("template")
     @classmethod
@@ -72,15 +111,48 @@ class AskedGrader(GraderOptions):
             raise refuse("must have {answer} once", "write {answer} where the answer is to stand")
         return template
 
+    @field_validator("server")
+    @classmethod
+    def _check_sampling(cls, servers: tuple[GraderServer, ...]) -> tuple[GraderServer, ...]:
+        for server in servers:
+            try:
+                GraderSampling.model_validate(dict(server.sampling))
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                key = ".".join(map(str, first["loc"]))
+                known = ", ".join(GraderSampling.model_fields)
+                raise refuse(f"has a wrong sampling.{key}: {first['msg']}", f"its keys are {known}") from None
+        return servers
+
+    @property
+    def host(self) -> GraderServer:
+        """The server, of several the first."""
+        return self.server[0]
+
+    @property
+    def price(self) -> Price | None:
+        """The price of its tokens."""
+        return self.host.price
+
+    @property
+    def gpus(self) -> float | None:
+        """The GPUs that serve it."""
+        return self.host.gpus
+
     @property
     def replies(self) -> int:
         """Replies that one grade takes from each server."""
         return 1
 
     @property
-    def seats(self) -> Sequence["AskedGrader"]:
-        """All graders that are asked about an answer."""
-        return (self,)
+    def seats(self) -> Sequence[Self]:
+        """The grader at each of its servers."""
+        return tuple(
+            self.model_copy(
+                update={"server": (one,), "sampling": GraderSampling(**{**self.sampling.given, **one.sampling})}
+            )
+            for one in self.server
+        )
 
     @property
     def own_rubric(self) -> RubricConfig | None:
@@ -107,7 +179,7 @@ class AskedGrader(GraderOptions):
     def cost(self, prompt_tokens: int, completion_tokens: int, latency: float) -> Cost:
         """The cost of one reply."""
         usd = 0.0 if self.price is None else self.price.usd(prompt_tokens, completion_tokens)
-        share = gpu_share(self.gpus, self.server, self.concurrency.in_flight)
+        share = gpu_share(self.gpus, self.host, self.concurrency.in_flight)
         return Cost(prompt_tokens + completion_tokens, usd, latency * share if share else 0.0)
 
     def worst_cost(self, questions: Sequence[Question], written: int | None = None) -> Cost:

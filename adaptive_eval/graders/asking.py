@@ -46,7 +46,7 @@ class AskingPool(Grading):
         self.lost, self._asked_again = lost, 0
         self._asked, self._folder, self._keys = asked, folder, keys
         self.rubric = rubric
-        self.at_once = asked.concurrency.in_flight * len(asked.server.replicas)
+        self.at_once = asked.concurrency.in_flight * len(asked.host.replicas)
         self._slots = asyncio.Semaphore(self.at_once)
         self._endpoints: dict[bool, Endpoint] = {}
         """Endpoints by whether the server enforces the format of replies."""
@@ -114,7 +114,7 @@ class AskingPool(Grading):
         if structured not in self._endpoints:
             asked = self._asked
             self._endpoints[structured] = open_endpoint(
-                asked.server,
+                asked.host,
                 self._sampling(structured=structured),
                 asked.concurrency,
                 keys=self._keys,

@@ -7,10 +7,10 @@ import orjson
 from pydantic import Field, field_validator, model_validator
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.base.sections import Count, Price, Section, refuse
+from adaptive_eval.base.sections import Count, refuse
 from adaptive_eval.core.types import Cost
-from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Limits, Sampling
-from adaptive_eval.graders.asked import USED, AskedGrader, ChatServer, ReplyUse, usage_signals
+from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Sampling
+from adaptive_eval.graders.asked import USED, AskedGrader, GraderSampling, ReplyUse, usage_signals
 from adaptive_eval.graders.ballots import Levels, json_instructions, line_instructions, reply_format
 from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
 from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, VoteResult
@@ -25,37 +25,21 @@ RIGHT_OR_WRONG = (
     JudgeLevel(name="wrong", says="it says something else, or does not come to an answer", correct=False),
 )
 
-MOST_FURTHER = 8
-
-
-class FurtherJudge(Section):
-    """A further judge, which gets the same requests as the first."""
-
-    server: ChatServer
-    """Its servers, and its name there; `api` is chat."""
-    sampling: Sampling | None = None
-    """Sampling parameters of its verdicts; default: those of the first."""
-    concurrency: Limits | None = None
-    """Limits on requests to its servers, and retries; default: those of the first."""
-    price: Price | None = None
-    """Price of its tokens."""
-    gpus: float | None = Field(None, gt=0)
-    """GPUs that serve it."""
-
 
 class Judge(AskedGrader):
     """A language model that gives an answer a verdict, scores it by criteria, or compares it with another answer.
 
     Signals: `verdict`, `is_correct` if the verdicts say what is correct, `has_answer`, `agreement` (the share of the
-    votes), and the usage: `judge_prompt_tokens`, `judge_completion_tokens`, `judge_usd`, `judge_gpu_seconds`,
-    `judge_seconds`. With `scores` there is the level of each criterion under its name instead of a verdict, and
-    `score`, their weighted sum. With `against` the verdict is better, tie or worse, `order_dependent` the share of the
-    votes that change with the order, and `prefers_first` how much more often the first place was preferred. The verdict
-    on an empty answer is "", without a request. A missing or unreadable verdict is a grader error.
+    votes; of several judges also `agreement_1`, `agreement_2` ... of each with the decision), and the usage:
+    `judge_prompt_tokens`, `judge_completion_tokens`, `judge_usd`, `judge_gpu_seconds`, `judge_seconds`. With `scores`
+    there is the level of each criterion under its name instead of a verdict, and `score`, their weighted sum. With
+    `against` the verdict is better, tie or worse, `order_dependent` the share of the votes that change with the order,
+    and `prefers_first` how much more often the first place was preferred. The verdict on an empty answer is "", without
+    a request. A missing or unreadable verdict is a grader error.
     """
 
     kind: Literal["judge"] = "judge"
-    sampling: Sampling = Sampling(temperature=0.0, max_tokens=1024)
+    sampling: GraderSampling = GraderSampling(temperature=0.0, max_tokens=1024)
     """Sampling parameters of its verdicts; the seed of a vote is derived from that of the answer."""
     verdicts: tuple[JudgeLevel, ...] = Field(RIGHT_OR_WRONG, min_length=2)
     """The possible verdicts; default: correct and wrong."""
@@ -66,10 +50,8 @@ class Judge(AskedGrader):
     questions (`questions.fields.metadata`) with the answers of another model or a person; or the answers of a model in
     an earlier run, trial by trial. Without a `rubric` better scores 1, a tie 0.5, worse 0."""
     votes: Count = Field(1, ge=1, le=15)
-    """Verdicts on each answer: an odd number, since more than half must agree; of scores the middle one counts."""
-    panel: tuple[FurtherJudge, ...] = Field((), max_length=MOST_FURTHER)
-    """Further judges, each on its own server, with as many votes; more than half of all votes must agree. The signals
-    `agreement_1` (this judge), `agreement_2` ... are the shares of each judge's votes that agree with the decision."""
+    """Verdicts of each judge on an answer: an odd number, since more than half of all must agree; of scores the middle
+    one counts."""
     structured: bool | None = None
     """Make the server enforce the form of replies (`response_format`, a JSON schema); default: if it supports that."""
 
@@ -95,7 +77,7 @@ class Judge(AskedGrader):
         given = [name for name, default in defaults.items() if getattr(self, name) != default]
         if len(given) > 1:
             raise refuse(f"has {' and '.join(given)}, which ask for different things", "keep one of them")
-        if not (self.panel or self.scores or self.against) and self.votes % 2 == 0:
+        if not (len(self.server) > 1 or self.scores or self.against) and self.votes % 2 == 0:
             mend = "take 1 or 3: with as many votes for as against, an answer has no grade"
             raise refuse(f"has an even number of votes, {self.votes}", mend)
         if self.structured and RESPONSE_FORMAT in self.sampling.extra_body:
@@ -122,7 +104,7 @@ class Judge(AskedGrader):
     def structured_sampling(self) -> Sampling:
         """The sampling settings of a reply whose format the server enforces."""
         body = {**self.sampling.extra_body, RESPONSE_FORMAT: reply_format(self.form.ballot)}
-        return self.sampling.model_copy(update={"extra_body": body})
+        return Sampling(**{**self.sampling.given, "extra_body": body})
 
     @property
     def replies(self) -> int:
@@ -130,17 +112,10 @@ class Judge(AskedGrader):
         return self.votes * self.form.orders
 
     @property
-    def seats(self) -> tuple["Judge", ...]:
-        """The judges of the panel, each as a judge of its own; this one comes first."""
-        by_default = {"sampling": self.sampling, "concurrency": self.concurrency}
-        given = [{name: value for name, value in one if value is not None} for one in self.panel]
-        further = [{"price": None, "gpus": None, **by_default, **one} for one in given]
-        return tuple(self.model_copy(update={"panel": (), **own}) for own in ({}, *further))
-
-    @property
     def agreements(self) -> tuple[str, ...]:
-        """Names of a panel's signals for how far each judge agrees with the decision, this one first."""
-        return tuple(f"agreement_{number}" for number in range(1, len(self.panel) + 2)) if self.panel else ()
+        """Names of a panel's signals for how far each judge agrees with the decision."""
+        several = len(self.server) > 1
+        return tuple(f"agreement_{number}" for number in range(1, len(self.server) + 1)) if several else ()
 
     def key_problem(self, question: Question) -> str | None:
         return self.form.key_problem(question)
@@ -181,7 +156,7 @@ class Judge(AskedGrader):
 
     def voted(self, votes: Sequence[Sequence[Levels]]) -> VoteResult:
         """The decision of the votes; raises `GraderError` if there are too few, or they disagree."""
-        wanted = self.votes * (1 + len(self.panel))
+        wanted = self.votes * len(self.server)
         if 2 * len(votes) <= wanted:
             raise GraderError("the judge has given too few verdicts")
         return self.form.voted(votes, wanted)

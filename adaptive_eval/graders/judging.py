@@ -51,9 +51,7 @@ class JudgePool(AskingPool):
         self._judge = judge
         self._structured = judge.may_be_structured
         """Whether the server is asked to enforce the format of replies."""
-        self._further = [
-            JudgePool(one, rubric, folder=folder, keys=keys, lost=lost) for one in judge.seats[1:] if judge.panel
-        ]
+        self._further = [JudgePool(one, rubric, folder=folder, keys=keys, lost=lost) for one in judge.seats[1:]]
         """The pools of the panel's other judges, which only give votes."""
         for one in self._further:
             one._notices = self._notices
@@ -131,7 +129,7 @@ class JudgePool(AskingPool):
                 if refusal is not None and reply.answer is not None and self._structured:
                     self._structured = False
                     self._notices.append(
-                        Notice("judge_unstructured", UNSTRUCTURED.format(self._judge.server.model, refusal.error))
+                        Notice("judge_unstructured", UNSTRUCTURED.format(self._judge.host.model, refusal.error))
                     )
         if reply.answer is None:
             return reply, reply.error or GraderError("the judge gave no reply")
@@ -145,7 +143,8 @@ class JudgePool(AskingPool):
         return parse_json_ballot(text, ballot) if structured else parse_line_ballot(text, sent.number, ballot)
 
     def _sampling(self, *, structured: bool) -> Sampling:
-        return self._judge.structured_sampling if structured else self._judge.sampling
+        first = self._judge.seats[0]
+        return first.structured_sampling if structured else first.sampling
 
 
 class BenchmarksPool(Grading):

@@ -1,12 +1,24 @@
 """The graders that compare an answer with its key, as one configuration section."""
 
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from adaptive_eval.graders import choice, mathematics, numeric, structured, text
+from adaptive_eval.graders.types import GraderOptions
 
 ByKey = text.Exact | choice.Choice | numeric.Numeric | text.Regex | text.Contains | mathematics.Math | structured.Json
 """A new grader that compares answers with their key is added here."""
 KeyedGrader = Annotated[ByKey, Field(discriminator="kind")]
 """One of these graders, selected by its `kind`."""
+KeyedKind = Literal["exact", "choice", "numeric", "contains", "math", "json"]
+"""Those that need no options."""
+KEYED_GRADERS: Mapping[KeyedKind, Callable[[], GraderOptions]] = {
+    "exact": text.Exact,
+    "choice": choice.Choice,
+    "numeric": numeric.Numeric,
+    "contains": text.Contains,
+    "math": mathematics.Math,
+    "json": structured.Json,
+}

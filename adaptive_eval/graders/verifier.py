@@ -9,18 +9,18 @@ import math
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import product
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.sections import refuse
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.graders.asked import USED, AskedGrader, ReplyUse, usage_signals
-from adaptive_eval.graders.keyed import KeyedGrader
+from adaptive_eval.graders.asked import USED, AskedGrader, GraderSampling, GraderServer, ReplyUse, usage_signals
+from adaptive_eval.graders.keyed import KEYED_GRADERS, KeyedKind
 from adaptive_eval.graders.transcript import ShownTexts, Transcript, make_transcript, verifying_words
-from adaptive_eval.graders.types import Marks, SignalValue
+from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
 from adaptive_eval.questions.types import Question
 
 LABELS = ("A", "B", "C")
@@ -33,8 +33,11 @@ SAYS = (
 )
 NOTHING = "N/A"
 """Replaces question, reference and answer in the request without content."""
-AT_THE_SLOT: dict[str, object] = {"temperature": 1.0, "max_tokens": 1, "logprobs": True, "top_logprobs": 20}
-"""One token; servers that divide log-probabilities by the temperature divide by 1."""
+TEMPERATURE = 1.0
+"""T of softmax((s - b) / T)."""
+TOP_LOGPROBS = "top_logprobs"
+SHOWN_TOKENS = 20
+"""How many of the likeliest tokens a server is asked to show: the most that servers allow."""
 
 
 class Verifier(AskedGrader):
@@ -42,40 +45,50 @@ class Verifier(AskedGrader):
 
     Signals: `verifier_a`, `verifier_b`, `verifier_c`, `verdict` (correct, wrong or invalid: the likeliest),
     `is_correct`, `has_answer`, `verifier_open` (the uncertainty due to tokens that the server did not list), usage as
-    of a judge, and those of the grader `beside`. An empty answer is invalid, without a request. Its server must support
+    of a judge, and those of `key_grader`. An empty answer is invalid, without a request. Its server must support
     log-probabilities.
     """
 
     kind: Literal["verifier"] = "verifier"
-    sampling: Sampling = Sampling.model_validate(AT_THE_SLOT)
-    """Sampling parameters that differ from the defaults, such as `top_logprobs`."""
-    temperature: float = Field(1.0, gt=0)
-    """T of softmax((s - b) / T); above 1 for an overconfident verifier."""
-    calibrated: bool = True
-    """Subtract the scores b of a request without content, which is sent once before the first answer."""
-    beside: KeyedGrader | None = None
-    """A grader by answer key, whose signals, such as `is_correct`, replace the verifier's."""
+    sampling: GraderSampling = GraderSampling(temperature=1.0, max_tokens=1)
+    """Sampling parameters of its reply, which is one token; servers divide log-probabilities by `temperature`."""
+    key_grader: KeyedKind | None = None
+    """A grader by answer key, whose signals, such as `is_correct` and `has_box`, replace the verifier's."""
 
-    @field_validator("sampling", mode="before")
+    @field_validator("server")
     @classmethod
-    def _default_sampling(cls, given: Any) -> Any:
-        return {**AT_THE_SLOT, **given} if isinstance(given, dict) else given
+    def _check_one(cls, servers: tuple[GraderServer, ...]) -> tuple[GraderServer, ...]:
+        if len(servers) > 1:
+            raise refuse("of a verifier is a single one", "remove the others, or write kind: judge")
+        return servers
 
     @field_validator("sampling")
     @classmethod
-    def _check_logprobs(cls, sampling: Sampling) -> Sampling:
-        if not sampling.logprobs or (sampling.top_logprobs or 0) < len(LABELS):
-            raise refuse("must ask for log-probabilities", "set logprobs: true, and top_logprobs to 3 or more")
+    def _check_shown(cls, sampling: GraderSampling) -> GraderSampling:
+        shown = sampling.extra_body.get(TOP_LOGPROBS, SHOWN_TOKENS)
+        if not isinstance(shown, int) or shown < len(LABELS):
+            raise refuse("must show three tokens", f"remove extra_body.{TOP_LOGPROBS}, or set it to 3 to 20")
         return sampling
+
+    @property
+    def keyed(self) -> GraderOptions | None:
+        """The grader by answer key, with its default options."""
+        return None if self.key_grader is None else KEYED_GRADERS[self.key_grader]()
+
+    @property
+    def slot_sampling(self) -> Sampling:
+        """The sampling settings of its reply: one token, with the log-probabilities of the likeliest ones."""
+        body = {TOP_LOGPROBS: SHOWN_TOKENS, **self.sampling.extra_body}
+        return Sampling(**{**self.sampling.given, "max_tokens": 1, "logprobs": True, "extra_body": body})
 
     @property
     def gives(self) -> frozenset[str]:
         probabilities = {f"verifier_{label.lower()}" for label in LABELS}
         said = {*probabilities, "verifier_open", "verdict", "is_correct", "has_answer", *USED}
-        return frozenset(said) | (frozenset() if self.beside is None else self.beside.gives)
+        return frozenset(said) | (frozenset() if self.keyed is None else self.keyed.gives)
 
     def key_problem(self, question: Question) -> str | None:
-        return None if self.beside is None else self.beside.key_problem(question)
+        return None if self.keyed is None else self.keyed.key_problem(question)
 
     def transcript(self, question: Question, answer: str) -> Transcript:
         """The request to the verifier about one answer."""
@@ -92,8 +105,8 @@ class Verifier(AskedGrader):
     def asked_as(self) -> str:
         """Digest of the settings on which the scores of the request without content depend."""
         sent = self.content_free
-        sampled = self.sampling.model_dump_json(exclude_defaults=True)
-        told = "\0".join((self.server.model, sent.system, sent.user, sampled))
+        sampled = self.seats[0].slot_sampling.model_dump_json(exclude_defaults=True)
+        told = "\0".join((self.host.model, sent.system, sent.user, sampled))
         return blake2b(told.encode(), digest_size=16).hexdigest()
 
     def make_signals(self, label: str) -> dict[str, SignalValue]:
@@ -101,8 +114,8 @@ class Verifier(AskedGrader):
         sure = {f"verifier_{one.lower()}": float(called == label) for one, called in zip(LABELS, CALLED, strict=True)}
         return {**sure, "verdict": label, "is_correct": label == CALLED[0], "has_answer": label != CALLED[2]}
 
-    def marks(self, found: "Opinion", beside: Marks | None, used: Cost, replies: ReplyUse) -> Marks:
-        """The signals of label probabilities, with those of the grader `beside`."""
+    def marks(self, found: "Opinion", keyed: Marks | None, used: Cost, replies: ReplyUse) -> Marks:
+        """The signals of label probabilities, with those of `key_grader`."""
         probabilities, left_open = found
         likeliest = CALLED[max(range(len(LABELS)), key=probabilities.__getitem__)]
         said: dict[str, SignalValue] = {
@@ -111,9 +124,9 @@ class Verifier(AskedGrader):
         said |= {"verifier_open": left_open, "verdict": likeliest}
         said |= {"is_correct": likeliest == CALLED[0], "has_answer": likeliest != CALLED[2]}
         extracted: str | None = likeliest
-        if beside is not None:
-            said |= beside.signals
-            extracted = beside.extracted
+        if keyed is not None:
+            said |= keyed.signals
+            extracted = keyed.extracted
         return Marks({**said, **usage_signals(used, replies)}, extracted)
 
 
@@ -165,12 +178,12 @@ def label_scores(slot: Slot, labels: Sequence[str]) -> LabelScores:
     return LabelScores(tuple(_log_sum(ways) if ways else bound for ways in found), unseen)
 
 
-def label_probabilities(scores: LabelScores, baseline: Sequence[float], temperature: float) -> Opinion:
+def label_probabilities(scores: LabelScores, baseline: Sequence[float]) -> Opinion:
     """The calibrated probabilities."""
     from scorio.categorical.signals import calibrate_verifier  # loads numpy, which grading processes do not need
 
     def at(values: Sequence[float]) -> tuple[float, ...]:
-        found = calibrate_verifier(list(values), list(baseline), temperature)
+        found = calibrate_verifier(list(values), list(baseline), TEMPERATURE)
         return tuple(float(value) for value in found)
 
     told = at(scores.values)
@@ -195,17 +208,16 @@ def _log_sum(values: Sequence[float]) -> float:
     return most + math.log(sum(math.exp(value - most) for value in values))
 
 
-def verifier_opinion(scores: LabelScores, baseline: LabelScores, verifier: Verifier) -> Opinion:
+def verifier_opinion(scores: LabelScores, baseline: LabelScores) -> Opinion:
     """The calibrated probabilities; raises `GraderError` if the server's tokens do not determine them."""
     if scores.share < LEAST_SHARE:
         labels = f"{', '.join(LABELS[:-1])} and {LABELS[-1]}"
         raise GraderError(f"the verifier replied with something else: {labels} have {scores.share:.1%} together")
-    subtracted = baseline.values if verifier.calibrated else (0.0,) * len(LABELS)
-    probabilities, left_open = label_probabilities(scores, subtracted, verifier.temperature)
+    probabilities, left_open = label_probabilities(scores, baseline.values)
     if left_open > MOST_OPEN:
         unseen = ", ".join(LABELS[at] for at in sorted(scores.unseen))
         raise GraderError(
             f"the likeliest tokens that the server shows are without {unseen}, which leaves the probabilities open by "
-            f"{left_open:.2f}; raise grader.sampling.top_logprobs"
+            f"{left_open:.2f}; use a server that shows more tokens"
         )
     return probabilities, left_open

@@ -7,13 +7,21 @@ from pathlib import Path
 
 from adaptive_eval.base.errors import ConfigError, GraderError, JudgeFailed, Unavailable
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.endpoints.types import Again, Answer, Sampling
 from adaptive_eval.graders.asked import NO_REPLY
 from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.pool import GradingPool, make_grade
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
-from adaptive_eval.graders.verifier import INVALID, LABELS, LabelScores, Verifier, label_scores, verifier_opinion
+from adaptive_eval.graders.verifier import (
+    INVALID,
+    LABELS,
+    SHOWN_TOKENS,
+    LabelScores,
+    Verifier,
+    label_scores,
+    verifier_opinion,
+)
 from adaptive_eval.questions.types import Question
 
 BASELINE_SEED = 0
@@ -38,25 +46,25 @@ class VerifierPool(AskingPool):
         """`lost` is the most that verifying an answer may cost."""
         super().__init__(verifier, rubric, folder=folder, keys=keys, lost=lost)
         self._verifier = verifier
-        self._beside = None
-        if verifier.beside is not None:
-            self._beside = GradingPool(verifier.beside, rubric, folder=folder, keys=keys)
+        self._keyed = None
+        if verifier.keyed is not None:
+            self._keyed = GradingPool(verifier.keyed, rubric, folder=folder, keys=keys)
         self.asked_as = verifier.asked_as
         self.scores: LabelScores | None = None
         """Scores of the request without content; requested if nobody has set them."""
         self._asking = asyncio.Lock()
 
     async def close(self) -> None:
-        """Close all connections, and end the workers of the grader `beside`."""
+        """Close all connections, and end the workers of `key_grader`."""
         await super().close()
-        if self._beside is not None:
-            await self._beside.close()
+        if self._keyed is not None:
+            await self._keyed.close()
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
         """Grade an answer; raises `JudgeFailed` with the reason and the cost if there is no grade."""
-        beside = None if self._beside is None else await self._beside.marks(answer.text, question)
+        keyed = None if self._keyed is None else await self._keyed.marks(answer.text, question)
         if not answer.text.strip():
-            marks = self._verifier.marks(INVALID, beside, NO_COST, NO_REPLY)
+            marks = self._verifier.marks(INVALID, keyed, NO_COST, NO_REPLY)
             return make_grade(answer, marks, self.rubric, question.id)
         baseline = await self._known_baseline()
         sent = self._verifier.transcript(question, answer.text)
@@ -64,10 +72,10 @@ class VerifierPool(AskingPool):
         lost = NO_COST if again is None else self.lost_with(answer.text, question)
         used, came = self._replies_cost([reply], lost)
         try:
-            found = verifier_opinion(_reply_scores(reply.answer, reply.error), baseline, self._verifier)
+            found = verifier_opinion(_reply_scores(reply.answer, reply.error), baseline)
         except GraderError as error:
             raise JudgeFailed(str(error), used) from None
-        marks = self._verifier.marks(found, beside, used, came)
+        marks = self._verifier.marks(found, keyed, used, came)
         return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)
 
     async def _known_baseline(self) -> LabelScores:
@@ -86,7 +94,7 @@ class VerifierPool(AskingPool):
         reply = await self._ask(self._verifier.content_free.prompt, BASELINE_SEED, again)
         if reply.answer is None:
             raise Unavailable(str(reply.error))
-        name, shown = self._verifier.server.model, self._verifier.sampling.top_logprobs
+        name = self._verifier.host.model
         if not reply.answer.slot:
             raise ConfigError(
                 f"grader.server: {name!r} gives no log-probabilities of its next token, which a verifier is read by; "
@@ -96,14 +104,17 @@ class VerifierPool(AskingPool):
             scores = label_scores(reply.answer.slot, LABELS)
         except GraderError as error:
             raise ConfigError(f"grader.server: {error}, in reply to a request without content") from None
-        if scores.unseen and self._verifier.calibrated:
+        if scores.unseen:
             unseen = ", ".join(LABELS[at] for at in sorted(scores.unseen))
             raise ConfigError(
-                f"grader.sampling.top_logprobs: of a request without content the {shown} likeliest tokens are without "
-                f"{unseen}, so nothing can be subtracted; raise it, or set grader.calibrated: false"
+                f"grader.server: of a request without content the likeliest tokens that {name!r} shows are without "
+                f"{unseen}, so nothing can be subtracted; use a server that shows up to {SHOWN_TOKENS}"
             )
         used, _ = self._replies_cost([reply], NO_COST)
         return VerifierBaseline(self.asked_as, scores, used)
+
+    def _sampling(self, *, structured: bool) -> Sampling:
+        return self._verifier.seats[0].slot_sampling
 
 
 def _reply_scores(reply: Answer | None, error: GraderError | None) -> LabelScores:

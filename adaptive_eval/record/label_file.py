@@ -137,6 +137,6 @@ def level_from_signals(grader: GraderOptions, signals: Mapping[str, SignalValue]
     """The level that the grader gave; "" if none, as for an empty answer."""
     if isinstance(grader, Judge):
         return JOINED.join(grader.said_by(signals))
-    if isinstance(grader, Verifier) and grader.beside is None:
+    if isinstance(grader, Verifier) and grader.key_grader is None:
         return str(signals.get(VERDICT, ""))
     return RIGHT if float(signals.get("is_correct", 0.0)) >= 0.5 else WRONG

@@ -15,6 +15,7 @@ from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keys import KeysFound, require_right_keys
 from adaptive_eval.graders.pool import Grading, GradingPool
 from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.graders.verifier import Verifier
 
 
@@ -48,9 +49,9 @@ def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> Gra
 async def check_keys(prepared: PreparedRun) -> KeysFound:
     """Have the grader read every answer key; raises `ConfigError` where it cannot be loaded, or finds one wrong."""
     config = prepared.config
-    grader = config.grader
-    if isinstance(grader, Verifier) and grader.beside is not None:
-        grader = grader.beside
+    grader: GraderOptions = config.grader
+    if isinstance(grader, Verifier) and grader.keyed is not None:
+        grader = grader.keyed
     _require_metric_directions(prepared)
     if isinstance(grader, AskedGrader):
         return KeysFound(0, f"the grader is a {grader.kind}, which is asked about answers alone", tried=False)

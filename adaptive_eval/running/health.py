@@ -50,7 +50,7 @@ async def check_graders(config: RunConfig) -> dict[str, Health]:
         for place, seat in enumerate(one.seats, start=1):
             seats[whose if len(one.seats) == 1 else f"{whose} {place}"] = seat
     endpoints = [
-        open_endpoint(seat.server, seat.sampling, seat.concurrency, keys=keys, folder=config.folder)
+        open_endpoint(seat.host, seat.sampling, seat.concurrency, keys=keys, folder=config.folder)
         for seat in seats.values()
     ]
     try:

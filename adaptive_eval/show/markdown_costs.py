@@ -58,9 +58,9 @@ def _judge_agreement(view: RunView, one: JudgeUse) -> str:
         return ""
     grader = view.configuration["grader"]
     assert isinstance(grader, dict)
-    if "graders" in grader:  # each of several benchmarks has its own panel
+    if "graders" in grader:  # each of several benchmarks has its own judges
         return ""
-    names = [str(seat["server"]["model"]) for seat in (grader, *grader["panel"])]
+    names = [str(server["model"]) for server in grader["server"]]
     each = zip(names, one.agreements, strict=False)
     told = (f"{markdown_cell(name)} {'no vote' if share is None else f'{share:.1%}'}" for name, share in each)
     return f" Votes that said what was decided, by judge: {', '.join(told)}."

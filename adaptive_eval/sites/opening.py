@@ -201,7 +201,7 @@ def _model_keys(model: ModelConfig, environment: Mapping[str, str]) -> dict[str,
 def _site_digest(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> str:
     """Digest of a model that a site serves, and of how it serves it."""
     model = site_secrets.model
-    hidden = [*model.headers.items(), *model.sampling.extra_headers.items()]
+    hidden = model.headers.items()
     told = (
         model.model_dump_json(),
         sorted((name, value.get_secret_value()) for name, value in hidden if isinstance(value, SecretStr)),

@@ -73,7 +73,7 @@ def _times(grader: AskedGrader, seen: JudgeUse | None) -> tuple[VerdictTimes, st
 
 
 def _slots(seat: AskedGrader) -> int:
-    return seat.concurrency.in_flight * len(seat.server.replicas)
+    return seat.concurrency.in_flight * len(seat.host.replicas)
 
 
 def _cost_in_pilot(grader: AskedGrader, seen: JudgeUse) -> Cost:
@@ -96,7 +96,7 @@ def _guessed_seat_cost(seat: AskedGrader, questions: Sequence[Question], answer:
     size = float(np.mean([len(one.system.encode()) + len(one.user.encode()) for one in sent]))
     prompt = size / BYTES_A_TOKEN + answer
     completion = _guessed_reply_tokens(seat)
-    seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.server, seat.concurrency.in_flight)
+    seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.host, seat.concurrency.in_flight)
     usd = 0.0 if seat.price is None else seat.price.usd(prompt, completion)
     return Cost(round(seat.replies * (prompt + completion)), seat.replies * usd, seat.replies * seconds)
 

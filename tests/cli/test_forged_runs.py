@@ -125,8 +125,8 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
     started = {"launch": {"command": ["touch", f"{canary}/ran", "{port}"]}}
     match name:
         case "servers":
-            panel = [{"server": judge["server"] | {"model": f"judge {at}"}} for at in (2, 3)]
-            changes = {"grader": judge | {"panel": panel}, "notify": {"command": ["curl", "--fail", url]}}
+            panel = [judge["server"] | {"model": f"judge {at}"} for at in (1, 2, 3)]
+            changes = {"grader": judge | {"server": panel}, "notify": {"command": ["curl", "--fail", url]}}
             return changes, [served, served | {"client": "openai"}, served | {"ca_file": f"{canary}/ca.pem"}]
         case "code":
             rules = {"stopping": {"rule": f"{CANARY}:Rule"}, "objective": {"kind": f"{CANARY}:Objective"}}

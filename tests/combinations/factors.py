@@ -183,7 +183,7 @@ def grader(setup: Setup, level: str) -> None:
         setup.config["grader"] = {"kind": level, "server": {"base_url": "{url}", "model": level}}
         setup.config["grader"]["concurrency"] = {"in_flight": 4}
         if setup.row["price"] != "none":
-            setup.config["grader"]["price"] = PRICES[setup.row["price"]]
+            setup.config["grader"]["server"]["price"] = PRICES[setup.row["price"]]
     elif level == "failing":
         setup.config["grader"] = {"kind": "python", "function": "failing_grader:grade"}
 

@@ -37,7 +37,6 @@ def told(line: str, **environment: str) -> list[str]:
         "headers: {Authorization: abc}",
         "headers: {x-api-key: abc}",
         f"headers: {{X-Anything: {KEY}}}",
-        f"sampling: {{extra_headers: {{api-key: {KEY}}}}}",
         f"sampling: {{extra_body: {{nested: [{{key: {KEY}}}]}}}}",
         "sampling: {extra_body: {api_key: abc}}",
         "model: Bearer abcdefgh12345678",

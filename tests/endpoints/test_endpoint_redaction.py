@@ -14,7 +14,7 @@ from raw_servers import CHAT, Exchange, raw_server
 from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.endpoints.failures import READ, error_signal, safe_excerpt
 from adaptive_eval.endpoints.redaction import Redactor, request_redactor, sent_secrets
-from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.types import EndpointConfig
 
 KEY = "sk-a1b2c3d4e5f6g7h8i9j0k1l2m3n4o5p6"
 ODD = 'pa+s/w&r"d 1=2%3'
@@ -140,7 +140,7 @@ def test_what_is_kept_from_answers_is_what_can_be_no_word() -> None:
     def kept(key: str, **headers: str) -> frozenset[str]:
         secret = {name: SecretStr(value) for name, value in headers.items()}
         config = EndpointConfig(base_url="http://a/v1", model="m", api_key_env="THE_KEY", headers=secret)
-        return sent_secrets([(config, Sampling())], {"THE_KEY": key})
+        return sent_secrets([config], {"THE_KEY": key})
 
     for word in ("EMPTY", "x", "not-needed", "placeholder", "12345678", ""):
         assert not kept(word)

@@ -38,7 +38,6 @@ def test_bad_base_urls_are_refused_without_being_shown(url: str | tuple[str, ...
         {"min_p": -0.1},
         {"max_tokens": 0},
         {"timeout": 0},
-        {"top_logprobs": 2},
         {"seed": -1},
         {"temprature": 1.0},
         {"extra_body": {"seed": 3}},
@@ -64,8 +63,7 @@ def test_prompt_logprobs_need_what_gives_them(values: dict[str, object]) -> None
 
 def test_header_values_show_in_no_representation() -> None:
     config = EndpointConfig(base_url="http://a/v1", model="m", headers={"X-Key": "hunter2"})
-    sampling = Sampling(extra_headers={"X-Key": "hunter2"})
-    for text in (repr(config), str(config), config.model_dump_json(), repr(sampling), sampling.model_dump_json()):
+    for text in (repr(config), str(config), config.model_dump_json()):
         assert "hunter2" not in text
     with pytest.raises(ValidationError) as caught:
         EndpointConfig(base_url="http://a/v1", model="m", headers={"X-Key": "hunter2"}, prompt_logprobs="echo")
@@ -75,7 +73,7 @@ def test_header_values_show_in_no_representation() -> None:
 @pytest.mark.parametrize("name", ["Content-Length", "host", "X Key", "X-Key:", "X-Key\r\nX-Other", ""])
 def test_headers_that_would_break_a_request_are_refused(name: str) -> None:
     with pytest.raises(ValidationError, match="cannot be set as a header"):
-        Sampling(extra_headers={name: "x"})
+        EndpointConfig(base_url="http://a/v1", model="m", headers={name: "x"})
 
 
 @pytest.mark.parametrize("values", [{}, {"messages": (Message("user", "x"),), "text": "x"}])

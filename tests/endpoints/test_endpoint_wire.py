@@ -28,7 +28,6 @@ def test_every_sampling_key_is_sent_by_its_name() -> None:
         "presence_penalty": -0.1,
         "reasoning_effort": "low",
         "logprobs": True,
-        "top_logprobs": 3,
     }
     extra = {"chat_template_kwargs": {"enable_thinking": False}}
     body = BodyBuilder(config(), Sampling(**plain, extra_body=extra, timeout=5)).body(CHAT, range(9, 12))
@@ -47,7 +46,7 @@ def test_logprobs_are_a_count_for_text_completions() -> None:
         return BodyBuilder(config(api="completions", **values), sampling).body(TEXT, range(1))
 
     assert body(Sampling(logprobs=True))["logprobs"] == 1
-    assert body(Sampling(logprobs=True, top_logprobs=4))["logprobs"] == 4
+    assert body(Sampling(logprobs=True, extra_body={"logprobs": 4}))["logprobs"] == 4
     assert "logprobs" not in body(Sampling())
     echoed = body(Sampling(), prompt_logprobs="echo")
     assert (echoed["echo"], echoed["logprobs"]) == (True, 1)

@@ -235,8 +235,8 @@ def judge_against_a_model(stage: Stage) -> None:
 @case()
 def verifier(stage: Stage) -> None:
     url = stage.serve(verifier=SimulatedVerifier(4.0, (0.7, 0.1, -0.9), noise=1.0, errs=(0.05, 0.1)))
-    grader = {"kind": "verifier", "server": {"base_url": url, "model": "verifier"}, "temperature": 3.0}
-    grader |= {"calibrated": True, "beside": {"kind": "numeric"}}
+    grader = {"kind": "verifier", "server": {"base_url": url, "model": "verifier"}}
+    grader |= {"key_grader": "numeric"}
     stage.run(stage.config(url, grader=grader, rubric="verifier_probe", trials={"min": 2, "max": 8}))
 
 

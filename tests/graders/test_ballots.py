@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from thoroughness import examples
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.endpoints.types import EndpointConfig
+from adaptive_eval.graders.asked import GraderServer
 from adaptive_eval.graders.ballots import BallotField, parse_json_ballot, parse_line_ballot, reply_format
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import open_rubric
@@ -24,7 +24,7 @@ from adaptive_eval.graders.transcript import Transcript, visible
 from adaptive_eval.questions.types import Question
 from adaptive_eval.simulate.judging import SimulatedJudge
 
-SERVER = EndpointConfig(base_url="http://127.0.0.1:1/v1", model="judge")
+SERVER = GraderServer(base_url="http://127.0.0.1:1/v1", model="judge")
 CRITERIA = (
     JudgeCriterion(name="sound", says="it is right", weight=0.7),
     JudgeCriterion(name="form", says="it has a box", weight=0.3, levels={"none": 0.0, "some": 0.5, "full": 1.0}),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.endpoints.types import EndpointConfig
+from adaptive_eval.graders.asked import GraderServer
 from adaptive_eval.graders.ballots import BallotField, parse_line_ballot
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.transcript import Transcript, shortened, visible
@@ -17,8 +17,8 @@ from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.questions.types import Question
 from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
 
-JUDGE = Judge(server=EndpointConfig(base_url="http://127.0.0.1:1/v1", model="judge"))
-VERIFIER = Verifier(server=EndpointConfig(base_url="http://127.0.0.1:1/v1", model="verifier"))
+JUDGE = Judge(server=GraderServer(base_url="http://127.0.0.1:1/v1", model="judge"))
+VERIFIER = Verifier(server=GraderServer(base_url="http://127.0.0.1:1/v1", model="verifier"))
 QUESTION = Question("q1", "[q1] Which integer?", "417")
 
 

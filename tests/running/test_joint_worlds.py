@@ -40,7 +40,7 @@ def known_settings(url: str, site: Site) -> dict[str, object]:
         "questions": "known.jsonl",
         "models": models,
         "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True},
-        "grader": {"kind": "verifier", "server": server, "beside": {"kind": "math"}},
+        "grader": {"kind": "verifier", "server": server, "key_grader": "math"},
         "trials": {"min": 3, "max": 4, "favour": "answers"},
     }
 

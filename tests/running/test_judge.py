@@ -4,7 +4,7 @@ import asyncio
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +23,8 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS
 from adaptive_eval.endpoints import connection, failures, replicas
 from adaptive_eval.endpoints.redaction import Redactor
-from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits
+from adaptive_eval.endpoints.types import Answer, Limits
+from adaptive_eval.graders.asked import GraderServer
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judging import JudgePool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -50,8 +51,9 @@ def fair_url() -> Iterator[str]:
         yield url
 
 
-def judged_by(url: str, **changes: object) -> dict[str, object]:
-    return {"kind": "judge", "server": {"base_url": url, "model": "judge"}, **changes}
+def judged_by(url: str, cost: Mapping[str, object] | None = None, **changes: object) -> dict[str, object]:
+    """`cost`: what the server says of its price and GPUs."""
+    return {"kind": "judge", "server": {"base_url": url, "model": "judge", **(cost or {})}, **changes}
 
 
 def settings(url: str, **changes: object) -> dict[str, object]:
@@ -100,7 +102,7 @@ def assert_sums_up(site: Site) -> None:
 
 
 def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url: str) -> None:
-    priced = judged_by(fair_url, price={"input": 3.0, "output": 4.0}, gpus=2)
+    priced = judged_by(fair_url, {"price": {"input": 3.0, "output": 4.0}, "gpus": 2})
     ended = site.run(site.write(**settings(fair_url, grader=priced)))
     assert ended.exit_code in ENDED
     used = grading_is_told(site)
@@ -227,7 +229,7 @@ def test_a_kill_between_answer_and_verdict_loses_neither(site: Site, fair_url: s
 def test_caps_hold_with_the_verdicts_in_them(site: Site, fair_url: str) -> None:
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
-    grader = judged_by(fair_url, price={"input": 3.0, "output": 4.0}, longest=4096)
+    grader = judged_by(fair_url, {"price": {"input": 3.0, "output": 4.0}}, longest=4096)
     undecided = {
         "stopping": {"rule": {"use": "published", "options": {"threshold": 50}}, "prior": "uniform"},
         "trials": {"min": 2, "max": 60},
@@ -258,7 +260,9 @@ def test_a_cap_that_does_not_bear_the_first_round_at_its_worst_bears_a_run_that_
     """Seven times what the run costs, which was refused for the bytes that an answer might have had."""
     price = {"input": 1.2, "output": 2.0}
     models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
-    sections = settings(fair_url, models=models, grader=judged_by(fair_url, price=price), trials={"min": 4, "max": 12})
+    sections = settings(
+        fair_url, models=models, grader=judged_by(fair_url, {"price": price}), trials={"min": 4, "max": 12}
+    )
     ample = site.write("ample", **sections, budget={"usd": 1000})
     assert site.run(ample, "--run-dir", str(site.directory("ample"))).exit_code in ENDED
     ended = site.run(site.write(**sections, budget={"usd": 3.2}))
@@ -411,7 +415,7 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
     assert site.run(site.write(**keyed)).exit_code in ENDED
     before = stored(site)
     gated = GatedServer(small_world(), 70, judge=SimulatedJudge())
-    limits = {"sampling": {"max_tokens": 20}, "longest": 1024, "price": {"input": 1.0, "output": 2.0}}
+    limits = {"sampling": {"max_tokens": 20}, "longest": 1024, "cost": {"price": {"input": 1.0, "output": 2.0}}}
     models = [{"name": name, "base_url": fair_url, "price": {"input": 1.0, "output": 2.0}} for name in MODELS]
     anew = {"models": models, "trials": {"min": 4, "max": 4}, "budget": {"tokens": 10**7, "usd": 50.0}}
     with serving(gated) as url:
@@ -491,14 +495,14 @@ def graded(judge: Judge, text: str, folder: Path, keys: dict[str, str]) -> Grade
 
 
 def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path) -> None:
-    judge = Judge(server=EndpointConfig(base_url="http://127.0.0.1:1/v1", model="judge"))
+    judge = Judge(server=GraderServer(base_url="http://127.0.0.1:1/v1", model="judge"))
     assert graded(judge, " \n", tmp_path, {}).signals["verdict"] == ""
 
 
 @pytest.mark.parametrize("structured", [True, False])
 def test_a_judge_that_repeats_its_key_has_it_in_no_stored_error(tmp_path: Path, structured: bool) -> None:
     with saying(("judge",), lambda *_: f"I was sent {KEY}, no, {KEY[:12]}") as server:
-        asked = EndpointConfig(base_url=server.base_url, model="judge", api_key_env="JUDGE_KEY")
+        asked = GraderServer(base_url=server.base_url, model="judge", api_key_env="JUDGE_KEY")
         with pytest.raises(JudgeFailed, match="'I was sent ") as failed:
             graded(Judge(server=asked, structured=structured), "It is 1.", tmp_path, {"JUDGE_KEY": KEY})
     stored = redact_grade(Regrade("ada", "q", 0, None, {}, None, str(failed.value)), Redactor([KEY]))
@@ -531,7 +535,7 @@ def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_ver
         return said
 
     with listening(script) as server:
-        asked = EndpointConfig(base_url=server.base_url, model="ada")
+        asked = GraderServer(base_url=server.base_url, model="ada")
         limits = Limits(patience=300.0)
         said = asyncio.run(asked_twice(Judge(server=asked, structured=False, concurrency=limits)))
     assert "gave no verdict" in said[0] and "fails on this request every time: HTTP 500: no" in said[1]

@@ -180,7 +180,7 @@ def test_caps_hold_with_all_requests_of_a_verdict_in_them(
 ) -> None:
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
-    judge = {**form, "price": {"input": 3.0, "output": 4.0}, "longest": 1024, "votes": 3}
+    judge = {**form, "longest": 1024, "votes": 3}
     judge["sampling"] = {"max_tokens": 200}
     undecided = {
         "stopping": {"rule": {"use": "published", "options": {"threshold": 50}}, "prior": "uniform"},

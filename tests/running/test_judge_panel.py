@@ -29,13 +29,13 @@ def judges() -> Iterator[tuple[str, str, str]]:
         yield one, two, three
 
 
-def server(url: str) -> dict[str, object]:
-    return {"server": {"base_url": url, "model": "judge"}}
+def server(url: str, **own: object) -> dict[str, object]:
+    return {"base_url": url, "model": "judge", **own}
 
 
 def settings(first: str, *further: str, **changes: object) -> dict[str, object]:
     models = [{"name": name, "base_url": first} for name in MODELS]
-    grader = {"kind": "judge", "concurrency": QUICK, **server(first), "panel": [server(url) for url in further]}
+    grader = {"kind": "judge", "concurrency": QUICK, "server": [server(url) for url in (first, *further)]}
     return {"models": models, "grader": grader | changes, "trials": {"min": 3, "max": 6}}
 
 
@@ -43,15 +43,15 @@ def settings(first: str, *further: str, **changes: object) -> dict[str, object]:
 def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, wrong = judges
     prices = [{"input": 1.0, "output": 2.0}, {"input": 10.0, "output": 20.0}]
-    panel = [{**server(too), "price": prices[1]}, server(wrong)]
-    ended = site.run(site.write(**settings(right, price=prices[0], panel=panel)))
+    panel = [server(right, price=prices[0]), server(too, price=prices[1]), server(wrong)]
+    ended = site.run(site.write(**settings(right, server=panel)))
     assert ended.exit_code in ENDED, ended.stderr
     keyed = site.write("keyed", **{**settings(right), "grader": "math"})
     assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
     assert Found.of(site.directory()) == Found.of(site.directory("keyed"))
     trials = stored(site)
     assert {trial.signals["agreement"] for trial in trials} == {2 / 3}
-    alone = site.write("alone", **settings(right, price=prices[0]))
+    alone = site.write("alone", **settings(right, server=server(right, price=prices[0])))
     assert site.run(alone, "--run-dir", str(site.directory("alone"))).exit_code in ENDED
     each = {(one.model, one.question, one.trial): one for one in stored(site, "alone")}
     for trial in trials:
@@ -92,7 +92,7 @@ def test_one_of_three_may_be_away(site: Site, judges: tuple[str, str, str]) -> N
 def test_another_judge_in_the_panel_is_another_grader(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, _ = judges
     assert site.run(site.write(**settings(right, too))).exit_code in ENDED
-    changed = settings(right, panel=[{"server": {"base_url": too, "model": "other"}}])
+    changed = settings(right, server=[server(right), server(too, model="other")])
     refused = site.run(site.write(**changed))
     assert refused.exit_code == ExitCode.CONFIGURATION and "grader" in refused.stderr
 
@@ -101,18 +101,17 @@ def test_caps_need_what_every_judge_may_cost(site: Site, judges: tuple[str, str,
     right, too, wrong = judges
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": right, "price": price} for name in MODELS]
-    paid = [{"server": {"base_url": url, "model": "judge", "api_key_env": "KEY"}} for url in (too, wrong)]
-    capped = {**settings(right, price=price, panel=paid), "models": models, "budget": {"usd": 20.0}}
+    first = server(right, price=price)
+    paid = [server(url, api_key_env="KEY") for url in (too, wrong)]
+    capped = {**settings(right, server=[first, *paid]), "models": models, "budget": {"usd": 20.0}}
     refused = site.run(site.write(**capped))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "add grader.panel.0.price" in refused.stderr and "add grader.panel.1.price" in refused.stderr
-    panel = [{**server(url), "price": {"input": 2.0, "output": 4.0}} for url in (too, wrong)]
-    config = load_config(site.write(**{**capped, **settings(right, price=price, panel=panel), "models": models}))
-    alone = load_config(site.write("alone", **{**settings(right, price=price), "models": models}))
+    assert "add grader.server.1.price" in refused.stderr and "add grader.server.2.price" in refused.stderr
+    panel = [first, *(server(url, price={"input": 2.0, "output": 4.0}) for url in (too, wrong))]
+    config = load_config(site.write(**{**capped, **settings(right, server=panel), "models": models}))
+    alone = load_config(site.write("alone", **{**settings(right, server=first), "models": models}))
     assert config.grader.worst_cost([]).usd == pytest.approx(5.0 * alone.grader.worst_cost([]).usd)  # type: ignore[union-attr]
-    ended = site.run(
-        site.write(**{**settings(right, price=price, panel=panel), "models": models, "budget": {"usd": 20.0}})
-    )
+    ended = site.run(site.write(**{**settings(right, server=panel), "models": models, "budget": {"usd": 20.0}}))
     assert ended.exit_code in ENDED
     results = read_results(site.directory())
     assert results is not None and results.cost.in_all("usd") <= 20.0
@@ -121,15 +120,16 @@ def test_caps_need_what_every_judge_may_cost(site: Site, judges: tuple[str, str,
 @pytest.mark.parametrize(
     ("panel", "message"),
     [
-        ([{"server": {"base_url": AWAY, "model": "judge", "api": "completions"}}], "must have `api: chat`"),
-        ([{"server": {"base_url": AWAY, "model": "judge"}, "votes": 3}], "votes"),
+        ([server(AWAY), server(AWAY, api="completions")], "grader.server[1].api is not a known key"),
+        ([server(AWAY), server(AWAY, votes=3)], "grader.server[1].votes is not a known key"),
+        ([server(AWAY, sampling={"temprature": 1})], "wrong sampling.temprature"),
     ],
 )
 def test_what_is_wrong_in_a_panel_is_told(site: Site, panel: list[dict[str, object]], message: str) -> None:
-    refused = site.run(site.write(**settings(AWAY, panel=panel)))
+    refused = site.run(site.write(**settings(AWAY, server=panel)))
     assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
 
 
 def test_keys_of_all_judges_are_known(site: Site) -> None:
-    panel = [{"server": {"base_url": AWAY, "model": "judge", "api_key_env": "FURTHER_KEY"}}]
-    assert load_config(site.write(**settings(AWAY, panel=panel))).keys == {"FURTHER_KEY"}
+    panel = [server(AWAY), server(AWAY, api_key_env="FURTHER_KEY")]
+    assert load_config(site.write(**settings(AWAY, server=panel))).keys == {"FURTHER_KEY"}

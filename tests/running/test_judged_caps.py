@@ -84,13 +84,16 @@ def judged_config(
     model = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": PRICE, "output": PRICE}, "gpus": GPUS}
     grader = {
         "kind": "judge",
-        "server": {"base_url": "http://127.0.0.1:9/v1", "model": JUDGE},
+        "server": {
+            "base_url": "http://127.0.0.1:9/v1",
+            "model": JUDGE,
+            "price": {"input": JUDGE_PRICE, "output": JUDGE_PRICE},
+            "gpus": JUDGE_GPUS,
+        },
         "sampling": {"temperature": 0.5, "max_tokens": REPLY_TOKENS, "timeout": TIMEOUT},
         "longest": 1024,
         "votes": votes,
         "structured": structured,
-        "price": {"input": JUDGE_PRICE, "output": JUDGE_PRICE},
-        "gpus": JUDGE_GPUS,
         "concurrency": {"in_flight": JUDGE_SLOTS, "attempts": 3, "patience": 5.0},
         **how,
     }

@@ -208,8 +208,8 @@ def test_the_servers_of_judges_are_asked_too(site: Site) -> None:
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
         there = {"base_url": url, "model": "judge"}
         models = [{"name": name, "base_url": url} for name in MODELS]
-        for panel, code in (([{"server": there}], ExitCode.REACHED), ([{"server": away}], ExitCode.ENDPOINTS)):
-            grader = {"kind": "judge", "server": there, "panel": panel, "concurrency": verdicts}
+        for other, code in ((there, ExitCode.REACHED), (away, ExitCode.ENDPOINTS)):
+            grader = {"kind": "judge", "server": [there, other], "concurrency": verdicts}
             told = site.run(site.write(models=models, grader=grader), "--dry-run")
             assert told.exit_code == code, told.output
             assert "ok    the judge 1" in told.output

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -38,8 +38,8 @@ def fair_url() -> Iterator[str]:
         yield url
 
 
-def verified_by(url: str, **changes: object) -> dict[str, object]:
-    return {"kind": "verifier", "server": {"base_url": url, "model": "verifier"}, **changes}
+def verified_by(url: str, cost: Mapping[str, object] | None = None, **changes: object) -> dict[str, object]:
+    return {"kind": "verifier", "server": {"base_url": url, "model": "verifier", **(cost or {})}, **changes}
 
 
 def settings(url: str, **changes: object) -> dict[str, object]:
@@ -52,26 +52,28 @@ def baselines(site: Site) -> list[BaselineAsked]:
         return [one for one in events_of_kind(reader.events(), BaselineAsked) if one.scores]
 
 
-def expected(thinks: int, temperature: float, leaning: tuple[float, ...] = (0.0, 0.0, 0.0)) -> np.ndarray:
+def expected(thinks: int, leaning: tuple[float, ...] = (0.0, 0.0, 0.0)) -> np.ndarray:
     """The probabilities of a verifier that thinks so; a content-free request leaves nothing of what it leans to."""
-    raised = np.exp((np.array(leaning) + SURE * (np.arange(3) == thinks)) / temperature)
+    raised = np.exp(np.array(leaning) + SURE * (np.arange(3) == thinks))
     return np.asarray(raised / raised.sum())
+
+
+def shown(tokens: int) -> dict[str, object]:
+    """Settings of a verifier whose server shows so many of its likeliest tokens."""
+    return {"sampling": {"extra_body": {"top_logprobs": tokens}}}
 
 
 def labels(trial: TrialRecord) -> list[float]:
     return [float(trial.signals[f"verifier_{one}"]) for one in "abc"]
 
 
-@pytest.mark.parametrize(("calibrated", "temperature"), [(True, 3.0), pytest.param(False, 2.0, marks=pytest.mark.slow)])
-def test_the_probabilities_are_those_of_the_verifier(
-    site: Site, fair_url: str, calibrated: bool, temperature: float
-) -> None:
-    grader = verified_by(fair_url, calibrated=calibrated, temperature=temperature, beside={"kind": "math"})
+def test_the_probabilities_are_those_of_the_verifier(site: Site, fair_url: str) -> None:
+    grader = verified_by(fair_url, key_grader="math")
     config = site.write(**settings(fair_url, grader=grader, rubric="verifier_probe"))
     assert site.run(config).exit_code in ENDED
     for trial in stored(site):
         thinks = 0 if trial.signals["is_correct"] else 1
-        told = expected(thinks, temperature, (0.0, 0.0, 0.0) if calibrated else LEANING)
+        told = expected(thinks)
         assert labels(trial) == pytest.approx(told.tolist(), abs=1e-6)
         assert trial.signals["verdict"] == ("correct", "wrong")[thinks] and trial.signals["verifier_open"] == 0.0
         assert trial.category == (4 if thinks == 0 and told[0] >= 0.6 else 3 if thinks == 0 else 2)
@@ -83,7 +85,7 @@ def test_the_probabilities_are_those_of_the_verifier(
     assert "verifier_only" in told and "needs verifier" not in told
 
 
-def test_without_a_grader_beside_it_the_verifier_says_what_is_correct(site: Site, fair_url: str) -> None:
+def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, fair_url: str) -> None:
     assert site.run(site.write(**settings(fair_url))).exit_code in ENDED
     keyed = site.write("keyed", **settings(fair_url, grader="math"))
     assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
@@ -120,15 +122,23 @@ def test_a_kill_between_answer_and_label_loses_neither(site: Site, fair_url: str
         assert kept.answer == trial.answer and kept.category is not None
         thinks = 0 if float(kept.signals["verifier_a"]) > 0.9 else 1
         moved_by = np.array([3.0, -3.0, 0.0]) - np.array(LEANING)
-        assert labels(kept) == pytest.approx(expected(thinks, 1.0, tuple(moved_by)).tolist(), abs=1e-6) or thinks == 1
+        assert labels(kept) == pytest.approx(expected(thinks, tuple(moved_by)).tolist(), abs=1e-6) or thinks == 1
 
 
 @pytest.mark.parametrize(
     ("verifier", "grader", "said"),
     [
         (SimulatedVerifier(scored=False), {}, "gives no log-probabilities of its next token"),
-        (SimulatedVerifier(leaning=(9.0, 9.0, -9.0)), {"sampling": {"top_logprobs": 3}}, "are without C"),
-        (SimulatedVerifier(leaning=(-20.0,) * 3), {"sampling": {"top_logprobs": 5}}, "replied with none of A, B, C"),
+        (
+            SimulatedVerifier(leaning=(9.0, 9.0, -9.0)),
+            {"sampling": {"extra_body": {"top_logprobs": 3}}},
+            "are without C",
+        ),
+        (
+            SimulatedVerifier(leaning=(-20.0,) * 3),
+            {"sampling": {"extra_body": {"top_logprobs": 5}}},
+            "replied with none of A, B, C",
+        ),
     ],
 )
 def test_a_server_that_cannot_verify_is_told_before_anything_is_spent(
@@ -147,7 +157,7 @@ def test_a_label_out_of_sight_has_a_bound_and_too_wide_a_bound_is_no_grade(site:
     for name, sure, lean, graded in (("narrow", 9.0, -4.0, True), ("wide", 0.5, -1.5, False)):
         verifier = SimulatedVerifier(sure, (0.0, 0.0, lean), talks=6.0)
         with serving(SimulatedServer(small_world(), verifier=verifier)) as url:
-            grader = verified_by(url, calibrated=False, sampling={"top_logprobs": 3})
+            grader = verified_by(url, **shown(3))
             config = site.write(name, **settings(url, grader=grader, trials={"min": 2, "max": 2}))
             site.run(config, "--run-dir", str(site.directory(name)))
         for trial in stored(site, name):
@@ -198,7 +208,7 @@ def test_a_reply_that_is_no_label_is_no_grade(site: Site) -> None:
 def test_caps_hold_with_the_labels_and_the_baseline_in_them(site: Site, fair_url: str) -> None:
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
-    grader = verified_by(fair_url, price={"input": 3.0, "output": 4.0}, longest=4096)
+    grader = verified_by(fair_url, {"price": {"input": 3.0, "output": 4.0}}, longest=4096)
     undecided = {
         "stopping": {"rule": {"use": "published", "options": {"threshold": 50}}, "prior": "uniform"},
         "trials": {"min": 2, "max": 60},
@@ -242,10 +252,10 @@ AWAY = {"base_url": "http://127.0.0.1:9/v1", "model": "verifier"}
 @pytest.mark.parametrize(
     ("grader", "changes", "said"),
     [
-        ({"temperature": 0}, {}, "grader.temperature"),
-        ({"sampling": {"top_logprobs": 2}}, {}, "top_logprobs to 3 or more"),
-        ({"sampling": {"logprobs": False}}, {}, "grader.sampling"),
-        ({"beside": {"kind": "judge"}}, {}, "grader.beside"),
+        (shown(2), {}, "must show three tokens"),
+        ({"sampling": {"logprobs": False}}, {}, "grader.sampling.logprobs"),
+        ({"key_grader": "judge"}, {}, "grader.key_grader"),
+        ({"server": [AWAY, AWAY]}, {}, "is a single one"),
         ({"template": "Grade it: {question}"}, {}, "must have {answer} once"),
         ({"server": {**AWAY, "api_key_env": "KEY"}}, {"budget": {"usd": 1.0}}, "needs price of the verifier"),
         ({}, {"rubric": "format_aware"}, "needs the signal has_box"),
@@ -269,13 +279,14 @@ def test_a_dry_run_shows_what_the_verifier_says(site: Site, fair_url: str) -> No
 def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path) -> None:
     from asyncio import run
 
-    from adaptive_eval.endpoints.types import Answer, EndpointConfig
+    from adaptive_eval.endpoints.types import Answer
+    from adaptive_eval.graders.asked import GraderServer
     from adaptive_eval.graders.rubric import RubricConfig, open_rubric
     from adaptive_eval.graders.verifier import Verifier
     from adaptive_eval.graders.verifying import VerifierPool
     from adaptive_eval.questions.types import Question
 
-    verifier = Verifier(server=EndpointConfig(base_url="http://127.0.0.1:1/v1", model="verifier"))
+    verifier = Verifier(server=GraderServer(base_url="http://127.0.0.1:1/v1", model="verifier"))
 
     async def graded() -> object:
         pool = VerifierPool(verifier, open_rubric(RubricConfig()), folder=tmp_path, keys={})

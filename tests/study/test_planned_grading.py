@@ -28,7 +28,7 @@ def url() -> Iterator[str]:
 
 def settings(url: str, **changes: object) -> dict[str, object]:
     models = [{"name": name, "base_url": url, "price": PRICE} for name in MODELS]
-    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, "price": DEAR} | changes
+    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge", "price": DEAR}} | changes
     return {"models": models, "grader": grader, "trials": {"min": 6, "max": 6}}
 
 
@@ -61,9 +61,9 @@ def test_without_a_pilot_every_judge_and_every_vote_is_guessed(site: Site, url: 
     none, _ = planned(site, site.write("none", **{**settings(url), "grader": "math"}))
     one, said = planned(site, site.write("one", **settings(url)))
     assert "a grade is guessed to take" in said
-    further = [{"server": {"base_url": url, "model": "other"}, "price": PRICE}]
+    both = [{"base_url": url, "model": name, "price": price} for name, price in (("judge", DEAR), ("other", PRICE))]
     three, _ = planned(site, site.write("three", **settings(url, votes=3)))
-    two, _ = planned(site, site.write("two", **settings(url, panel=further)))
+    two, _ = planned(site, site.write("two", **settings(url, server=both)))
 
     def more(costs: dict[str, Any], of: str) -> float:
         return float(costs[of]["median"] - none[of]["median"])
