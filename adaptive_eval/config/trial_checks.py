@@ -71,7 +71,7 @@ def check_drawn(
 
 COUPLED_OBJECTIVES = ("baseline", "pairs")
 """Objectives with fixed comparisons: in a ranking models stop at different times, and share few trials."""
-DRAWN_BY = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "reasoning_effort")
+DRAWN_BY = ("temperature", "top_p", "top_k", "min_p", "reasoning_effort")
 """Settings of `sampling` that change which token a random number selects."""
 WITHOUT_SEEDS = "anthropic"
 """A batch service without seeds."""

@@ -14,7 +14,7 @@ BATCHED = " (batch)"
 Kind = Literal["openai", "anthropic", "openrouter"]
 MOST_REQUESTS: Mapping[Kind, int] = {"openai": 50_000, "anthropic": 100_000, "openrouter": 5_000}
 """Most requests in a batch."""
-UNKNOWN_TO_MESSAGES = frozenset({"min_p", "frequency_penalty", "presence_penalty", "logprobs", "reasoning_effort"})
+UNKNOWN_TO_MESSAGES = frozenset({"min_p", "logprobs", "reasoning_effort"})
 """Settings of `sampling` that the Messages API of anthropic does not have."""
 CANNOT_CANCEL: frozenset[Kind] = frozenset({"openrouter"})
 """Formats whose batches cannot be cancelled."""

@@ -91,16 +91,12 @@ class Sampling(_Section):
     """Longest answer; caps on tokens and USD reserve this much for each trial."""
     stop: str | tuple[str, ...] | None = None
     """Texts at which an answer ends."""
-    frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    """Penalty on tokens that have occurred, for each time."""
-    presence_penalty: float | None = Field(None, ge=-2, le=2)
-    """Penalty on tokens that have occurred."""
     logprobs: bool | Literal["tokens"] = False
     """Request the log-probability of each token, for `completion_bpt`; `tokens` stores them all with the answer."""
     reasoning_effort: str | None = None
     """Effort of a reasoning model, as its server names it."""
     extra_body: Mapping[str, object] = Field(default_factory=dict)
-    """Further keys for the body of each request."""
+    """Further keys for the body of each request, such as {presence_penalty: 0.5}."""
     timeout: float = Field(1800.0, gt=0)
     """Seconds that one request may take."""
 

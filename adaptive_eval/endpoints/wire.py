@@ -22,8 +22,6 @@ _PLAIN_KEYS = (
     "min_p",
     "max_tokens",
     "stop",
-    "frequency_penalty",
-    "presence_penalty",
     "reasoning_effort",
 )
 _TINY_ANSWER = 16

@@ -40,8 +40,6 @@ class GraderSampling(Sampling):
     top_k: ClassVar[None] = None  # type: ignore[misc]
     min_p: ClassVar[None] = None  # type: ignore[misc]
     stop: ClassVar[None] = None  # type: ignore[misc]
-    frequency_penalty: ClassVar[None] = None  # type: ignore[misc]
-    presence_penalty: ClassVar[None] = None  # type: ignore[misc]
     logprobs: ClassVar[bool] = False  # type: ignore[misc]
 
     @property
@@ -56,12 +54,20 @@ class GraderServer(EndpointConfig):
     api: ClassVar[Literal["chat"]] = "chat"  # type: ignore[misc]
     prompt_logprobs: ClassVar[None] = None  # type: ignore[misc]
     stream: ClassVar[None] = None  # type: ignore[misc]
+    client: ClassVar[Literal["http"]] = "http"  # type: ignore[misc]
+    finish_reasons: ClassVar[tuple[str, ...]] = ()  # type: ignore[misc]
     sampling: Mapping[str, Any] = Field(default_factory=dict)
     """Single keys of the grader's `sampling` that differ at this server, such as {temperature: 1}."""
     price: Price | None = None
     """Price of its tokens."""
     gpus: float | None = Field(None, ge=0)
     """GPUs that serve it."""
+
+
+class GraderLimits(Limits):
+    """Limits on requests to a server that is asked for grades, and retries."""
+
+    samples_per_request: ClassVar[int] = 1  # type: ignore[misc]
 
 
 def _how_many(value: object) -> str:
@@ -101,7 +107,7 @@ class AskedGrader(GraderOptions):
     """The request, with {question}, {reference}, {answer} and {criteria}, each of which is put between marks."""
     longest: Count = Field(32768, ge=1024)
     """Most bytes of an answer in a request; a longer one is cut in the middle."""
-    concurrency: Limits = Limits(in_flight=16)
+    concurrency: GraderLimits = GraderLimits(in_flight=16)
     """Limits on requests to each of its servers, and retries."""
 
     @field_validator("template")

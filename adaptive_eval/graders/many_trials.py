@@ -159,10 +159,8 @@ def with_length_ratios(trials: TrialSignals, questions: Sequence[str], medians: 
 
 
 def _by_schema(trials: TrialSignals, rubric: SchemaRubric) -> IntColumn:
-    columns = {
-        name: np.full(len(trials), rubric.assume[name]) if name in rubric.assume else trials.numbers(name)
-        for name in rubric.schema.signals
-    }
+    columns = {name: trials.numbers(name) for name in rubric.schema.signals}
+    columns |= {name: np.nan_to_num(columns[name]) for name in rubric.optional & columns.keys()}
     there = ~np.any([np.isnan(column) for column in columns.values()], axis=0)
     found = np.full(len(trials), NO_CATEGORY, dtype=NOTHING.dtype)
     if there.any():

@@ -1,7 +1,7 @@
 """Rubrics: categories that are declared up front, with their weights and conditions.
 
 rubric: binary                       # wrong 0, correct 1
-rubric: {name: format_aware, assume: {verifier_c: 0}}   # one of the paper's twelve schemata
+rubric: format_aware                 # one of the paper's twelve schemata
 rubric:
   categories:                        # your own: the first one whose conditions all hold
     - {name: cut_off, weight: 0, when: {truncated: true}}
@@ -16,7 +16,7 @@ the run on whose first round it is fitted; a rubric that still `lacks` it gives 
 import operator
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -27,10 +27,9 @@ from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.base.sections import Section, refuse
 from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, with_length_ratio
-from adaptive_eval.graders.types import NEEDS_RUBRIC, SignalValue
+from adaptive_eval.graders.types import ANSWER_SIGNALS, NEEDS_RUBRIC, SignalValue
 from scorio.categorical import SCHEMATA, Schema, Signals, Thresholds, classify
-from scorio.categorical.signals import RANGES
-from scorio.categorical.variables import PERCENTILES, Percentile
+from scorio.categorical.variables import INVALID, PERCENTILES, VARIABLES, Percentile
 
 PercentileName = Annotated[str, Field(pattern=r"^p\d{1,2}(\.\d+)?$")]
 """p33 for the 33rd percentile."""
@@ -121,8 +120,6 @@ class RubricConfig(Section):
     """Values of percentiles in a schema or a condition, such as {high: 0.31}, or {completion_tokens p33: 1200}. With
     {from: RUN}, the directory of another run, relative to the current directory, the others and the median lengths for
     `length_ratio` are those of that run, or are fitted to its trials before its first look. They never change."""
-    assume: Mapping[str, float] = Field(default_factory=dict)
-    """Values of signals that this run lacks, such as {verifier_c: 0}."""
 
     @field_validator("categories")
     @classmethod
@@ -195,12 +192,6 @@ class RubricConfig(Section):
             if isinstance(value, Path) is not (name == FROM):
                 rule = f"must have the directory of a run under `{FROM}`, and a number under every other name"
                 raise refuse(f"{rule}, but got {name}: {value}", "write it like {from: runs/pilot}, or {high: 0.31}")
-        return values
-
-    @field_validator("assume")
-    @classmethod
-    def _check_assumed(cls, values: Mapping[str, float]) -> Mapping[str, float]:
-        _require_known(values, RANGES)
         return values
 
 
@@ -285,7 +276,6 @@ class SchemaRubric:
     schema: Schema
     weights: tuple[float, ...]
     thresholds: Thresholds
-    assume: Mapping[str, float]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -301,13 +291,28 @@ class SchemaRubric:
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset(self.schema.signals) - self.assume.keys()
+        return frozenset(self.schema.signals) - self.optional
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """The signals that count as 0 where a trial lacks them."""
+        return _optional_signals(self.schema.name)
 
     def category(self, facts: Facts) -> int:
         _require_fitted(self)
         signals = self.schema.signals
-        values = tuple(self.assume[name] if name in self.assume else _number(facts, name) for name in signals)
+        values = tuple(0.0 if name in self.optional - facts.keys() else _number(facts, name) for name in signals)
         return _classified(self.schema.name, self.thresholds, values)
+
+
+@cache
+def _optional_signals(name: str) -> frozenset[str]:
+    """A grader's signals that a schema uses for its category 0 (invalid) alone: `verifier_c` of a verifier."""
+    of_invalid = frozenset(condition.signal for condition in INVALID) - ANSWER_SIGNALS
+    ways = (way for category in SCHEMATA[name].categories for way in category.rule)
+    compared = [condition for way in ways for variable in way for condition in VARIABLES[variable]]
+    others = {signal for condition in compared for signal in (condition.signal, condition.bound)}
+    return of_invalid - others
 
 
 @lru_cache(maxsize=4096)
@@ -362,7 +367,7 @@ def open_rubric(config: RubricConfig, frozen: FrozenThresholds = NOTHING_FROZEN)
         return DeclaredRubric(BINARY)
     schema = SCHEMATA[config.name]
     thresholds = Thresholds(**{name: value for name, value in known.items() if name in PERCENTILES})
-    return SchemaRubric(schema, config.weights or schema.weights, thresholds, config.assume)
+    return SchemaRubric(schema, config.weights or schema.weights, thresholds)
 
 
 def _with_numbers(category: CategoryConfig, known: Mapping[str, float]) -> CategoryConfig:

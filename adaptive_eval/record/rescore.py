@@ -41,13 +41,10 @@ from adaptive_eval.record.restore import StoredRun, open_run
 from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.store import TrialFacts
 from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
-from scorio.categorical import SCHEMATA, Schema, Thresholds
-from scorio.categorical.variables import INVALID, VARIABLES
+from scorio.categorical import SCHEMATA
 from scorio.rank import compare_rankings, rank_scores
 
 OWN_RUBRIC = "the run's rubric"
-ASSUMED = frozenset(condition.signal for condition in INVALID)
-"""Signals of invalid answers. A schema that uses one for nothing else can do without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +126,7 @@ def rescore_stored(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None
     own = replace(own, thresholds=_used_thresholds(config.rubric, frozen))
     order = np.argsort([model.rank or len(trials) for model in own.models], kind="stable").tolist()
     scored, unavailable = [own], list[RubricUnavailable]()
-    for name, wanted in (default_rubrics(config.rubric, trials.signals) if rubrics is None else rubrics).items():
+    for name, wanted in (default_rubrics(config.rubric) if rubrics is None else rubrics).items():
         try:
             rubric = _score_by(look, name, wanted, trials, frozen)
             scored.append(replace(rubric, tau_b=_agreement(rubric, own)))
@@ -140,23 +137,10 @@ def rescore_stored(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None
     return Rescoring(config.name, len(trials), ordered, tuple(unavailable), prior)
 
 
-def default_rubrics(own: RubricConfig, trials: TrialSignals) -> dict[str, RubricConfig]:
-    """The twelve schemata; a signal that no trial has is assumed to be 0 if it only marks invalid answers."""
-    rubrics = {}
-    for name, schema in SCHEMATA.items():
-        rubric = SchemaRubric(schema, schema.weights, Thresholds(), {})
-        absent = {signal: 0.0 for signal in lacking(trials, rubric) if _only_for_invalid(schema, signal)}
-        assume = {signal: value for signal, value in own.assume.items() if signal in schema.signals}
-        numbers = own.numbers if own.name in SCHEMATA and not own.categories else {}
-        rubrics[name] = RubricConfig(name=name, thresholds=numbers, assume=absent | assume)
-    return rubrics
-
-
-def _only_for_invalid(schema: Schema, signal: str) -> bool:
-    """Whether a schema uses the signal for its category 0 alone."""
-    ways = (way for category in schema.categories for way in category.rule)
-    compared = (condition for way in ways for variable in way for condition in VARIABLES[variable])
-    return signal in ASSUMED and all(signal not in (condition.signal, condition.bound) for condition in compared)
+def default_rubrics(own: RubricConfig) -> dict[str, RubricConfig]:
+    """The twelve schemata, with the thresholds of the run's own rubric."""
+    numbers = own.numbers if own.name in SCHEMATA and not own.categories else {}
+    return {name: RubricConfig(name=name, thresholds=numbers) for name in SCHEMATA}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -293,7 +277,8 @@ def _scored(
         )
         for at, model in enumerate(trials.models)
     )
-    assumed = dict(rubric.assume) if isinstance(rubric, SchemaRubric) else {}
+    optional = rubric.optional if isinstance(rubric, SchemaRubric) else ()
+    assumed = {signal: 0.0 for signal in optional if np.isnan(trials.signals.numbers(signal)).all()}
     return RescoredRubric(name, rubric.names, rubric.weights, {}, (), assumed, models, None)
 
 

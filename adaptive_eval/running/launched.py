@@ -118,7 +118,6 @@ class ServerOpener:
             environment=sees,
             folder=self.config.folder,
             log=self.logs / f"{file_name(f'{model.name}@{place}' if in_pool and place else model.name)}.log",
-            health=launch.health,
             timeout=launch.timeout,
             place=place,
             sleeps=launch.sleep,

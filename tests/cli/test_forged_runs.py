@@ -162,7 +162,7 @@ def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audit: Non
         (place / f"{CANARY}.py").write_text(PLUG_IN)
     for name in ("ca.pem", "q.jsonl"):
         (folder / CANARY / name).write_text("{}")
-    (folder / "RUBRIC.yaml").write_text("rubric: {name: exact_match, assume: {verifier_c: 0}}\n")
+    (folder / "RUBRIC.yaml").write_text("rubric: exact_match\n")
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     monkeypatch.setenv("MY_KEY", KEY)

@@ -170,7 +170,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     categories = [{"name": "short", "weight": 1, "when": short}, {"name": "other", "weight": 0}]
     fitted = {"rubric": {"categories": categories, "thresholds": {"from": "RUN"}}}
     (site.folder / "FITTED.yaml").write_text(yaml.safe_dump(plain | fitted))
-    (site.folder / "RUBRIC.yaml").write_text("rubric: {name: exact_match, assume: {verifier_c: 0}}\n")
+    (site.folder / "RUBRIC.yaml").write_text("rubric: exact_match\n")
     (site.folder / ".env").write_text("PORT=1\n")
     payload.write_text(ATTACK)
     return site.folder

@@ -375,9 +375,9 @@ class TestBetweenSections:
                 "trials: {seeds: coupled}\nobjective: {kind: baseline, baseline: a}\nprior: {run: earlier}",
                 "prior cannot be combined with `trials.seeds: coupled`, which compares trial by trial",
             ),
-            ("rubric: {name: format_aware}", "needs the signal verifier_c, which no answer will have"),
+            ("rubric: verifier_only", "needs the signal verifier_a, which no answer will have"),
             (
-                "rubric: {name: conf_wrong_penalty, assume: {verifier_c: 0}}\nsampling: {logprobs: true}",
+                "rubric: conf_wrong_penalty\nsampling: {logprobs: true}",
                 "rubric.thresholds must be given: the rubric compares with low_wrong; name an earlier run",
             ),
             (

@@ -250,10 +250,10 @@ async def test_a_server_that_is_started_is_not_looked_for_elsewhere() -> None:
         async def redirect(asked: Exchange) -> None:
             await asked.reply(307, b"", f"Location: {other.base_url.removesuffix('/v1')}{asked.path}")
 
-        async with raw_server(redirect, pages={"/health": redirect, "/version": redirect}) as server:
+        async with raw_server(redirect, pages=dict.fromkeys(("/health", "/v1/models", "/version"), redirect)) as server:
             root = server.base_url.removesuffix("/v1")
-            with pytest.raises(LaunchFailed, match="HTTP 307; set launch.health"):
-                await wait_until_ready(root, "/health", asyncio.get_running_loop().create_future(), 30.0)
+            with pytest.raises(LaunchFailed, match="HTTP 307; let /health"):
+                await wait_until_ready(root, asyncio.get_running_loop().create_future(), 30.0)
             assert await read_version(root) is None
         assert other.connections == 0
 

@@ -24,8 +24,6 @@ def test_every_sampling_key_is_sent_by_its_name() -> None:
         "min_p": 0.0,
         "max_tokens": 100,
         "stop": ("a", "b"),
-        "frequency_penalty": 0.1,
-        "presence_penalty": -0.1,
         "reasoning_effort": "low",
         "logprobs": True,
     }

@@ -41,7 +41,7 @@ class TestPartialCredit:
     """A score without `is_correct`: neither right nor wrong."""
 
     def test_right_and_wrong_alone_have_no_place_for_it(self) -> None:
-        schema = RubricConfig(name="exact_match", assume={"verifier_c": 0.0})
+        schema = RubricConfig(name="exact_match")
         for rubric in map(open_rubric, (RubricConfig(), schema)):
             with pytest.raises(PartialCredit, match=r"the score 0\.7 is neither right nor wrong, but the rubric knows"):
                 make_grade(answer(), Marks({"score": 0.7}, None), rubric)
@@ -143,14 +143,15 @@ class TestSchemata:
         assert [rubric.category(trial) for trial in trials] == expected.tolist()
         assert rubric.names == schema.labels
         assert rubric.weights == schema.weights
-        assert rubric.needs == set(schema.signals)
+        assert set(schema.signals) - rubric.needs <= {"verifier_c"}
 
-    def test_a_signal_that_is_not_recorded_may_be_assumed(self) -> None:
-        rubric = open_rubric(RubricConfig(name="format_aware", assume={"verifier_c": 0.0}))
+    def test_without_a_verifier_nothing_is_off_task(self) -> None:
+        rubric = open_rubric(RubricConfig(name="format_aware"))
         assert rubric.needs == {"has_box", "is_correct", "repeated_pattern"}
         facts = {"has_box": True, "is_correct": True, "repeated_pattern": 0.0}
         assert rubric.names[rubric.category(facts)] == "correct and boxed"
         assert rubric.category({**facts, "repeated_pattern": 1.0}) == 0
+        assert rubric.category({**facts, "verifier_c": 0.9}) == 0
 
     def test_other_weights(self) -> None:
         weights = (0.0, 0.1, 0.2, 0.8, 1.0)
@@ -162,7 +163,6 @@ class TestSchemata:
             ({"name": "format_aware", "weights": (0.0, 1.0)}, "must be 5 numbers"),
             ({"weights": (0.0, 1.0)}, "only for the paper's schemata"),
             ({"thresholds": {"hihg": 1.0}}, "may not name hihg"),
-            ({"assume": {"verifier_d": 1.0}}, "may not name verifier_d"),
         ],
     )
     def test_refused(self, settings: dict[str, Any], rule: str) -> None:
@@ -170,7 +170,7 @@ class TestSchemata:
             RubricConfig(**settings)
 
     def test_a_text_is_no_number(self) -> None:
-        rubric = open_rubric(RubricConfig(name="exact_match", assume={"verifier_c": 0.0}))
+        rubric = open_rubric(RubricConfig(name="exact_match"))
         with pytest.raises(GraderError, match="needs a number for the signal is_correct"):
             rubric.category({"is_correct": "yes", "repeated_pattern": 0.0})
 

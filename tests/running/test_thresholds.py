@@ -201,7 +201,7 @@ def test_lengths_go_by_the_median_of_the_question_in_the_other_run(site: Site, p
 
 
 def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -> None:
-    confidence = {"name": "conf_wrong_penalty", "assume": {"verifier_c": 0}}
+    confidence = {"name": "conf_wrong_penalty"}
     sampling = {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}
     begun = site.directory("begun")
     site.run(site.write("begun", **settings(budget={"trials": 30})), "--run-dir", str(begun))
@@ -220,7 +220,7 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
     ("rubric", "said"),
     [
         (SHORT, "rubric.thresholds must be given: the rubric compares with completion_tokens p40"),
-        ({"name": "efficiency_adjusted", "assume": {"verifier_c": 0}}, "compares with len_p33, len_p66"),
+        ({"name": "efficiency_adjusted"}, "compares with len_p33, len_p66"),
         (BRIEF, "compares with length_ratio"),
         ({"name": "binary", "thresholds": {"from": "runs/old"}}, "rubric.thresholds.from has nothing to fit"),
         (SHORT | {"thresholds": {"completion_tokens p40": "runs/old"}}, "a number under every other name"),

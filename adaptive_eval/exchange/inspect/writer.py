@@ -43,7 +43,7 @@ SUMMARISED = (
 )
 SHOWN = 1000
 """Characters of a text in a summary."""
-GENERATION = {"temperature", "top_p", "top_k", "max_tokens", "frequency_penalty", "presence_penalty"}
+GENERATION = {"temperature", "top_p", "top_k", "max_tokens"}
 """Sampling settings with the same name in Inspect."""
 METRICS = {
     "avg": "score",

@@ -33,9 +33,13 @@ MAX_BYTES = 2**20
 """Limit for a response with a version; llama-server's has a whole chat template."""
 
 
-async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", seconds: float) -> None:
-    """Wait until GET `path` returns 200; raises `LaunchFailed` if the server ends before, or takes too long."""
-    said = "it did not answer"
+HEALTH, MODELS = "/health", "/v1/models"
+"""Paths of which the first that a server has returns 200 when it is ready."""
+
+
+async def wait_until_ready(root: str, ended: "asyncio.Future[str]", seconds: float) -> None:
+    """Wait until a server is ready; raises `LaunchFailed` if it ends before, or takes too long."""
+    said, path = "it did not answer", HEALTH
     try:
         async with asyncio.timeout(seconds), _client(root) as client:
             while not ended.done():
@@ -47,8 +51,10 @@ async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", s
                         return
                     said = f"its {path} said HTTP {status}"
                     if 300 <= status < 400 or status in (404, 405):  # redirects are not followed
-                        mend = "set launch.health to a path that answers 200 when it is ready, such as /v1/models"
-                        raise LaunchFailed(f"has no health check: {said}; {mend}")
+                        if path == MODELS:
+                            mend = f"let {HEALTH} or {MODELS} answer 200 when it is ready"
+                            raise LaunchFailed(f"has no health check: {said}; {mend}")
+                        path = MODELS
                 await asyncio.wait([ended], timeout=POLL_SECONDS)
     except TimeoutError:
         mend = "raise launch.timeout if that is too short"
@@ -103,7 +109,6 @@ class ServerSpec:
     environment: Mapping[str, str] = field(repr=False)
     folder: Path
     log: Path
-    health: str
     timeout: float
     place: str | None = None
     """The place that it shares with others, if any."""
@@ -195,7 +200,7 @@ class LaunchedServer:
             return None
         if await self._post("/wake_up"):
             with suppress(LaunchFailed):
-                await wait_until_ready(self.spec.root, self.spec.health, process.ended, self.spec.timeout)
+                await wait_until_ready(self.spec.root, process.ended, self.spec.timeout)
                 self.served.begin(self._open(self.spec.root))
                 return process
         await process.stop(at_once=True)
@@ -245,7 +250,7 @@ class LaunchedServer:
             process = await ServerProcess.start(
                 spec.command, environment=spec.environment, folder=spec.folder, log=spec.log, holds=self._holds
             )
-            await wait_until_ready(spec.root, spec.health, process.ended, spec.timeout)
+            await wait_until_ready(spec.root, process.ended, spec.timeout)
             if spec.alternatives:
                 await self._require_served()
             self.version = await read_version(spec.root, spec.redactor)

@@ -137,11 +137,8 @@ class LaunchConfig(Section):
     """When another model gets the place, put the server to sleep instead of stopping it (vLLM's sleep mode, for GPUs).
     The weights stay in memory, so that a swap takes seconds. A server of your own `command` must support POST
     /sleep?level=1 and /wake_up."""
-    health: str = "/health"
-    """Path that returns 200 when the server is ready."""
     timeout: Seconds = Field(900.0, gt=0)
-    """Time for the server to become ready: "15m", or seconds."""
-
+    """Time for the server to become ready (`/health`, or without one `/v1/models`, answers 200): "15m", or seconds."""
     sites: int = Field(1, ge=1, le=1024)
     """With `--ray`: number of sites that serve the model at the same time."""
     resources: Resources = None
@@ -177,13 +174,6 @@ class LaunchConfig(Section):
         if len({spelled_flag(name) for name in flags}) < len(flags):
             raise refuse("has a flag twice, with - and with _", "keep one of the two")
         return flags
-
-    @field_validator("health")
-    @classmethod
-    def _is_a_path(cls, health: str) -> str:
-        if not re.fullmatch(r"/[!-~]*", health):
-            raise refuse("must be a path that begins with /", "such as /health or /v1/models")
-        return health
 
     @property
     def command_words(self) -> tuple[str, ...] | None:

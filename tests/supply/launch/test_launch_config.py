@@ -125,7 +125,6 @@ def test_it_survives_the_store_and_needs_no_address() -> None:
         ("{flags: {--dtype: auto}}", "models[0].launch.flags must hold names of flags, but got '--dtype'"),
         ("{flags: {max-len: 1, max_len: 2}}", "models[0].launch.flags has a flag twice, with - and with _"),
         ("{env: {1X: a}}", "models[0].launch.env must hold names of variables, but '1X' is none"),
-        ("{health: health}", "models[0].launch.health must be a path that begins with /"),
         ("{timeout: 0}", "models[0].launch.timeout must be greater than 0"),
         ("{exclusive: ''}", "models[0].launch.exclusive must be one line of text"),
     ],
@@ -137,9 +136,9 @@ def test_mistakes_are_told_with_their_line(launch: str, problem: str) -> None:
 
 
 def test_every_mistake_is_told_at_once() -> None:
-    problems = told("{health: x, timeout: -1, flags: {host: y}}", "trials: {min: 0}\n")
+    problems = told("{env: {1X: a}, timeout: -1, flags: {host: y}}", "trials: {min: 0}\n")
     assert [problem.partition(": ")[2].split()[0] for problem in problems] == [
-        "models[0].launch.flags", "models[0].launch.health", "models[0].launch.timeout", "trials.min",
+        "models[0].launch.env", "models[0].launch.flags", "models[0].launch.timeout", "trials.min",
     ]  # fmt: skip
 
 
@@ -196,7 +195,7 @@ def test_the_address_of_the_environment_is_for_others() -> None:
 
 def test_the_schema_knows_it() -> None:
     schema = json_schema()
-    assert set(schema["$defs"]["LaunchConfig"]["properties"]) >= {"command", "model", "flags", "exclusive", "health"}
+    assert set(schema["$defs"]["LaunchConfig"]["properties"]) >= {"command", "model", "flags", "exclusive", "timeout"}
     assert "launch" in schema["$defs"]["ModelConfig"]["properties"]
     json.dumps(schema)
 

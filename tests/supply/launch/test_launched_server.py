@@ -78,7 +78,7 @@ class Bed:
 
         def spec_at(port: int) -> ServerSpec:
             command = (program, "-S", str(SERVER), str(port), *what)
-            return ServerSpec("m", port, command, os.environ, folder, self.log, "/health", timeout, place, sleeps)
+            return ServerSpec("m", port, command, os.environ, folder, self.log, timeout, place, sleeps)
 
         self.server = LaunchedServer(spec_at, chain((port,), others), self._open)
         self.endpoint = ServedEndpoint([self.server.served])
@@ -139,7 +139,7 @@ async def test_a_server_that_is_never_ready_is_stopped(tmp_path: Path, port: int
 
 async def test_a_wrong_health_check_is_told_at_once(tmp_path: Path, port: int) -> None:
     bed = Bed(tmp_path, port, "nohealth", timeout=60.0)
-    with pytest.raises(LaunchFailed, match=r"its /health said HTTP 404; set launch.health to a path"):
+    with pytest.raises(LaunchFailed, match=r"its /v1/models said HTTP 404; let /health or /v1/models"):
         await bed.start()
     assert not running(str(port))
 

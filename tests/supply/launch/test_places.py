@@ -182,7 +182,6 @@ def host_of(folder: Path, port: int, places: ExclusivePlaces, *what: str) -> Hos
         os.environ,
         folder,
         folder / "logs" / "m.log",
-        "/health",
         HANGS,
         place="gpu0",
     )
