@@ -5,7 +5,6 @@ validator would turn strict JSON into strict Python, where a list is not a tuple
 """
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -44,18 +43,6 @@ def _specifies(name: str) -> str:
 
 Specification = Annotated[str, Field(json_schema_extra={"pattern": SPECIFICATION}), AfterValidator(_specifies)]
 """An object in the folder of the configuration or in an installed package: `package.module:attribute`."""
-
-
-class PlugIn(Section):
-    """A rule, policy or objective of your own, with its options."""
-
-    use: Specification
-    """`package.module:attribute`, searched in the folder of the configuration and in installed packages."""
-    options: Mapping[str, Any] = Field(default_factory=dict)
-    """Keyword arguments for its constructor."""
-
-    def __str__(self) -> str:
-        return self.use
 
 
 def _share(value: Any) -> Any:

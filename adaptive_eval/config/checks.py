@@ -109,7 +109,7 @@ def check_plug_in_options(objective: ObjectiveConfig) -> Iterator[Problem]:
     for owner in OBJECTIVES.values() if str(objective.kind) not in OBJECTIVES else ():
         for option, _ in _given_options(objective, OBJECTIVES, owner.name, *get_args(OptionType)):
             rule = f"is an option of {owner.name}, not of a plug-in"
-            mend = f"write kind: {{use: {objective.kind}, options: {{{option.name}: ...}}}}"
+            mend = f"write objective: {{kind: {objective.kind!r}, options: {{{option.name}: ...}}}}"
             yield Problem(("objective", option.name), rule, mend)
 
 

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    Discriminator,
     Field,
     ModelWrapValidatorHandler,
-    Tag,
+    TypeAdapter,
+    ValidationError,
     ValidationInfo,
     WithJsonSchema,
     create_model,
@@ -19,10 +19,9 @@ from pydantic import (
 )
 
 from adaptive_eval.base.imports import SPECIFICATION
-from adaptive_eval.base.sections import Count, PlugIn, Seconds, Section, Share, StopOnAlarm, refuse
+from adaptive_eval.base.sections import Count, Seconds, Section, Share, StopOnAlarm, refuse
 from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core.entries import Entry, OptionType
-from adaptive_eval.core.optimal import OPTIMAL
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
 from adaptive_eval.graders.rubric import RubricConfig
@@ -50,9 +49,8 @@ OPTION_TYPES: Mapping[OptionType, Any] = {
 """Python types of the options of built-ins."""
 
 
-def _built_in_or_plug_in(entries: Entries, what: str, sections: Mapping[str, type[PlugIn]] | None = None) -> Any:
-    """The type of a key that names a built-in or a plug-in; `sections` are for built-ins with their own options."""
-    sections = sections or {}
+def _built_in_or_plug_in(entries: Entries, what: str) -> Any:
+    """The type of a key that names a built-in or a plug-in."""
 
     def check_name(name: str) -> str:
         if name in entries or re.fullmatch(SPECIFICATION, name):
@@ -60,41 +58,28 @@ def _built_in_or_plug_in(entries: Entries, what: str, sections: Mapping[str, typ
         mend = did_you_mean(name.lower(), entries, "or name one of your own as package.module:attribute")
         raise refuse(f"must be {what}: {', '.join(entries)}", mend)
 
-    def tag(value: object) -> str:
-        if not isinstance(value, dict | PlugIn):
-            return "name"
-        used = str(value.get("use", next(iter(entries)))) if isinstance(value, dict) else value.use
-        return used if used in sections else "plug_in"
-
     choices = [{"enum": list(entries)}, {"type": "string", "pattern": SPECIFICATION}]
-    name = Annotated[str, AfterValidator(check_name), WithJsonSchema({"anyOf": choices}), Tag("name")]
-    either: Any = name | Annotated[PlugIn, Tag("plug_in")]
-    for used, section in sections.items():
-        tagged: Any = Annotated[section, Tag(used)]
-        either |= tagged
     said = "; ".join(f"{entry.name}: {entry.gist}" for entry in entries.values())
-    return Annotated[either, Discriminator(tag), Field(description=f"{said}; or {YOUR_OWN}")]
+    return Annotated[
+        str,
+        AfterValidator(check_name),
+        WithJsonSchema({"anyOf": choices}),
+        Field(description=f"{said}; or one of your own, `package.module:attribute`."),
+    ]
 
 
-def _rule_section(entry: Entry[Any], first: bool) -> type[PlugIn]:
-    """Create the section of a built-in rule, with its name under `use` and its options."""
-    title = entry.name.title().replace("_", "")
-    fields: dict[str, Any] = {
-        option.name: (OPTION_TYPES[option.type] | None, Field(None, description=option.says))
-        for option in entry.options
-    }
-    said = f"Options of the rule {entry.name}."
-    options = create_model(f"{title}Options", __base__=Section, __doc__=said, __module__=__name__, **fields)
-    name: Any = (Literal[entry.name], Field(entry.name if first else ..., description=f"{entry.gist}."))
-    given: Any = (options, Field(options(), description=said))
-    doc = f"The rule {entry.name} with its options."
-    made = create_model(f"{title}Rule", __base__=PlugIn, __doc__=doc, __module__=__name__, use=name, options=given)
-    return cast(type[PlugIn], made)
-
-
-YOUR_OWN = (
-    "one of your own, `package.module:attribute`, or with options {use: package.module:attribute, options: {...}}."
-)
+def _built_in_options(entry: Entry[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a built-in, converted to their types."""
+    types = {option.name: OPTION_TYPES[option.type] for option in entry.options}
+    for name in given.keys() - types.keys():
+        mend = did_you_mean(name, types, f"it has {', '.join(types)}" if types else "remove it")
+        raise refuse(f"may not hold {name}, which is no option of {entry.name}", mend)
+    try:
+        return {name: TypeAdapter(types[name]).validate_python(value) for name, value in given.items()}
+    except ValidationError as error:
+        names = ", ".join(f"{option.name}: {option.example}" for option in entry.options)
+        said = str(error.errors()[0]["msg"]).lower()
+        raise refuse(f"has a wrong value: {said}", f"write it like {{{names}}}") from None
 
 
 def _add_option_keys(section: type[Section]) -> Any:
@@ -103,7 +88,7 @@ def _add_option_keys(section: type[Section]) -> Any:
 
     def check_fits_kind(given: object, info: ValidationInfo) -> object:
         chosen, option = info.data.get("kind"), options[str(info.field_name)]
-        entry = OBJECTIVES.get(chosen) if isinstance(chosen, str) else None
+        entry = OBJECTIVES.get(str(chosen))
         if entry is None:
             return given
         if given is not None and option not in entry.options:
@@ -124,20 +109,13 @@ def _add_option_keys(section: type[Section]) -> Any:
     return create_model(name, __base__=section, __doc__=section.__doc__, __module__=__name__, **fields)
 
 
-def _given_options(chosen: "str | PlugIn") -> dict[str, Any]:
-    """The options of a rule or policy that the file sets."""
-    given = dict(chosen.options) if isinstance(chosen, PlugIn) else {}
-    return {name: value for name, value in given.items() if value is not None}
-
-
 if TYPE_CHECKING:
-    ObjectiveName = str | PlugIn
-    RuleName = str | PlugIn
-    PolicyName = str | PlugIn
+    ObjectiveName = str
+    RuleName = str
+    PolicyName = str
 else:
-    RULE_SECTIONS = {name: _rule_section(one, one is OPTIMAL) for name, one in RULES.items()}
     ObjectiveName = _built_in_or_plug_in(OBJECTIVES, "an objective")
-    RuleName = _built_in_or_plug_in(RULES, "a rule", RULE_SECTIONS)
+    RuleName = _built_in_or_plug_in(RULES, "a rule")
     PolicyName = _built_in_or_plug_in(POLICIES, "a policy")
 
 
@@ -145,23 +123,24 @@ class _ObjectiveConfig(Section):
     """The comparisons to decide."""
 
     kind: ObjectiveName = "ranking"
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Keyword arguments for an objective of your own."""
     gate: bool = False
     """Non-inferiority test for continuous integration: a model passes if it is less than `stopping.delta` worse than
     the baseline, and fails, with exit code 6, if it is worse by more (baseline)."""
 
     @property
-    def options(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The options of the objective that the file sets."""
-        if isinstance(self.kind, PlugIn):
-            return dict(self.kind.options)
-        known = OBJECTIVES[self.kind].options if self.kind in OBJECTIVES else ()
-        given = {option.name: getattr(self, option.name) for option in known}
+        if self.kind not in OBJECTIVES:
+            return dict(self.options)
+        given = {option.name: getattr(self, option.name) for option in OBJECTIVES[self.kind].options}
         return {name: value for name, value in given.items() if value is not None}
 
     @property
     def gated_by(self) -> str | None:
         """The baseline of the gate; None without a gate."""
-        return str(self.options["baseline"]) if self.gate else None
+        return str(self.arguments["baseline"]) if self.gate else None
 
     @field_validator("gate")
     @classmethod
@@ -175,6 +154,9 @@ class StoppingConfig(Section):
     """When a comparison is decided, with which error rate, and which alarms stop the run early."""
 
     rule: RuleName = "optimal"
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Options of the rule: for optimal {worth: 3}, how many times the cost of deciding a comparison its decision is
+    worth; for expected_loss {epsilon: 0.0025}, the largest acceptable loss in score; or those of your own rule."""
     confidence: Share = 0.95
     """One-sided confidence in an order: the wrong order is called with probability at most 1 - confidence, a winner
     among exact ties with at most twice that."""
@@ -191,10 +173,11 @@ class StoppingConfig(Section):
     identical, unreadable for the grader, or wrong; and at any time if more than a tenth of a model's answers were cut
     off, or a kind of failure has become more frequent. never: no alarm stops it. The run can be resumed."""
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of the rule that the file sets."""
-        return _given_options(self.rule)
+    @field_validator("options")
+    @classmethod
+    def _check_options(cls, options: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
+        entry = RULES.get(str(info.data.get("rule")))
+        return options if entry is None else _built_in_options(entry, options)
 
     @field_validator("confidence")
     @classmethod
@@ -210,7 +193,7 @@ class StoppingConfig(Section):
     @classmethod
     def _check_correctable(cls, familywise: str, info: ValidationInfo) -> str:
         rule = info.data.get("rule", "optimal")
-        if familywise == "holm" and isinstance(rule, str) and rule in RULES and not RULES[rule].correctable:
+        if familywise == "holm" and rule in RULES and not RULES[rule].correctable:
             able = " or ".join(entry.name for entry in RULES.values() if entry.correctable)
             raise refuse(f"needs a rule with a valid p-value, which {rule} lacks", f"choose {able}")
         return familywise
@@ -254,6 +237,8 @@ class TrialsConfig(Section):
     `price` is 0, or it has neither `price` nor key), else answers. A resume keeps the first choice. With `batch` rounds
     are always large."""
     policy: PolicyName = "weighted"
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Keyword arguments for a policy of your own."""
     lookahead: int | None = Field(None, ge=0, le=64)
     """Rounds in flight while a look is pending; default: by `favour`."""
     seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
@@ -261,10 +246,11 @@ class TrialsConfig(Section):
     i + a hash of `seed` and question, the same for all models, which are compared trial by trial if their answers are
     correlated: far fewer trials for near copies (objectives baseline and pairs)."""
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of the policy that the file sets."""
-        return _given_options(self.policy)
+    @field_validator("options")
+    @classmethod
+    def _check_options(cls, options: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
+        entry = POLICIES.get(str(info.data.get("policy")))
+        return options if entry is None else _built_in_options(entry, options)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -323,7 +309,7 @@ class Decisions(Section):
     budget: BudgetConfig = BudgetConfig()
 
     @property
-    def chosen(self) -> dict[str, str | PlugIn]:
+    def chosen(self) -> dict[str, str]:
         """Names of built-ins or plug-ins for the decisions, by key."""
         return {
             "objective.kind": self.objective.kind,
@@ -334,7 +320,7 @@ class Decisions(Section):
     @property
     def plug_ins(self) -> dict[str, str]:
         """Names of plug-ins (`package.module:attribute`) for the decisions, by key."""
-        return {key: str(name) for key, name in self.chosen.items() if str(name) not in BUILT_IN}
+        return {key: name for key, name in self.chosen.items() if name not in BUILT_IN}
 
     def stated(self) -> dict[str, object]:
         """The sections repeated in results.json, so that its verdicts can be understood without the configuration."""

@@ -122,9 +122,7 @@ def _short_form(section: dict[str, Any], key: str, sections: dict[str, Any]) -> 
         return [{"enum": [kind for kind, reference in kinds if "required" not in sections[_name(reference)]]}]
     value: dict[str, Any] = sections[_name(section["$ref"])]["properties"][key]
     bare = {name: part for name, part in value.items() if name not in ("title", "description", "default")}
-    if "oneOf" not in bare:
-        return [bare]
-    return [choice for one in bare["oneOf"] if "$ref" not in one for choice in one.get("anyOf", [one])]
+    return bare["anyOf"] if bare.keys() == {"anyOf"} else [bare]
 
 
 def _name(reference: str) -> str:

@@ -340,7 +340,7 @@ def _objective(config: Decisions, names: Sequence[str], bench: Bench) -> Objecti
     if chosen.kind == PLACE.name and not bench.recorded:
         raise ConfigError("objective.kind: place needs recorded models, and there are none here; use ranking")
     known = {"models": tuple(names), "recorded": bench.recorded}
-    objective: Objective = _chosen_part(config, "objective.kind", OBJECTIVES, Objective, chosen.options, known)
+    objective: Objective = _chosen_part(config, "objective.kind", OBJECTIVES, Objective, chosen.arguments, known)
     if chosen.gated_by is None:
         return objective
     parts = tuple(delta for _, delta in bench.gates)
@@ -357,6 +357,6 @@ def _chosen_part(
 ) -> Any:
     """The built-in or plug-in that the configuration names under a key."""
     chosen = config.chosen[key]
-    if (entry := entries.get(str(chosen))) is not None:
+    if (entry := entries.get(chosen)) is not None:
         return make(entry.make, options, known)
-    return load_plug_in(kind, key, chosen, config.folder, known)
+    return load_plug_in(kind, key, chosen, options, config.folder, known)

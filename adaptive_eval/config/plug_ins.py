@@ -7,18 +7,18 @@ from typing import Any
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.imports import load_attribute
-from adaptive_eval.base.sections import PlugIn
 from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core.registry import make, parameters_of
 
 
-def load_plug_in(kind: type, key: str, named: str | PlugIn, folder: Path, known: Mapping[str, object]) -> Any:
+def load_plug_in(
+    kind: type, key: str, name: str, options: Mapping[str, object], folder: Path, known: Mapping[str, object]
+) -> Any:
     """Load the object that a configuration names under `key`.
 
     Classes and functions are called with their options and with every `known` value they have a parameter for; anything
     else is returned unchanged.
     """
-    name, options = str(named), dict(named.options) if isinstance(named, PlugIn) else {}
     found: Any = load_attribute(name, folder)
     if isinstance(found, type):
         _require_members(found, kind, key, name, methods=True)
@@ -61,7 +61,7 @@ def _check_names(found: Any, key: str, name: str, options: Mapping[str, object])
     for option in () if takes_any else options:
         if option not in asked:
             mend = did_you_mean(option, asked, f"it takes {', '.join(asked) or 'none'}")
-            raise ConfigError(f"{key}.options.{option} is not an option of {name}; {mend}")
+            raise ConfigError(f"{key.partition('.')[0]}.options.{option} is not an option of {name}; {mend}")
 
 
 def _missing_member(found: object, kind: type, *, methods: bool = False) -> str:

@@ -109,7 +109,7 @@ def why_uncoupled(config: RunConfig) -> Iterator[str]:
     if config.trials.seeds != "coupled":
         return
     models = {model.name: model for model in config.models}
-    baseline, pairs = (config.objective.options.get(key) for key in ("baseline", "pairs"))
+    baseline, pairs = (config.objective.arguments.get(key) for key in ("baseline", "pairs"))
     for one, other in pairs or [(name, baseline) for name in models if name != baseline]:
         if why := _obstacle(models[one], models[other]):
             yield (

@@ -93,9 +93,7 @@ def deciding_rule(decisions: Mapping[str, object]) -> RuleEntry | None:
     objective = OBJECTIVES.get(str(setting(decisions, "objective", "kind") or "ranking"))
     if objective is not None and objective.own_rule is not None:
         return objective.own_rule
-    chosen = setting(decisions, "stopping", "rule") or OPTIMAL.name
-    name = str(chosen.get("use") if isinstance(chosen, Mapping) else chosen)
-    return RULES.get(name)
+    return RULES.get(str(setting(decisions, "stopping", "rule") or OPTIMAL.name))
 
 
 def compares_bayes(decisions: Mapping[str, object]) -> bool:
@@ -178,7 +176,7 @@ def _objective(config: RunConfig, says: str) -> str:
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is None:
         return f"Which scores and pairs matter is said by the plug-in {objective.kind}.{_plug_in_quote(says)}"
-    return entry.says.format(**_option_texts(entry, objective.options))
+    return entry.says.format(**_option_texts(entry, objective.arguments))
 
 
 def _rule(config: RunConfig, *, brings_its_own: bool) -> str:

@@ -151,7 +151,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     (payload.parent / "__init__.py").touch()
     payload.write_text(PLUG_IN)
     named = site.write(
-        objective={"kind": {"use": "evilrun.payload:Objective", "options": {"depth": 2}}},
+        objective={"kind": "evilrun.payload:Objective", "options": {"depth": 2}},
         stopping={"rule": "evilrun.payload:Rule"},
         grader={"kind": "python", "function": "evilrun.payload:grade", "options": {"sign": "{"}, "workers": 1},
         trials={"min": 2, "max": 4, "policy": "evilrun.payload:Policy"},

@@ -299,7 +299,7 @@ def policy(setup: Setup, level: str) -> None:
 @factor("none", "rule", "policy", "objective")
 def plug_in(setup: Setup, level: str) -> None:
     if level == "rule":
-        setup.section("stopping")["rule"] = {"use": "plug_ins:Stern", "options": {"height": 3.0}}
+        setup.section("stopping").update(rule="plug_ins:Stern", options={"height": 3.0})
     elif level == "policy":
         setup.section("trials")["policy"] = "plug_ins:Alike"
     elif level == "objective":

@@ -142,11 +142,11 @@ def test_the_starter_shows_every_rule_and_policy_and_each_can_be_chosen(key: str
         assert entry.gist in line
         assert all(f"{option.name}: {option.example}" in line for option in entry.options)
         needed = [*NEEDED_FOR.get(entry.name, ()), *(["stopping.prior=uniform"] if entry.name == "published" else ())]
-        options = {option.name: option.example for option in entry.options}
-        for chosen in (entry.name, json.dumps({"use": entry.name, "options": options})) if options else (entry.name,):
-            checked = check_text(starter(), Path("a.yaml"), [*needed, f"{key}={chosen}"], {})
+        options = json.dumps({option.name: option.example for option in entry.options})
+        for given in ([], [f"{key.partition('.')[0]}.options={options}"]):
+            checked = check_text(starter(), Path("a.yaml"), [*needed, f"{key}={entry.name}", *given], {})
             assert checked.config is not None, checked.problems
-            assert str(checked.config.chosen[key]) == entry.name
+            assert checked.config.chosen[key] == entry.name
 
 
 known_schema = cache(json_schema)

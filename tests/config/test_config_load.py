@@ -238,7 +238,7 @@ models:
   - {name: a, base_url: http://b/v1, temperature: 1}
 grader: {kind: maths, tolerance: 1}
 objective: {kind: top_k, baseline: a}
-stopping: {confidence: 2, rule: {use: optimal, options: {threshold: 1.6}}}
+stopping: {confidence: 2, rule: optimal, options: {threshold: 1.6}}
 trials: {min: 9, max: 8}
 sampling: {top_p: 3}
 """
@@ -252,7 +252,7 @@ sampling: {top_p: 3}
             "line 7: objective.k must be given for the objective top_k",
             "line 7: objective.baseline is only for the objective baseline, not for top_k, but got 'a'",
             "line 8: stopping.confidence must lie between 0.5 and 1, but got 2; for 95 in a hundred write 0.95 or 95%",
-            "line 8: stopping.rule.options.threshold is not a known key",
+            "line 8: stopping.options may not hold threshold, which is no option of optimal",
             "line 9: trials.max must be at least trials.min, which is 9, but got 8",
             "line 10: sampling.top_p must be less than or equal to 1, but got 3",
         ]

@@ -28,9 +28,7 @@ models:
 """
 JUDGE = """
   kind: judge
-  server: {base_url: "http://127.0.0.1:9/v1", model: judge}
-  price: {input: 1.0, output: 2.0}
-  gpus: 1
+  server: {base_url: "http://127.0.0.1:9/v1", model: judge, price: {input: 1.0, output: 2.0}, gpus: 1}
   votes: 3
 """
 

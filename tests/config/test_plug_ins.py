@@ -113,10 +113,10 @@ def plan(folder: Path, text: str) -> Plan:
     [
         ("stopping: mine:Strict", 3.0, 0.95),
         ("stopping: {rule: 'mine:Strict', confidence: 0.8}", 3.0, 0.8),
-        ("stopping: {rule: {use: 'mine:Strict', options: {height: 4}}}", 4, 0.95),
-        ("stopping: {rule: {use: 'mine:Strict', options: {height: 4, confidence: 0.7}}}", 4, 0.7),
-        ("stopping: {rule: {use: 'mine:strict', options: {height: 2}}}", 2, 0.9),
-        ("stopping: {rule: {use: 'mine:ready'}}", 5.0, 0.9),
+        ("stopping: {rule: 'mine:Strict', options: {height: 4}}", 4, 0.95),
+        ("stopping: {rule: 'mine:Strict', options: {height: 4, confidence: 0.7}}", 4, 0.7),
+        ("stopping: {rule: 'mine:strict', options: {height: 2}}", 2, 0.9),
+        ("stopping: {rule: 'mine:ready'}", 5.0, 0.9),
     ],
 )
 def test_a_rule_is_made_of_its_options_and_of_what_it_asks_for(
@@ -127,10 +127,10 @@ def test_a_rule_is_made_of_its_options_and_of_what_it_asks_for(
 
 
 def test_a_policy_and_an_objective_too(folder: Path) -> None:
-    found = plan(folder, "trials: {policy: {use: 'mine:Frugal', options: {share: 0.5}}}\nobjective: mine:Against")
+    found = plan(folder, "trials: {policy: 'mine:Frugal', options: {share: 0.5}}\nobjective: mine:Against")
     assert found.policy.share == 0.5  # type: ignore[attr-defined]
     assert found.objective.comparisons(np.arange(4)).tolist() == [[0, 1], [0, 2], [0, 3]]
-    two = plan(folder, "objective: {kind: {use: 'mine:Against', options: {named: [b, d]}}}")
+    two = plan(folder, "objective: {kind: 'mine:Against', options: {named: [b, d]}}")
     assert two.objective.comparisons(np.arange(4)).tolist() == [[1, 0], [1, 2], [3, 0], [3, 2]]
 
 
@@ -142,20 +142,20 @@ def test_an_objective_brings_its_rule(folder: Path) -> None:
     ("text", "problem"),
     [
         (
-            "stopping: {rule: {use: 'mine:Strict', options: {hight: 4}}}",
-            "stopping.rule.options.hight is not an option of mine:Strict; did you mean `height`?",
+            "stopping: {rule: 'mine:Strict', options: {hight: 4}}",
+            "stopping.options.hight is not an option of mine:Strict; did you mean `height`?",
         ),
         (
-            "stopping: {rule: {use: 'mine:Strict', options: {x: 4}}}",
-            "stopping.rule.options.x is not an option of mine:Strict; it takes confidence, height",
+            "stopping: {rule: 'mine:Strict', options: {x: 4}}",
+            "stopping.options.x is not an option of mine:Strict; it takes confidence, height",
         ),
         (
-            "stopping: {rule: {use: 'mine:Strict', options: {height: -1}}}",
+            "stopping: {rule: 'mine:Strict', options: {height: -1}}",
             "stopping.rule: mine:Strict could not be created with the options {'height': -1}: height must be positive",
         ),
-        ("stopping: {rule: {use: 'mine:strict'}}", "stopping.rule: mine:strict could not be created without options"),
+        ("stopping: {rule: 'mine:strict'}", "stopping.rule: mine:strict could not be created without options"),
         (
-            "stopping: {rule: {use: 'mine:ready', options: {height: 2}}}",
+            "stopping: {rule: 'mine:ready', options: {height: 2}}",
             "mine:ready takes no options, since it is an object and not a class; name its class instead",
         ),
         ("stopping: 'mine:Frugal'", "stopping.rule: mine:Frugal is no rule, since it has no boundary"),
@@ -177,11 +177,9 @@ def test_what_does_not_fit_is_told(folder: Path, text: str, problem: str) -> Non
     ("line", "problem"),
     [
         ("objective: {kind: 'mine:Against', k: 1}", "objective.k is an option of top_k, not of a plug-in"),
-        (
-            "stopping: {rule: {use: mine}}",
-            "stopping.rule.use must name an object to import, but got 'mine'",
-        ),
-        ("stopping: {rule: {usee: 'mine:Strict'}}", "stopping.rule.usee is not a known key; did you mean `use`?"),
+        ("stopping: {rule: optimal, options: {wort: 4}}", "stopping.options may not hold wort, which is no option"),
+        ("stopping: {rule: optimal, options: {worth: 99}}", "stopping.options has a wrong value: input should be less"),
+        ("trials: {options: {share: 1}}", "trials.options may not hold share, which is no option of weighted"),
         ("stopping: {rule: [published]}", "stopping.rule must be a text"),
         ("trials: {policy: weigthed}", "did you mean `weighted`?"),
         ("grader: {kind: python, function: mine}", "grader.function must name an object to import"),

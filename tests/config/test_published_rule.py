@@ -85,7 +85,7 @@ def published(
     **trials: object,
 ) -> Plan:
     names = [f"m{number}" for number in range(models)]
-    stopping = {"rule": {"use": "published", "options": {"threshold": threshold}}, "prior": "uniform"}
+    stopping = {"rule": "published", "options": {"threshold": threshold} if threshold else {}, "prior": "uniform"}
     settings = [f"stopping={json.dumps(stopping)}", f"trials={json.dumps({**TRIALS, **trials})}"]
     decisions = load_decisions(None, settings, names)
     facts = RunFacts(before=None if before is None else StageBefore(before, tuple(range(models))))

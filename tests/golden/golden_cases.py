@@ -330,8 +330,9 @@ def drawn_config(stage: Stage, url: str) -> Any:
 
 @case()
 def published(stage: Stage) -> None:
-    rule = {"use": "published", "options": {"threshold": 1.645}}
-    stage.run(stage.config(stage.serve(), stopping={"rule": rule, "prior": "uniform"}))
+    stage.run(
+        stage.config(stage.serve(), stopping={"rule": "published", "options": {"threshold": 1.645}, "prior": "uniform"})
+    )
 
 
 @case()

@@ -80,7 +80,8 @@ def config_of(
         "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS if bounded else None, "timeout": TIMEOUT},
         "grader": "exact",
         "stopping": {
-            "rule": {"use": "published", "options": {"threshold": 50}},
+            "rule": "published",
+            "options": {"threshold": 50},
             "prior": "uniform",
             "on_alarm": "never",
         },

@@ -231,7 +231,7 @@ def test_caps_hold_with_the_verdicts_in_them(site: Site, fair_url: str) -> None:
     models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
     grader = judged_by(fair_url, {"price": {"input": 3.0, "output": 4.0}}, longest=4096)
     undecided = {
-        "stopping": {"rule": {"use": "published", "options": {"threshold": 50}}, "prior": "uniform"},
+        "stopping": {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"},
         "trials": {"min": 2, "max": 60},
     }
     for cap, limit in (("usd", 1.5), ("tokens", 600_000)):

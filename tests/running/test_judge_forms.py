@@ -183,7 +183,7 @@ def test_caps_hold_with_all_requests_of_a_verdict_in_them(
     judge = {**form, "longest": 1024, "votes": 3}
     judge["sampling"] = {"max_tokens": 200}
     undecided = {
-        "stopping": {"rule": {"use": "published", "options": {"threshold": 50}}, "prior": "uniform"},
+        "stopping": {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"},
         "trials": {"min": 2, "max": 60},
     }
     faults = Faults(reset=0.02, server_error=0.02, seed=5)
