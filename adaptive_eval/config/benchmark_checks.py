@@ -130,6 +130,5 @@ def check_only_benchmark_asked(
     if questions is not None and questions.task is not None:
         yield Problem(("questions", "task"), "is filled in by a benchmark, and there is none", mend)
     for number, model in valid_models(models):
-        for key in ("inspect", "config", "args"):
-            if getattr(model, key):
-                yield Problem(("models", number, key), "is for tasks of Inspect, and there is no benchmark", mend)
+        if model.inspect is not None:
+            yield Problem(("models", number, "inspect"), "is for tasks of Inspect, and there is no benchmark", mend)

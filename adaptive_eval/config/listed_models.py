@@ -27,7 +27,7 @@ def recorded_models(models: Models) -> Iterator[tuple[int, ModelConfig]]:
 
 WAYS = {
     "recorded": ("a recorded model, which is never asked", "remove base_url, or recorded"),
-    "inspect": ("a model that Inspect reaches", "write `args: {base_url: ...}`"),
+    "inspect": ("a model that Inspect reaches", "write `inspect: {model: ..., args: {base_url: ...}}`"),
     "launch": ("a model whose server the run starts", "remove base_url, or launch"),
 }
 """Keys of models that need no `base_url`: what such a model is, and how to mend a `base_url` beside the key."""

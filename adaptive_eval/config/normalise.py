@@ -144,10 +144,10 @@ def complete_settings(document: Document, name: str) -> None:
             general, own = tree.get(section), model.get(section)
             if isinstance(general, dict) and (own is None or isinstance(own, dict)):
                 model[section] = _merge_over(document, general, own or {}, (section,), (*path, section))
-        launch = model.get("launch")
-        for source, values in ((("launch", "model"), launch), (("inspect",), model), (("name",), model)):
-            if "model" not in model and isinstance(values, dict) and source[-1] in values:
-                model["model"] = values[source[-1]]
+        for source in (("launch", "model"), ("inspect", "model"), ("inspect",), ("name",)):
+            value = document.value((*path, *source))
+            if "model" not in model and value is not None and not isinstance(value, dict):
+                model["model"] = value
                 document.origins[(*path, "model")] = (*path, *source)
 
 

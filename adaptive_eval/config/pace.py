@@ -60,7 +60,7 @@ def is_own_server(model: ModelConfig) -> bool:
     if model.launch is not None or model.gpus or (model.price is not None and model.price.is_zero):
         return True
     if model.inspect is not None:  # Inspect has its own keys and addresses
-        return model.price is None and model.inspect.partition("/")[0] in INSPECT_ON_OWN_SERVERS
+        return model.price is None and model.inspect_name.partition("/")[0] in INSPECT_ON_OWN_SERVERS
     return not _is_known_customer(model)
 
 

@@ -49,6 +49,14 @@ RunName = Annotated[
 ModelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200)]
 
 
+def _check_inspect_name(given: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
+    name, args = (given.get("model"), given.get("args", {})) if isinstance(given, Mapping) else (given, {})
+    if not isinstance(name, str) or not 0 < len(name) <= 500 or not isinstance(args, Mapping):
+        mend = "write it like openai/gpt-x, or {model: openai/gpt-x, temperature: 0.6, args: {base_url: ...}}"
+        raise refuse("must have the model's name in Inspect, and `args` as a mapping", mend)
+    return given
+
+
 class ModelConfig(EndpointConfig):
     """A model to rank: where it is served, and how it is asked.
 
@@ -73,13 +81,10 @@ class ModelConfig(EndpointConfig):
     recorded: Path | None = None
     """Directory of an earlier run, relative to the current directory. Its outcomes of this model are copied into this
     run, and the model is never asked. `model` is its name there; no `base_url` is needed."""
-    inspect: str | None = Field(None, min_length=1, max_length=500)
-    """The model's name in Inspect, such as openai/gpt-x, for tasks of Inspect; no `base_url` is needed.
-    `sampling.max_tokens` then limits all tokens of a sample (Inspect's `token_limit`)."""
-    config: Mapping[str, Any] = Field(default_factory=dict)
-    """Options for Inspect (`GenerateConfig`), such as {temperature: 0.6, max_tokens: 32768}."""
-    args: Mapping[str, Any] = Field(default_factory=dict)
-    """Arguments of the model in Inspect, as with -M."""
+    inspect: Annotated[str | Mapping[str, Any], AfterValidator(_check_inspect_name)] | None = None
+    """The model's name in Inspect, such as openai/gpt-x, for tasks of Inspect; no `base_url` is needed. With options
+    for Inspect (`GenerateConfig`) and arguments of the model, as with -M: {model: openai/gpt-x, temperature: 0.6, args:
+    {...}}. `sampling.max_tokens` then limits all tokens of a sample (Inspect's `token_limit`)."""
     batch: BatchConfig | None = None
     """Ask through the provider's batch service, at about half the price: `batch: openai`, anthropic or openrouter."""
 
@@ -96,6 +101,22 @@ class ModelConfig(EndpointConfig):
         if batch.kind == "anthropic":
             _require_messages(info.data)
         return batch
+
+    @property
+    def inspect_name(self) -> str:
+        """The model's name in Inspect; empty if Inspect does not ask it."""
+        return str(self.inspect["model"]) if isinstance(self.inspect, Mapping) else self.inspect or ""
+
+    @property
+    def inspect_args(self) -> dict[str, Any]:
+        """The arguments of the model in Inspect."""
+        return dict(self.inspect.get("args", {})) if isinstance(self.inspect, Mapping) else {}
+
+    @property
+    def inspect_options(self) -> dict[str, Any]:
+        """Inspect's options for requests to the model (`GenerateConfig`)."""
+        given = self.inspect if isinstance(self.inspect, Mapping) else {}
+        return {name: value for name, value in given.items() if name not in ("model", "args")}
 
     @property
     def shared_addresses(self) -> tuple[str, ...]:

@@ -51,14 +51,13 @@ OPTIONS_OF_LM_EVAL = """
 """
 INSPECT_MODELS = """  # sandbox: docker         # another sandbox than the task's own
   # roles: {grader: openai/gpt-x}      # other models that the task calls
-  # message_limit: 50       # a limit gives an answer, which is scored as it stands
-  # time_limit: 600
+  # limits: {message_limit: 50, time_limit: 600}   # a limit gives an answer, which is scored as it stands
 
 # questions: {shuffle: true, limit: 100}   # some of the samples
 
 models:                     # what is ranked: two at least; named and configured as Inspect does
-  - {name: model-a, inspect: openai/model-a, config: {temperature: 0.6, max_tokens: 32768}}
-  - {name: model-b, inspect: vllm/model-b, args: {base_url: "http://localhost:8001/v1"}, concurrency: 32}
+  - {name: model-a, inspect: {model: openai/model-a, temperature: 0.6, max_tokens: 32768}}
+  - {name: model-b, inspect: {model: vllm/model-b, args: {base_url: "http://localhost:8001/v1"}}, concurrency: 32}
 
 # Scores between 0 and 1 need categories, in place of the rubric below:
 # rubric:

@@ -90,7 +90,8 @@ class ConfiguredRun:
 def _sampling(model: ModelConfig) -> dict[str, object]:
     """The sampling settings that a model is given."""
     if model.inspect is not None:
-        return {ours: model.config[theirs] for theirs, ours in INSPECT_SAMPLING.items() if theirs in model.config}
+        given = model.inspect_options
+        return {ours: given[theirs] for theirs, ours in INSPECT_SAMPLING.items() if theirs in given}
     return model.sampling.model_dump(exclude_none=True)
 
 

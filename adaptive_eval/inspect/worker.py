@@ -7,6 +7,7 @@ input ends, also because the run was killed, the evaluation ends, and Inspect cl
 import asyncio
 import copy
 import json
+import math
 import os
 import socket
 import sys
@@ -386,10 +387,11 @@ def _prepare_task(benchmark: str, task: Mapping[str, Any] | None, number: int, m
     asked = get_model(model["inspect"], config=config, memoize=False, **model["args"])
     source = SOURCES[benchmark, number] = RequestedSamples((benchmark, number), asked, samples_by_id(loaded))
     other: dict[str, Any] = {} if model["token_limit"] is None else {"token_limit": model["token_limit"]}
-    for key in ("message_limit", "time_limit"):
-        other |= {} if task is None or task[key] is None else {key: task[key]}
+    if task is not None:
+        other |= {name: math.ceil(limit) for name, limit in task["limits"].items()}
     if task is not None and task["solver"] is not None:
-        other["solver"] = solver_from_spec(SolverSpec(solver=task["solver"], args_passed=task["solver_args"]))
+        solver = {"name": task["solver"]} if isinstance(task["solver"], str) else dict(task["solver"])
+        other["solver"] = solver_from_spec(SolverSpec(solver=solver.pop("name"), args_passed=solver))
     if task is not None and task["sandbox"] is not None:
         other["sandbox"] = resolve_task_sandbox(loaded, task["sandbox"])
     if task is not None and task["roles"]:

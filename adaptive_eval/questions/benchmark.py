@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import Distribution
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from adaptive_eval.base.sections import Price, Section
+from adaptive_eval.base.sections import Price, Section, refuse
 
 NEAR = 4
 """Most names that are suggested for a misspelt one."""
@@ -93,6 +93,10 @@ ADAPTIVE_NOTE = (
 )
 
 
+SAMPLE_LIMITS = ("message_limit", "time_limit", "working_limit")
+"""Inspect's names of the limits on a sample."""
+
+
 class BenchmarkConfig(Section):
     """A task of Inspect: its samples are the questions, its solver asks the models and its scorer grades."""
 
@@ -101,10 +105,9 @@ class BenchmarkConfig(Section):
     configuration, such as my_task.py@name."""
     args: Mapping[str, Any] = Field(default_factory=dict)
     """Arguments of the task, as with -T."""
-    solver: str | None = None
-    """Another solver or agent than the task's own: its name, or file.py@name."""
-    solver_args: Mapping[str, Any] = Field(default_factory=dict)
-    """Arguments of that solver, as with -S."""
+    solver: str | Mapping[str, Any] | None = None
+    """Another solver or agent than the task's own: its name, or file.py@name; with its arguments, as with -S,
+    {name: file.py@name, attempts: 3}."""
     sandbox: str | None = None
     """Another sandbox than the task's own, such as docker, local or docker:compose.yaml."""
     scorer: str | None = None
@@ -113,10 +116,23 @@ class BenchmarkConfig(Section):
     """Other models that the task calls, by their roles, such as {grader: openai/gpt-x}."""
     prices: Mapping[str, Price] = Field(default_factory=dict)
     """Prices of other models that the task calls, by their names in Inspect; a cap on USD needs them."""
-    message_limit: int | None = Field(None, ge=1)
-    """Messages after which Inspect ends a sample, which is then scored as it is."""
-    time_limit: int | None = Field(None, ge=1)
-    """Seconds after which Inspect ends a sample."""
+    limits: Mapping[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Limits after which Inspect ends a sample, which is then scored as it is: {message_limit: 50, time_limit: 600}."""
+
+    @field_validator("solver")
+    @classmethod
+    def _check_solver(cls, solver: str | Mapping[str, Any] | None) -> str | Mapping[str, Any] | None:
+        if isinstance(solver, Mapping) and not isinstance(solver.get("name"), str):
+            raise refuse("must have the name of the solver", "write {name: file.py@name, and its arguments}")
+        return solver
+
+    @field_validator("limits")
+    @classmethod
+    def _check_limits(cls, limits: Mapping[str, float]) -> Mapping[str, float]:
+        if unknown := sorted(limits.keys() - set(SAMPLE_LIMITS)):
+            mend = "write sampling.max_tokens of a model" if unknown == ["token_limit"] else "remove it"
+            raise refuse(f"may not hold {unknown[0]}; the limits are {', '.join(SAMPLE_LIMITS)}", mend)
+        return limits
 
 
 LM_EVAL_SAMPLING = {

@@ -26,9 +26,9 @@ def _endpoints(context: SourceContext, models: Models) -> Iterator[tuple[int, En
     asked = [
         InspectModel(
             name=model.name,
-            inspect=model.inspect or "",
-            config=dict(model.config),
-            args=dict(model.args),
+            inspect=model.inspect_name,
+            config=model.inspect_options,
+            args=model.inspect_args,
             slots=model.concurrency.in_flight,
             token_limit=model.sampling.max_tokens,
         )
@@ -45,7 +45,7 @@ def _endpoints(context: SourceContext, models: Models) -> Iterator[tuple[int, En
             InspectEndpoint(
                 at,
                 process,
-                model.inspect or "",
+                model.inspect_name,
                 tasks,
                 seed_base(config, model),
                 model.concurrency.attempts,

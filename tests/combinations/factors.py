@@ -362,7 +362,7 @@ def _inspect_task(setup: Setup) -> None:
         priced = {"price": model["price"]} if "price" in model else {}
         name = model["name"]
         model.clear()
-        model |= {"name": name, "inspect": f"openai-api/sim/{name}", "config": taken, "concurrency": 4, **priced}
+        model |= {"name": name, "inspect": {"model": f"openai-api/sim/{name}", **taken}, "concurrency": 4, **priced}
     config.pop("concurrency")
     if setup.row["rubric"] == "partial":
         _by_score(config)

@@ -152,7 +152,7 @@ def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(
         monkeypatch.setenv("SIM_BASE_URL", url)
         own = site.write("own", models=[{"name": name, "base_url": url} for name in names], trials=trials)
         assert run(site, own).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-        models = [{"name": name, "inspect": f"openai-api/sim/{name}", "config": {"temperature": 0.6}} for name in names]
+        models = [{"name": name, "inspect": {"model": f"openai-api/sim/{name}", "temperature": 0.6}} for name in names]
         ended = run(site, write(site, "small", "inspect", models=models, trials=trials))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     found = Found.of(site.directory("inspect"))
@@ -298,7 +298,7 @@ def test_epochs_of_a_task_that_are_not_used_are_told_before_anything_is_bought(
 
 @pytest.mark.slow
 def test_a_limit_is_an_answer(site: Site) -> None:
-    limited = {"message_limit": 6, "roles": {"user": "scripted/user"}}
+    limited = {"limits": {"message_limit": 6}, "roles": {"user": "scripted/user"}}
     ended = run(site, write(site, "endless", benchmark=limited))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     assert {record.answer.finish_reason for record in stored(site)} == {"length"}
@@ -551,7 +551,7 @@ def test_kills_change_nothing_in_a_run_of_a_task_and_a_file_with_gates_and_a_cap
 
 @pytest.mark.slow
 def test_benchmarks_of_a_run_have_settings_of_their_own(site: Site) -> None:
-    judged = {"inspect": "tasks.py@judged", "roles": {"grader": "scripted/judge"}, "time_limit": 600}
+    judged = {"inspect": "tasks.py@judged", "roles": {"grader": "scripted/judge"}, "limits": {"time_limit": 600}}
     benchmarks = [
         {"name": "boxed", "benchmark": {"inspect": "tasks.py@sandboxed"}},
         {"name": "judged", "benchmark": judged},
@@ -569,7 +569,7 @@ def test_benchmarks_of_a_run_have_settings_of_their_own(site: Site) -> None:
     for record in records:
         assert record.category == expected(record), record
         assert record.answer.prompt_tokens == 7 * calls[record.question.partition("/")[0]]
-    changed = run(site, config, "--set", "benchmarks.1.benchmark.time_limit=60")
+    changed = run(site, config, "--set", "benchmarks.1.benchmark.limits.time_limit=60")
     assert changed.exit_code == ExitCode.CONFIGURATION and "benchmarks.judged" in changed.output, changed.output
 
 
@@ -780,7 +780,7 @@ def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
     (site.folder / "my_task.py").write_text(f"{task}\nimport tasks\n")
     changes = {"sandbox": "local", "roles": {"grader": "scripted/judge"}}
     for model, skill in zip(shown["models"], ("p95", "p80"), strict=True):
-        model |= {"inspect": f"scripted/{skill}", "args": {}}
+        model["inspect"] = f"scripted/{skill}"
     path = site.folder / "guide.yaml"
     path.write_text(yaml.safe_dump(shown | {"benchmark": shown["benchmark"] | changes, "trials": {"min": 2, "max": 2}}))
     ended = run(site, path, "--set", "stopping.on_alarm=never")

@@ -105,7 +105,7 @@ def test_no_file_and_no_output_has_the_key(
     (tmp_path / "tasks.py").write_text(TASK)
     settings = {
         "benchmark": {"inspect": "tasks.py@echoed"},
-        "models": [{"name": one, "inspect": f"openai-api/say/{one}", "config": {"logprobs": True}} for one in "ab"],
+        "models": [{"name": one, "inspect": {"model": f"openai-api/say/{one}", "logprobs": True}} for one in "ab"],
         "trials": {"min": 4, "max": 4, "favour": "answers"},
         "stopping": {"on_alarm": "never"},
         "notify": {"command": ["sh", "-c", "cat >> told.jsonl"]},
