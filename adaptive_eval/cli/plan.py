@@ -75,7 +75,7 @@ def plan(
 def _hints(prepared: PreparedRun, pilot: Path | None) -> Iterator[str]:
     """Hints on caps below the first round's cost, on stored trials as a pilot, and on drawing questions."""
     yield from (f"warning   {problem}" for problem in first_round_problems(prepared))
-    directory = newest_directory(prepared.config.store.folder, prepared.config.name)
+    directory = newest_directory(prepared.config.store, prepared.config.name)
     if pilot is None and has_database(directory):
         yield f"hint      {directory} has trials of this run; --pilot {directory} continues from them"
     if len(prepared.questions) >= WORTH_DRAWING and may_draw(prepared.config):

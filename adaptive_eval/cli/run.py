@@ -123,7 +123,7 @@ def _parse_cap(said: str) -> dict[str, object]:
 
 
 RunDir = Annotated[
-    Path | None, typer.Option(help="The run's directory; default: a folder with the run's name in store.folder.")
+    Path | None, typer.Option(help="The run's directory; default: a folder with the run's name in store.")
 ]
 DryRun = Annotated[
     bool,

@@ -69,7 +69,7 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
     key = next((part for part in reversed(path) if isinstance(part, str)), "")
     if holds_secret(key) or looks_secret(str(value)):
         return "holds a secret, which must not stand in the file"
-    if "command" in path and {"launch", "notify"} & set(path) and (given := secret_given(str(value))):
+    if ({"launch", "command"} <= set(path) or path[0] == "notify") and (given := secret_given(str(value))):
         return f"holds a secret ({given}), which would be stored"
     if path[0] == "notify" and any(map(path_looks_secret, find_urls(str(value)))):
         return "holds what looks like a key, which would be stored"

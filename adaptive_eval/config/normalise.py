@@ -83,7 +83,6 @@ SHORT_FORMS = {
     "rubric": "name",
     "objective": "kind",
     "stopping": "rule",
-    "store": "folder",
     "concurrency": "in_flight",
     "batch": "kind",
 }

@@ -162,13 +162,6 @@ class ServingGroup(NamedTuple):
         return len(self.models) > max(len(self.places), 1)
 
 
-class StoreConfig(Section):
-    """Storage of runs."""
-
-    folder: Path = Path("runs")
-    """Folder of all runs, relative to the current directory; each run has a directory of its name in it."""
-
-
 class PriorConfig(Section):
     """Outcomes of another run that count like trials of this run: R0 (paper, 2.8).
 
@@ -180,13 +173,6 @@ class PriorConfig(Section):
     """Directory of the other run, relative to the current directory."""
     models: Mapping[ModelName, ModelName] = Field(default_factory=dict)
     """The other run's model for a model of this run, such as an older version; default: the one of the same name."""
-
-
-class NotifyConfig(Section):
-    """A command that the run calls when it has ended, with one line on standard input that says how."""
-
-    command: tuple[str, ...] = Field(min_length=1)
-    """A program with its arguments. It runs in the folder of the configuration, without API keys in its environment."""
 
 
 class RunConfig(Decisions):
@@ -209,9 +195,12 @@ class RunConfig(Decisions):
     servers: ServersConfig = ServersConfig()
     grader: GraderConfig
     prior: PriorConfig | None = None
-    store: StoreConfig = StoreConfig()
+    store: Path = Path("runs")
+    """Folder of all runs, relative to the current directory; each run has a directory of its name in it."""
     concurrency: Limits = Limits()
-    notify: NotifyConfig | None = None
+    notify: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """A program with its arguments, which the run calls when it has ended, with one line on standard input that says
+    how. It runs in the folder of the configuration, without API keys in its environment."""
     report: ReportConfig = ReportConfig()
 
     @property

@@ -161,25 +161,6 @@ LEADER = PolicyEntry(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Soonest(Leader):
-    """Comparisons most likely to be settled come first, whatever the objective; the rest wait.
-
-    In the end this takes as many trials as asking about all open comparisons at once. But half of the calls are made
-    after 0.75 to 0.9 of the trials, in 2 to 3 times as many looks: for runs that a cap may end.
-    """
-
-    share: float = 0.8
-
-
-SOONEST = PolicyEntry(
-    name="soonest",
-    make=Soonest,
-    gist="under a cap: the comparisons that are most likely to be settled first",
-    says="Further trials go to the comparisons that are most likely to be settled, and the rest wait for these",
-)
-
-
 BUILT_IN = (Uniform, UnresolvedPairs, Leader)
 
 

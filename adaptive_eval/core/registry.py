@@ -28,7 +28,6 @@ POLICIES: dict[str, PolicyEntry] = _by_name(
     policies.UNRESOLVED_PAIRS,
     policies.UNIFORM,
     policies.LEADER,
-    policies.SOONEST,
 )
 OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
     objectives.RANKING,

@@ -41,8 +41,6 @@ class BatchConfig(Section):
     patience: Seconds | None = Field(None, gt=0)
     """Age at which a batch is cancelled, and its unanswered requests are sent directly, at the full price; default:
     never. Not for openrouter, whose batches cannot be cancelled."""
-    expected: Seconds | None = Field(None, gt=0)
-    """Expected duration of a batch, for `plan`; default: that of a pilot's batches, else an hour."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

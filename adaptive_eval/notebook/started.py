@@ -46,7 +46,7 @@ def run(
         config: A YAML file, a mapping written as in such a file (functions may stand for their `module:name`), or a
             `RunConfig`.
         overrides: Settings over those of the file or mapping, such as `"trials.max=40"`.
-        directory: Where the run lies; default: `store.folder` and the run's name.
+        directory: Where the run lies; default: `store` and the run's name.
         fresh: Start over beside the run that is there; nothing is deleted.
         ask_again: After an alarm about a server, discard its model's answers since then, and ask for them again.
         display: notebook, rich, plain, json or none; default: what suits the place.
@@ -81,7 +81,7 @@ async def run_async(
     Args:
         config: As `run` takes it.
         overrides: As `run` takes them.
-        directory: Where the run lies; default: `store.folder` and the run's name.
+        directory: Where the run lies; default: `store` and the run's name.
         fresh: Start over beside the run that is there; nothing is deleted.
         ask_again: After an alarm about a server, discard its model's answers since then, and ask for them again.
         display: notebook, rich, plain, json or none; default: what suits the place.

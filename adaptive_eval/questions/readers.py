@@ -43,7 +43,7 @@ def read_rows(config: QuestionsConfig, folder: Path) -> Iterator[FileRow]:
         return _world(config.world)
     assert config.path is not None, "a section without a source does not validate"
     path = folder / config.path
-    return _read_file(path, READERS[config.format or FORMATS[path.suffix.lower()]])
+    return _read_file(path, READERS[FORMATS[path.suffix.lower()]])
 
 
 def _read_file(path: Path, reader: Callable[[Path], Iterator[FileRow]]) -> Iterator[FileRow]:

@@ -61,9 +61,7 @@ class QuestionsConfig(Section):
     """Source and selection of the questions."""
 
     path: Path | None = None
-    """A .jsonl, .json, .csv or .parquet file, relative to the folder of the configuration."""
-    format: Format | None = Field(None, validate_default=True)
-    """Format of the file; default: by its suffix."""
+    """A file whose name ends in .jsonl, .json, .csv or .parquet, relative to the folder of the configuration."""
     dataset: str | None = None
     """A Hugging Face data set, such as HuggingFaceH4/aime_2024 (needs the extra `hf`)."""
     subset: str | None = None
@@ -104,11 +102,9 @@ class QuestionsConfig(Section):
             raise refuse("or path, dataset or function must be given", "add `path: questions.jsonl`")
         return world
 
-    @field_validator("format")
+    @field_validator("path")
     @classmethod
-    def _check_format(cls, form: Format | None, info: ValidationInfo) -> Format | None:
-        path = info.data.get("path")
-        if form is None and path is not None and path.suffix.lower() not in FORMATS:
-            known = ", ".join(FORMATS)
-            raise refuse(f"must be given, since the ending of {path.name!r} is none of {known}", "add `format: jsonl`")
-        return form
+    def _check_suffix(cls, path: Path | None) -> Path | None:
+        if path is not None and path.suffix.lower() not in FORMATS:
+            raise refuse(f"must end in one of {', '.join(FORMATS)}", "rename the file, or convert it to JSON lines")
+        return path

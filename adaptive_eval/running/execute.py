@@ -41,7 +41,7 @@ def run_directory(prepared: PreparedRun, given: Path | None, fresh: bool) -> Pat
     run was begun with other settings and has bought nothing, since a first try that failed keeps nobody from a second.
     """
     if given is None:
-        place = prepared.config.store.folder, prepared.config.name
+        place = prepared.config.store, prepared.config.name
         newest = newest_directory(*place)
         return fresh_directory(*place) if fresh or _is_empty_and_differs(newest, prepared.header) else newest
     if fresh:

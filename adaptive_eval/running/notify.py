@@ -34,7 +34,7 @@ def notify_end(config: RunConfig, line: str) -> None:
     nothing = subprocess.DEVNULL
     try:
         done = subprocess.run(
-            config.notify.command,
+            config.notify,
             input=f"{line}\n".encode(),
             stdout=nothing,
             stderr=nothing,

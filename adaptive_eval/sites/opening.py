@@ -19,7 +19,7 @@ from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan,
 from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import Store
 from adaptive_eval.supply.launch.endpoint import ServedPlace
-from adaptive_eval.supply.launch.types import LaunchConfig, PoolConfig, spelled_flag
+from adaptive_eval.supply.launch.types import LaunchConfig, spelled_flag
 
 SPLIT_FLAGS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
 """Flags of vLLM that split a model among GPUs; their product is the number of GPUs."""
@@ -38,26 +38,16 @@ def require_sites(config: RunConfig) -> None:
     for group in config.serving_groups:
         for number in group.models if group.places else ():
             model = config.models[number]
-            _require_fits(model, config.launched[number], pool if model.in_pool else None)
+            _require_one_site(model, config.launched[number], in_pool=pool is not None and model.in_pool)
 
 
-def _require_fits(model: ModelConfig, launch: LaunchConfig, pool: PoolConfig | None) -> None:
-    """Raise `ConfigError` if the model cannot be served at its shared place."""
-    key = f"models.{model.name}.launch"
+def _require_one_site(model: ModelConfig, launch: LaunchConfig, *, in_pool: bool) -> None:
+    """Raise `ConfigError` if a model with a shared place asks for several sites."""
     if launch.sites > 1:
         many = "servers.pool.most says how many"
-        shares = "exclusive says that it shares one place with others" if pool is None else many
-        raise ConfigError(f"{key}.sites asks for {launch.sites} servers, but {shares}: remove it")
-    if pool is None or pool.resources is None:
-        return
-    asked = site_resources(model, launch)
-    short = [word for word in asked if word != "CPU" or launch.resources] if asked else []
-    for word in short:
-        if asked[word] > (had := pool.resources.get(word, 0.0)):
-            raise ConfigError(
-                f"{key} needs {word} {asked[word]:g}, but a place of the pool has {word} {had:g}: give pool.resources "
-                "more, or leave them out, and a place has what the model needs that needs most"
-            )
+        shares = many if in_pool else "exclusive says that it shares one place with others"
+        key = f"models.{model.name}.launch.sites"
+        raise ConfigError(f"{key} asks for {launch.sites} servers, but {shares}: remove it")
 
 
 def site_resources(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]:
@@ -123,10 +113,7 @@ def _group_places(config: RunConfig, group: ServingGroup) -> list[_Place]:
 
 
 def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, float]:
-    """Resources of each place of a group."""
-    pool, first = config.servers.pool, config.models[group.models[0]]
-    if len(group.places) and pool is not None and pool.resources is not None and first.in_pool:
-        return dict(pool.resources)
+    """Resources of each place of a group: of each resource the most that any of its models needs."""
     most: dict[str, float] = {}
     for number in group.models:
         for word, amount in site_resources(config.models[number], config.launched[number]).items():

@@ -55,7 +55,7 @@ def make_forecast(
     """Forecast how a run will go in at most so many worlds; raises `StoreError` if the pilot in `directory` cannot be
     read."""
     bench = prepared.plan.bench
-    own = newest_directory(prepared.config.store.folder, prepared.config.name)
+    own = newest_directory(prepared.config.store, prepared.config.name)
     goes_on = directory is not None and directory.resolve() == own.resolve()
     beginning = _starting_point(prepared, directory if goes_on else None)
     prepared = beginning.prepared
@@ -107,7 +107,7 @@ def _dry_run(directory: Path, prepared: PreparedRun) -> Pilot | None:
 def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPoint:
     """The run's starting point: R0, and for a run in `directory` its imported trials."""
     if directory is None:
-        return load_starting_point(prepared, fresh_directory(prepared.config.store.folder, prepared.config.name))
+        return load_starting_point(prepared, fresh_directory(prepared.config.store, prepared.config.name))
     beginning = load_starting_point(prepared, directory)
     with RunReader.if_begun(directory) as reader:
         if reader is not None:

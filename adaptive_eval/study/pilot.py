@@ -113,10 +113,7 @@ def batch_seconds(models: Sequence[ModelConfig], seen: Mapping[str, Sequence[flo
         if model.batch is None:
             continue
         measured = seen.get(model.name) or everybody
-        if (expected := model.batch.expected) is not None:
-            found[number] = expected
-            told[f"a batch is expected to be answered in {expected / 3600.0:.2g} h, as `expected` says"] = None
-        elif measured:
+        if measured:
             found[number] = float(np.median(measured))
             told[f"a batch is expected to be answered in {found[number] / 3600.0:.2g} h, as in the pilot"] = None
         else:

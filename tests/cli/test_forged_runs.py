@@ -126,12 +126,12 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
     match name:
         case "servers":
             panel = [judge["server"] | {"model": f"judge {at}"} for at in (1, 2, 3)]
-            changes = {"grader": judge | {"server": panel}, "notify": {"command": ["curl", "--fail", url]}}
+            changes = {"grader": judge | {"server": panel}, "notify": ["curl", "--fail", url]}
             return changes, [served, served | {"client": "openai"}, served | {"ca_file": f"{canary}/ca.pem"}]
         case "code":
             rules = {"stopping": {"rule": f"{CANARY}:Rule"}, "objective": {"kind": f"{CANARY}:Objective"}}
             grader = {"kind": "python", "function": f"{CANARY}:grade"}
-            notify = {"command": ["touch", f"{canary}/ran"]}
+            notify = ["touch", f"{canary}/ran"]
             changes = {"grader": grader, "notify": notify, "questions": {"function": f"{CANARY}:rows"}, **rules}
             return changes | {"folder": canary}, [started, {"auth": f"{CANARY}:sign"}, {}]
         case "files":
@@ -143,7 +143,7 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
         case _:
             pool = {"places": "cluster", "most": 2}
             grader = {"kind": "verifier", "server": judge["server"]}
-            changes = {"store": {"folder": canary}, "grader": grader}
+            changes = {"store": canary, "grader": grader}
             return changes | {"questions": {"dataset": f"{CANARY}/data"}, "servers": {"pool": pool}}, [started] * 3
 
 

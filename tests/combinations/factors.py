@@ -291,7 +291,7 @@ def optimize(setup: Setup, level: str) -> None:
     setup.section("trials")["favour"] = level
 
 
-@factor("weighted", "unresolved_pairs", "uniform", "soonest")
+@factor("weighted", "unresolved_pairs", "uniform")
 def policy(setup: Setup, level: str) -> None:
     setup.section("trials")["policy"] = level
 

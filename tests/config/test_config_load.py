@@ -99,7 +99,7 @@ class TestShortForms:
         )
         assert config.prompt.template == "Q: {prompt}"
         assert (config.objective.kind, config.stopping.rule, config.trials.policy) == ("best", "anytime", "leader")
-        assert (str(config.store.folder), config.concurrency.in_flight) == ("elsewhere", 7)
+        assert (str(config.store), config.concurrency.in_flight) == ("elsewhere", 7)
 
     @pytest.mark.parametrize(
         ("written", "seconds"), [("2h30m", 9000), ("1d", 86400), ("1.5h", 5400), ("45 m", 2700), ("3s", 3)]
@@ -245,7 +245,7 @@ sampling: {top_p: 3}
         starts = [
             "line 1: name must be made of letters",
             "line 2: questions.limt is not a known key; did you mean `limit`?",
-            "line 2: questions.format must be given, since the ending of 'q.txt'",
+            "line 2: questions.path must end in one of .jsonl, .ndjson, .json, .csv, .parquet, but got 'q.txt'",
             "line 4: models[0].base_url",
             "line 5: models[1].temperature is not a known key; did you mean models[1].sampling.temperature?",
             "line 6: grader.kind must be one of exact, choice",

@@ -12,7 +12,6 @@ from thoroughness import examples
 
 from adaptive_eval.core.policies import (
     Leader,
-    Soonest,
     Uniform,
     UnresolvedPairs,
     View,
@@ -189,9 +188,3 @@ def test_leader_serves_the_pairs_that_are_most_likely_to_be_settled() -> None:
     assert (Leader(share=0.5).allocate(VIEW).sum(axis=1) > 0).tolist() == [True, False, True, False]
     assert (Leader(share=0.4).allocate(VIEW).sum(axis=1) > 0).tolist() == [True, False, True, True]
     assert (Leader(share=0.0).allocate(VIEW).sum(axis=1) > 0).tolist() == [True, False, True, True]
-
-
-def test_soonest_makes_others_wait_for_what_is_nearly_settled() -> None:
-    view = replace(VIEW, power=np.array([0.9, 0.7]))
-    assert (Leader().allocate(view).sum(axis=1) > 0).tolist() == [True, False, True, True]
-    assert (Soonest().allocate(view).sum(axis=1) > 0).tolist() == [True, False, True, False]

@@ -29,7 +29,7 @@ def pooled(workplace: Workplace, name: str, **changes: object) -> Path:
     return workplace.configure(
         name,
         [_served(one, workplace.folder) for one in SIX],
-        servers={"pool": {"places": PLACES, "env": {}}},
+        servers={"pool": {"places": PLACES}},
         **changes,
     )
 

@@ -90,7 +90,7 @@ class Workplace:
             "grader": "exact",
             "trials": {"min": 4, "max": 80},
             "concurrency": 32,
-            "store": {"folder": str(self.folder / "runs")},
+            "store": str(self.folder / "runs"),
         }
         path = self.folder / f"{name}.yaml"
         path.write_text(json.dumps(settings | changes))

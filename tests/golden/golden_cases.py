@@ -362,7 +362,7 @@ def decided(name: str, objective: dict[str, Any], policy: str = "weighted", **ch
 decided("best", {"kind": "best"}, "leader")
 decided("top_k", {"kind": "top_k", "k": 2}, "unresolved_pairs")
 decided("gate", {"kind": "baseline", "baseline": "bob", "gate": True}, stopping={"delta": 0.05})
-decided("pairs", {"kind": "pairs", "pairs": [["ada", "dot"], ["bob", "cyd"]]}, "soonest")
+decided("pairs", {"kind": "pairs", "pairs": [["ada", "dot"], ["bob", "cyd"]]}, "weighted")
 decided("precision", {"kind": "precision", "half_width": 0.12}, "uniform")
 decided("threshold", {"kind": "threshold", "value": 0.5})
 

@@ -79,7 +79,7 @@ def write(site: Site, task: str, name: str = "run", skills: tuple[str, ...] = SK
         "models": [{"name": skill, "inspect": f"scripted/{skill}"} for skill in skills],
         "trials": {"min": 2, "max": 4, "favour": "answers"},
         "stopping": {"on_alarm": "never"},
-        "store": {"folder": str(site.folder / "runs")},
+        "store": str(site.folder / "runs"),
         **more,
     }
     path = site.folder / f"{name}.yaml"

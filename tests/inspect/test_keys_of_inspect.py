@@ -108,7 +108,7 @@ def test_no_file_and_no_output_has_the_key(
         "models": [{"name": one, "inspect": {"model": f"openai-api/say/{one}", "logprobs": True}} for one in "ab"],
         "trials": {"min": 4, "max": 4, "favour": "answers"},
         "stopping": {"on_alarm": "never"},
-        "notify": {"command": ["sh", "-c", "cat >> told.jsonl"]},
+        "notify": ["sh", "-c", "cat >> told.jsonl"],
     }
     (config := tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     with listening(echo) as server:

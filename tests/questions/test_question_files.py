@@ -142,7 +142,9 @@ class TestJsonl:
         )
 
     def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
-        assert "is a folder; name a file in it" in refusal(tmp_path, format="jsonl")
+        folder = tmp_path / "folder.jsonl"
+        folder.mkdir()
+        assert "is a folder; name a file in it" in refusal(folder)
 
     def test_a_file_without_questions_is_an_error(self, tmp_path: Path) -> None:
         assert "no question is left" in refusal(jsonl(tmp_path))

@@ -24,9 +24,10 @@ pytestmark = pytest.mark.ray
 def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **changes: object) -> Path:
     """Three models on places that take a `slot` of their node; four at most, unless something else is said."""
     command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
-    models = [{"name": name, "launch": {"command": command, "timeout": HANGS}} for name in MODELS]
+    section = {"command": command, "timeout": HANGS, "resources": {"CPU": 1, "slot": 1}}
+    models = [{"name": name, "launch": section} for name in MODELS]
     settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "favour": "answers"}, "concurrency": 4}
-    places = {"places": "cluster", "most": 4, "resources": {"CPU": 1, "slot": 1}} if pool is None else pool
+    places = {"places": "cluster", "most": 4} if pool is None else pool
     return site.write(
         **{**settings, "models": models, "servers": {"pool": places, "sites": {"silence": HANGS}}, **changes}
     )

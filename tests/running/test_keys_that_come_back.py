@@ -103,7 +103,7 @@ def test_no_part_of_a_response_leaves_the_key_in_a_file_or_an_output(
     with listening(echo_everywhere, models_with_the_key) as server:
         models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
         sampling = {"temperature": 0.6, "max_tokens": 500, "logprobs": "tokens"}
-        notify = {"command": ["sh", "-c", "cat >> told.jsonl"]}
+        notify = ["sh", "-c", "cat >> told.jsonl"]
         config = write_config(tmp_path, server, models=models, sampling=sampling, notify=notify)
         outputs = [runner.invoke(app, ["run", str(config), "--dry-run", "--run-dir", str(run)]).output]
         assert "***" in outputs[0] and "does not serve" in outputs[0], outputs[0]

@@ -40,7 +40,7 @@ def test_a_run_that_ends_tells_a_command_without_keys(
     site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "one-that-nobody-else-may-see")
-    ended = site.run(site.write(notify={"command": program}))
+    ended = site.run(site.write(notify=program))
     assert ended.exit_code == ExitCode.REACHED
     (found,) = told(site.folder)
     line, rest = found["text"].split("\n")
@@ -50,13 +50,13 @@ def test_a_run_that_ends_tells_a_command_without_keys(
 
 def test_an_error_that_ends_a_run_is_told(site: Site, program: list[str]) -> None:
     models = [{"name": name, "model": f"no-{name}", "base_url": site.base_url} for name in ("ada", "bob")]
-    assert site.run(site.write(models=models, notify={"command": program})).exit_code == ExitCode.ENDPOINTS
+    assert site.run(site.write(models=models, notify=program)).exit_code == ExitCode.ENDPOINTS
     (found,) = told(site.folder)
     assert found["text"].startswith("run: Stopped by an error: ") and found["text"].count("\n") == 1
 
 
 def test_a_run_that_stops_at_its_budget_is_told_too(site: Site, program: list[str]) -> None:
-    ended = site.run(site.write(notify={"command": program}, budget={"trials": 3}))
+    ended = site.run(site.write(notify=program, budget={"trials": 3}))
     assert ended.exit_code == ExitCode.SPENT
     (found,) = told(site.folder)
     assert "budget" in found["text"]
@@ -70,7 +70,7 @@ def test_a_run_that_stops_at_its_budget_is_told_too(site: Site, program: list[st
     ],
 )
 def test_a_command_that_fails_is_a_warning(site: Site, command: list[str], said: str) -> None:
-    result = site.run(site.write(notify={"command": command}, trials={"min": 2, "max": 2}))
+    result = site.run(site.write(notify=command, trials={"min": 2, "max": 2}))
     assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "warning: notify: " in result.stderr
     assert said in result.stderr and "example.org" not in result.stderr
 
@@ -81,15 +81,14 @@ KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
 @pytest.mark.parametrize(
     ("notify", "said"),
     [
-        ({}, "notify.command must be given"),
-        ({"command": []}, "notify.command must not be empty"),
-        ({"command": ["curl", "--token=abc"]}, "holds a secret"),
-        ({"command": ["curl", "-H", "Authorization: Bearer abc"]}, "holds a secret"),
-        ({"command": ["curl", "https://me:word@a.com/b"]}, "holds a secret"),
-        ({"command": ["curl", f"https://hooks.a.com/services/T0/{KEY}"]}, "let the command read it from a file"),
-        ({"command": ["curl", f"hooks.a.com/services/T0/{KEY}"]}, "holds what looks like a key"),
-        ({"command": ["sh", "-c", f"curl -d @- 'https://a.com/{KEY}' > said"]}, "holds what looks like a key"),
-        ({"command": ["curl", "${A_HOOK}"]}, "holds what looks like a key"),
+        ([], "notify must not be empty"),
+        (["curl", "--token=abc"], "holds a secret"),
+        (["curl", "-H", "Authorization: Bearer abc"], "holds a secret"),
+        (["curl", "https://me:word@a.com/b"], "holds a secret"),
+        (["curl", f"https://hooks.a.com/services/T0/{KEY}"], "let the command read it from a file"),
+        (["curl", f"hooks.a.com/services/T0/{KEY}"], "holds what looks like a key"),
+        (["sh", "-c", f"curl -d @- 'https://a.com/{KEY}' > said"], "holds what looks like a key"),
+        (["curl", "${A_HOOK}"], "holds what looks like a key"),
     ],
 )
 def test_a_section_that_cannot_work_or_would_store_a_secret_is_refused(
@@ -110,13 +109,13 @@ def test_a_section_that_cannot_work_or_would_store_a_secret_is_refused(
     ],
 )
 def test_a_command_without_a_secret_is_taken_as_it_is(site: Site, command: list[str]) -> None:
-    config = load_config(site.write(notify={"command": command}))
-    assert config.notify is not None and config.notify.command == tuple(command)
+    config = load_config(site.write(notify=command))
+    assert config.notify is not None and config.notify == tuple(command)
 
 
 def test_nothing_of_a_file_that_the_command_reads_is_stored(site: Site, program: list[str]) -> None:
     (site.folder / "hook.curl").write_text(f'url = "https://a.com/{KEY}"\n')
-    notify = {"command": [*program, "--config", "hook.curl"]}
+    notify = [*program, "--config", "hook.curl"]
     assert site.run(site.write(notify=notify, trials={"min": 2, "max": 2})).exit_code in ExitCode
     with closing(RunReader.open(site.directory())) as reader:
         stored = str(reader.configurations())

@@ -79,7 +79,7 @@ def test_a_new_dry_run_replaces_the_answers_of_an_earlier_one(site: Site) -> Non
 
 def test_a_plan_takes_tokens_and_times_of_the_dry_run(site: Site) -> None:
     """Answers have 200 words where max_tokens lets one guess 5,000."""
-    site.write(sampling={"temperature": 0.6, "max_tokens": 20_000}, store={"folder": str(site.directory().parent)})
+    site.write(sampling={"temperature": 0.6, "max_tokens": 20_000}, store=str(site.directory().parent))
     config = site.folder / "run.yaml"
     arguments = ["plan", str(config), "--worlds", "10", "--json", str(site.folder / "plan.json")]
 

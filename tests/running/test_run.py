@@ -494,9 +494,7 @@ def _advice(printed: str) -> tuple[str, str]:
 
 
 def test_what_to_do_where_a_cap_has_ended_a_run_is_to_raise_it_too_and_else_to_begin_anew(site: Site) -> None:
-    config = site.write(
-        trials={"min": 2, "max": 30}, budget={"trials": 60}, store={"folder": str(site.folder / "more")}
-    )
+    config = site.write(trials={"min": 2, "max": 30}, budget={"trials": 60}, store=str(site.folder / "more"))
     ended = site.run(config, "--set", "trials.max=2")
     for told, fresh in (("raise budget.trials to ", False), ("set budget.trials to ", True)):
         assert ended.exit_code == ExitCode.SPENT

@@ -36,7 +36,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory, base_url: str, inspect_addre
         "models": [{"name": skill, "inspect": f"scripted/{skill}"} for skill in ("p95", "p10")],
         "trials": {"min": 2, "max": 2, "favour": "answers"},
         "stopping": {"on_alarm": "never"},
-        "store": {"folder": str(site.folder / "runs")},
+        "store": str(site.folder / "runs"),
     }
     config = site.folder / "run.yaml"
     config.write_text(yaml.safe_dump(settings))

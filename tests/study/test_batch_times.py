@@ -10,6 +10,7 @@ from planned import MODELS, prepared_from, write_config
 
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.store import BatchEnded, BatchTaken, Event
+from adaptive_eval.study import pilot
 from adaptive_eval.study.forecast import make_forecast
 from adaptive_eval.study.pilot import batch_seconds, measured_batch_seconds
 
@@ -41,25 +42,25 @@ def test_only_batches_that_were_handed_in_and_answered_tell_how_long_they_took()
     assert measured_batch_seconds(EVENTS) == {"a": [600.0, 1200.0]}
 
 
-def test_what_is_configured_goes_before_what_was_seen_and_that_before_a_guess() -> None:
-    asked = models("batch: openai", "batch: {kind: openai, expected: 2h}", "batch: openrouter", "")
+def test_what_was_seen_goes_before_a_guess() -> None:
+    asked = models("batch: openai", "batch: openrouter", "")
     seconds, told = batch_seconds(asked, {"a": [600.0, 1200.0], "z": [6000.0]})
-    assert seconds[:3].tolist() == pytest.approx([900.0, 7200.0, 1200.0]) and np.isnan(seconds[3])
+    assert seconds[:2].tolist() == pytest.approx([900.0, 1200.0]) and np.isnan(seconds[2])
     assert told == [
         "a batch is expected to be answered in 0.25 h, as in the pilot",
-        "a batch is expected to be answered in 2 h, as `expected` says",
         "a batch is expected to be answered in 0.33 h, as in the pilot",
     ]
     guessed, told = batch_seconds(asked[:1], {})
     assert guessed.tolist() == [3600.0] and told == ["a batch is guessed to be answered in 1 h, whatever its size"]
-    assert batch_seconds(asked[3:], {})[1] == []
+    assert batch_seconds(asked[2:], {})[1] == []
 
 
 @pytest.mark.slow
-def test_a_plan_waits_for_batches(tmp_path: Path) -> None:
+def test_a_plan_waits_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch takes a day, and all else minutes."""
+    monkeypatch.setattr(pilot, "GUESSED_BATCH", 24 * 3600.0)
     own = [{"name": name, "launch": {"command": "serve --port {port}"}, "gpus": 1} for name in MODELS[:2]]
-    batched = {"name": MODELS[2], "base_url": "http://127.0.0.1:9/v1", "batch": {"kind": "openai", "expected": "24h"}}
+    batched = {"name": MODELS[2], "base_url": "http://127.0.0.1:9/v1", "batch": "openai"}
     path = write_config(tmp_path)
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"models": [*own, batched]}))
     found = make_forecast(prepared_from(path), lambda share, words, *, at_once=False: None, most=8)

@@ -31,7 +31,7 @@ KEY = Question("q", "?", "4", metadata={"year": 2024})
 
 SELDOM = {
     *("published", "expected_loss", "optimal"),
-    *("leader", "unresolved_pairs", "uniform", "soonest", "weighted"),
+    *("leader", "unresolved_pairs", "uniform", "weighted"),
     *("best", "top_k", "place", "baseline", "ranking", "precision", "threshold"),
 }
 """Built-ins whose boundaries, allocations and runs the default tests of `core` try too: these long ones are for all."""

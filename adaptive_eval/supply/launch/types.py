@@ -58,12 +58,6 @@ class PoolConfig(Section):
     the cluster's nodes as they become free."""
     most: int | None = Field(None, ge=1, le=1024)
     """On a cluster: most places of the run at a time."""
-    resources: Resources = None
-    """On a cluster: Ray resources of each place, such as {GPU: 2, CPU: 4}. Default: of each resource the most that any
-    model of the pool needs."""
-    env: Variables = Field(default_factory=lambda: {"CUDA_VISIBLE_DEVICES": "{place}"})
-    """Environment variables of every server; {place} is its place, on a cluster its GPUs. Default: CUDA_VISIBLE_DEVICES
-    with that value; on a cluster none, since Ray sets it."""
 
     @field_validator("places")
     @classmethod
@@ -81,8 +75,8 @@ class PoolConfig(Section):
     def _check_places(self) -> "PoolConfig":
         if self.on_cluster and self.most is None:
             raise refuse("has places: cluster, but not `most`", "say how many it may have at a time, as in most: 8")
-        if not self.on_cluster and (self.most is not None or self.resources is not None):
-            raise refuse("has most or resources beside named places", "remove them, or write places: cluster")
+        if not self.on_cluster and self.most is not None:
+            raise refuse("has most beside named places", "remove it, or write places: cluster")
         return self
 
     @property
@@ -99,8 +93,8 @@ class PoolConfig(Section):
 
     @property
     def variables(self) -> Mapping[str, VariableValue]:
-        """Environment variables of every server."""
-        return {} if self.on_cluster and "env" not in self.model_fields_set else self.env
+        """Environment variables of every server, in which {place} is its place; on a cluster Ray sets them."""
+        return {} if self.on_cluster else {"CUDA_VISIBLE_DEVICES": "{place}"}
 
 
 class SitesConfig(Section):
