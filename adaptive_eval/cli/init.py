@@ -7,18 +7,22 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import report_errors, typed_command
-from adaptive_eval.config.starter import starter
+from adaptive_eval.config.starter import short_starter, starter
 from adaptive_eval.questions.benchmark import NamedBenchmark
 
 File = Annotated[Path, typer.Argument(help="Where to write it.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
+Full = Annotated[bool, typer.Option("--full", help="Write every choice, most of them in comments.")]
 Benchmark = Annotated[str | None, typer.Option(help="One that `adaptive-eval benchmarks` lists.", metavar="NAME")]
 
 
-def init(file: File = Path("adaptive-eval.yaml"), benchmark: Benchmark = None, force: Force = False) -> None:
+def init(
+    file: File = Path("adaptive-eval.yaml"), benchmark: Benchmark = None, full: Full = False, force: Force = False
+) -> None:
     """Write a commented configuration to start from."""
     with report_errors():
-        _write(file, starter(_find_named(benchmark)), force)
+        short = benchmark is None and not full
+        _write(file, short_starter() if short else starter(_find_named(benchmark)), force)
     missing = "models and questions" if benchmark is None else "models"
     typer.echo(f"wrote {file}; fill in {missing}\nNext: {typed_command('validate', file)}")
 

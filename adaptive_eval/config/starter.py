@@ -15,8 +15,13 @@ COLUMN = 22
 WIDTH = 110
 
 
+def short_starter() -> str:
+    """The text of a first configuration with the ten keys that most runs set."""
+    return files("adaptive_eval.config").joinpath("starter_short.yaml").read_text(encoding="utf-8")
+
+
 def starter(benchmark: NamedBenchmark | None = None) -> str:
-    """The text of a first configuration, for questions in a file or for a named benchmark."""
+    """The text of a configuration with every choice, for questions in a file or for a named benchmark."""
     text = files("adaptive_eval.config").joinpath("starter.yaml").read_text(encoding="utf-8")
     lists = {
         "# @objectives": _section_choices("objective", "kind", OBJECTIVES),

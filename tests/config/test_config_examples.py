@@ -16,7 +16,7 @@ from adaptive_eval.config.document import read_document
 from adaptive_eval.config.json_schema import json_schema
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.config.starter import starter
+from adaptive_eval.config.starter import short_starter, starter
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.questions import load_questions
@@ -191,7 +191,7 @@ class TestSchema:
                 else:
                     yield from self.unknown(inner, known[key], f"{path}.{key}")
 
-    @pytest.mark.parametrize("text", [*(path.read_text() for path in EXAMPLES), starter()])
+    @pytest.mark.parametrize("text", [*(path.read_text() for path in EXAMPLES), starter(), short_starter()])
     def test_it_knows_every_key_of_the_examples(self, text: str) -> None:
         assert list(self.unknown(read_document(text, {}).tree, known_schema())) == []
 
@@ -236,14 +236,15 @@ class TestCommands:
     def test_init_writes_and_never_overwrites(self, tmp_path: Path) -> None:
         assert self.run("init")[0] == 0
         file = tmp_path / "adaptive-eval.yaml"
-        assert file.read_text() == starter()
+        assert file.read_text() == short_starter()
         file.write_text("mine")
         code, _, err = self.run("init")
         assert (code, file.read_text()) == (2, "mine")
         assert "exists already; give another name, or --force" in err
         assert self.run("init", "--force")[0] == 0
-        assert file.read_text() == starter()
-        assert self.run("init", "other.yaml")[0] == 0
+        assert file.read_text() == short_starter()
+        assert self.run("init", "other.yaml", "--full")[0] == 0
+        assert (tmp_path / "other.yaml").read_text() == starter()
         assert self.run("init", "no/such/folder.yaml")[0] == 2
 
     def test_validate(self) -> None:
