@@ -11,10 +11,10 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.files import write_whole
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Config, Overrides, report_errors, typed_command
+from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
-from adaptive_eval.config.trial_checks import WORTH_DRAWING, may_draw
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.words import pace_in_words, run_in_words
 from adaptive_eval.show.forecast import answer_line, forecast_lines

@@ -7,12 +7,12 @@ from itertools import chain
 import typer
 
 from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, report_errors, typed_command
+from adaptive_eval.config.checks import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import NOTHING, TOO_FEW, first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.config.trial_checks import why_uncoupled
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words

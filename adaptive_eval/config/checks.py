@@ -1,25 +1,43 @@
-"""Checks between sections: the functions `check_...` of this and some other modules.
+"""Checks between sections: the functions `check_...` of this module.
 
 Each check's parameters are the sections it needs, and it runs if these are valid; those with a default may be missing.
 `names` are the names of the models in the file, so that a mistake in one model does not hide another.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import Parameter, signature
+from operator import attrgetter
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from adaptive_eval.base.sections import Section
-from adaptive_eval.config import benchmark_checks, grading_checks, listed_models, trial_checks
+from adaptive_eval.config.benchmarks import BenchmarkPart
 from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
-from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
-from adaptive_eval.config.pace import is_own_server
+from adaptive_eval.config.listed_models import WAYS, Models, asked_models, recorded_models, valid_models
+from adaptive_eval.config.normalise import INNER
+from adaptive_eval.config.pace import is_known_by, is_own_server
 from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, shown_value
+from adaptive_eval.config.reports import ReportConfig
+from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
-from adaptive_eval.graders.by_benchmark import graders_that_ask
-from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.core.settings import LEAST_DRAWN
+from adaptive_eval.endpoints.types import KEEP_TOKENS, Sampling
+from adaptive_eval.graders.by_benchmark import (
+    ByBenchmark,
+    InspectScores,
+    find_rubric,
+    graders_by_benchmark,
+    graders_that_ask,
+)
+from adaptive_eval.graders.comparing import REFERENCE
+from adaptive_eval.graders.frozen import LENGTH_RATIO
+from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.rubric import FROM, RubricConfig, open_rubric
+from adaptive_eval.graders.scoring import MOST_SUMS
+from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
+from adaptive_eval.graders.verifier import Verifier
+from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
 
@@ -28,12 +46,23 @@ Names = tuple[str, ...]
 
 def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
     """Run all checks whose required sections are given."""
-    rooms = globals(), *map(vars, (listed_models, grading_checks, benchmark_checks, trial_checks))
-    for check in [one for room in rooms for name, one in room.items() if name.startswith("check_")]:
+    for check in [one for name, one in globals().items() if name.startswith("check_")]:
         parameters = signature(check).parameters
         needed = {name for name, one in parameters.items() if one.default is Parameter.empty}
         if needed <= sections.keys():
             yield from check(**{name: sections[name] for name in parameters if name in sections})
+
+
+OTHER_WAYS = ("launch", "simulate", "batch")
+
+
+def check_one_way(models: Models) -> Iterator[Problem]:
+    """Check that no model has keys for two ways to serve it."""
+    for number, model in valid_models(models):
+        for way, (whose, _) in [(way, told) for way, told in WAYS.items() if getattr(model, way)][:1]:
+            for key in OTHER_WAYS:
+                if key != way and getattr(model, key):
+                    yield Problem(("models", number, key), f"has no effect on {whose}", f"remove {key}, or {way}")
 
 
 def check_some_model_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:
@@ -193,3 +222,353 @@ def check_simulation(questions: QuestionsConfig, models: Models = ()) -> Iterato
         elif questions.world is not None and not (model.simulate or hosts <= {"127.0.0.1", "localhost"}):
             mend = "set `simulate: true`, give the address of an `adaptive-eval simulate`, or real questions"
             yield Problem(path, "must be true: a world's questions mean nothing to a real model", mend)
+
+
+# -- drawn questions and coupled seeds ---------------------------------------------------------------------------------
+
+
+WORTH_DRAWING = 2000
+"""Number of questions from which drawing is suggested. After one trial of each of 2,000 questions, two models that
+differ on a third of them are told apart half of the time if their scores differ by 2.11 sqrt(1/3) / sqrt(2000), or 2.7
+points."""
+
+
+def may_draw(config: RunConfig) -> bool:
+    """Whether trials.draw could be set without a conflict."""
+    trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "favour": "answers"})
+    beginning = config.models, config.prior, config.report
+    return config.trials.draw is None and not [*check_drawn(trials, config.objective, config.stopping, *beginning)]
+
+
+def check_drawn(
+    trials: TrialsConfig,
+    objective: ObjectiveConfig,
+    stopping: StoppingConfig,
+    models: Models = (),
+    prior: PriorConfig | None = None,
+    report: ReportConfig | None = None,
+    questions: QuestionsConfig | None = None,
+) -> Iterator[Problem]:
+    """Check that drawn questions are shuffled and asked once, and decisions compare averages of asked models."""
+    if trials.draw is None:
+        return
+    remove, change = "remove it, or trials.draw", "change it, or remove trials.draw"
+    if trials.favour not in ("auto", "answers"):
+        rule = "must be answers with trials.draw, which asks all models block by block"
+        yield Problem(("trials", "favour"), rule, "remove it", trials.favour)
+    entry = OBJECTIVES.get(str(objective.kind))
+    if entry is not None and (entry.own_rule is not None or entry.name in ("threshold", "place")):
+        rule = "must compare models that are all asked, since trials.draw compares their answers question by question"
+        yield Problem(("objective", "kind"), rule, change, entry.name)
+    chosen = RULES.get(str(stopping.rule))
+    if chosen is not None and chosen.estimator != "average":
+        yield Problem(
+            ("stopping", "rule"), "compares Bayes@N, which needs trials of all questions", change, chosen.name
+        )
+    if stopping.prior == "uniform":
+        rule = "needs several trials of a question, and trials.draw asks each once"
+        yield Problem(("stopping", "prior"), rule, remove, stopping.prior)
+    rule = "cannot be combined with trials.draw, which begins with questions that no model was asked"
+    if prior is not None:
+        yield Problem(("prior",), rule, remove)
+    for number, _ in recorded_models(models):
+        yield Problem(("models", number, "recorded"), rule, remove)
+    if trials.seeds == "coupled":
+        rule = "must not be coupled with trials.draw, which compares models question by question"
+        yield Problem(("trials", "seeds"), rule, remove, trials.seeds)
+    if report is not None and report.metrics:
+        rule = "cannot be combined with trials.draw: a metric needs several trials of every question"
+        yield Problem(("report", "metrics"), rule, remove)
+    if questions is not None and not questions.shuffle:
+        rule = "must be true with trials.draw, whose first questions stand for all of them"
+        yield Problem(("questions", "shuffle"), rule, "add `shuffle: true` to questions, or remove trials.draw")
+
+
+COUPLED_OBJECTIVES = ("baseline", "pairs")
+"""Objectives with fixed comparisons: in a ranking models stop at different times, and share few trials."""
+DRAWN_BY = ("temperature", "top_p", "top_k", "min_p", "reasoning_effort")
+"""Settings of `sampling` that change which token a random number selects."""
+WITHOUT_SEEDS = "anthropic"
+"""A batch service without seeds."""
+
+
+def check_coupled(
+    trials: TrialsConfig,
+    objective: ObjectiveConfig,
+    stopping: StoppingConfig,
+    models: Models = (),
+    prior: PriorConfig | None = None,
+) -> Iterator[Problem]:
+    """Check that comparisons are fixed, both models have trials with seeds, and variances suit differences."""
+    if trials.seeds != "coupled":
+        return
+    mend = "remove it, or `trials.seeds`"
+    if str(objective.kind) not in COUPLED_OBJECTIVES:
+        rule = f"coupled is for the objectives {' and '.join(COUPLED_OBJECTIVES)}"
+        yield Problem(("trials", "seeds"), rule, "remove it, or change objective.kind", str(objective.kind))
+    if stopping.prior != "self":
+        rule = "must be self with `trials.seeds: coupled`, whose variances are centred at the differences of two models"
+        yield Problem(("stopping", "prior"), rule, mend, stopping.prior)
+    rule = (
+        "cannot be combined with `trials.seeds: coupled`, which compares trial by trial: an earlier run only gives "
+        "counts"
+    )
+    if prior is not None:
+        yield Problem(("prior",), rule, mend)
+    for number, _ in recorded_models(models):
+        yield Problem(("models", number, "recorded"), rule, mend)
+
+
+def why_uncoupled(config: RunConfig) -> Iterator[str]:
+    """A sentence for each comparison whose models are unlikely to be coupled."""
+    if config.trials.seeds != "coupled":
+        return
+    models = {model.name: model for model in config.models}
+    baseline, pairs = (config.objective.arguments.get(key) for key in ("baseline", "pairs"))
+    for one, other in pairs or [(name, baseline) for name in models if name != baseline]:
+        if why := _obstacle(models[one], models[other]):
+            yield (
+                f"{one} and {other} share their seeds, but {why}: their answers will hardly be correlated, and they "
+                "are then compared as independent models"
+            )
+
+
+def _obstacle(one: ModelConfig, other: ModelConfig) -> str:
+    """Why two models are unlikely to be coupled; empty if no reason is known."""
+    for model in (one, other):
+        if model.batch is not None and model.batch.kind == WITHOUT_SEEDS:
+            return f"the batch service of {model.name} takes none"
+    differ = [f"sampling.{key}" for key in DRAWN_BY if getattr(one.sampling, key) != getattr(other.sampling, key)]
+    differ += [key for key in ("api", "prompt") if getattr(one, key) != getattr(other, key)]
+    return f"differ in {' and '.join(differ)}" if differ else ""
+
+
+# -- grader, rubric and questions --------------------------------------------------------------------------------------
+
+
+NAME_IT = "name the field that holds it"
+
+
+def check_metrics_binary(report: ReportConfig, rubric: RubricConfig) -> Iterator[Problem]:
+    """Check that a report with metrics has a rubric of two categories."""
+    if report.metrics and (categories := len(open_rubric(rubric).weights)) != 2:
+        rule = "need a rubric of two categories, since each draw succeeds or fails"
+        yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
+
+
+def check_recorded_outcomes(models: Models, prior: PriorConfig | None) -> Iterator[Problem]:
+    """Check that recorded models are not combined with R0."""
+    if prior is not None and any(recorded_models(models)):
+        yield Problem(("prior",), "cannot be combined with recorded models", "remove one of the two")
+
+
+def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
+    """Check that every signal that a category uses is given."""
+    opened = open_rubric(find_rubric(grader, rubric))
+    for benchmark, one in graders_by_benchmark(grader).items():
+        known = one.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
+        answers = f"no answer to {benchmark}" if benchmark else "no answer"
+        for name in sorted(opened.needs - known) if one.gives else ():
+            mend = did_you_mean(name, known, f"this grader's are {', '.join(sorted(one.gives))}")
+            yield Problem(("rubric",), f"needs the signal {name}, which {answers} will have", mend)
+    if opened.lacks and rubric.source_run is None:
+        rule = f"must be given: the rubric compares with {', '.join(opened.lacks)}"
+        mend = f"name an earlier run with these signals, as in `thresholds: {{{FROM}: runs/pilot}}`, or give numbers"
+        yield Problem(("rubric", "thresholds"), rule, mend)
+    if not opened.lacks and rubric.source_run is not None:
+        rule = "has nothing to fit: the rubric compares with numbers alone"
+        yield Problem(("rubric", "thresholds", FROM), rule, "remove it")
+    for number, model in asked_models(models):
+        path: KeyPath = ("models", number)
+        if "completion_bpt" in opened.needs and not model.sampling.logprobs:
+            yield Problem((*path, "sampling", "logprobs"), "must be true: the rubric needs completion_bpt")
+        if (needs := sorted(opened.needs & set(TOKEN_MEASURES))) and model.sampling.logprobs != KEEP_TOKENS:
+            yield Problem((*path, "sampling", "logprobs"), f"must be tokens: the rubric needs {needs[0]}")
+        if "prompt_bpt" in opened.needs and model.prompt_logprobs is None:
+            yield Problem((*path, "prompt_logprobs"), "must be given: the rubric needs prompt_bpt", "for vLLM: vllm")
+
+
+def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
+    """Check that the prices and limits are given from which caps reserve the cost of grading."""
+    needs = (
+        ("usd", budget.usd, "price"),
+        ("usd", budget.usd, "sampling.max_tokens"),
+        ("tokens", budget.tokens, "sampling.max_tokens"),
+        ("gpu_hours", budget.gpu_hours, "gpus"),
+    )
+    for benchmark, one in graders_that_ask(grader).items():
+        of = f" of {benchmark}" if benchmark else ""
+        for cap, key in ((cap, key) for cap, limit, key in needs if limit is not None):
+            for number, seat in enumerate(one.seats):
+                is_free = key == "price" and not is_known_by(seat.host)
+                if attrgetter(key)(seat) is None and not is_free:
+                    rule = f"needs {key} of the {one.kind}{of}, to reserve what a verdict may cost"
+                    at = (
+                        f"grader.{key}"
+                        if "." in key
+                        else f"grader.server{f'.{number}' if len(one.seats) > 1 else ''}.{key}"
+                    )
+                    yield Problem(("budget", cap), rule, f"add {at}, or remove budget.{cap}")
+
+
+def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: QuestionsConfig) -> Iterator[Problem]:
+    """Check that a judge has the answers to compare with, and few enough possible scores for categories."""
+    if isinstance(grader, ByBenchmark):
+        yield from _check_each_benchmark(lambda own, one: check_judge_inputs(one, rubric, own), questions, grader)
+    if not isinstance(grader, Judge):
+        return
+    fields = (REFERENCE, *questions.fields.metadata)
+    if isinstance(grader.against, str) and grader.against not in fields:
+        mend = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
+        yield Problem(("grader", "against"), "must be a field of the questions that is kept", mend, grader.against)
+    if grader.against == REFERENCE and questions.fields.answer is None:
+        yield Problem(("questions", "fields", "answer"), "must be given: the judge compares with it", NAME_IT)
+    if rubric == RubricConfig() and grader.form.needs_rubric:
+        rule = f"have more than {MOST_SUMS} different sums, too many for a category each"
+        mend = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
+        yield Problem(("grader", "scores"), rule, mend)
+
+
+def _check_each_benchmark(
+    check: Callable[[QuestionsConfig, GraderOptions], Iterator[Problem]],
+    questions: QuestionsConfig,
+    grader: ByBenchmark,
+) -> Iterator[Problem]:
+    """Run a check for each benchmark's questions and grader."""
+    for name, own in questions.benchmarks.items():
+        for problem in check(own, grader.graders[name]) if name in grader.graders else ():
+            section, *keys = problem.path
+            yield problem._replace(path=(section, INNER[str(section)], name, *keys))
+
+
+def check_answer_keys_given(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
+    """Check that a grader that compares with an answer key has one."""
+    if isinstance(grader, ByBenchmark):
+        yield from _check_each_benchmark(check_answer_keys_given, questions, grader)
+        return
+    reads_key = grader.reads_key or (isinstance(grader, Verifier) and grader.key_grader is not None)
+    if questions.fields.answer is None and reads_key:
+        yield Problem(
+            ("questions", "fields", "answer"), "must be given: this grader compares with an answer key", NAME_IT
+        )
+
+
+# -- several benchmarks and tasks of Inspect ---------------------------------------------------------------------------
+
+
+Parts = tuple[BenchmarkPart, ...]
+
+
+def check_benchmark_names(benchmarks: Parts, questions: QuestionsConfig | None = None) -> Iterator[Problem]:
+    """Check that names differ, and that `questions.benchmarks` is not written by hand."""
+    names = [one.name for one in benchmarks]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            yield Problem(("benchmarks", number, "name"), "must differ from the other names", "rename it", repr(name))
+    if questions is not None and questions.benchmarks and not benchmarks:
+        mend = "write them as `benchmarks: [{name: ..., questions: ...}]`"
+        yield Problem(("questions", "benchmarks"), "is filled in by `benchmarks`, and there is none", mend)
+
+
+def check_gates(
+    benchmarks: Parts, objective: ObjectiveConfig, stopping: StoppingConfig, trials: TrialsConfig
+) -> Iterator[Problem]:
+    """Check that benchmarks have gates only if the run has one, and that settings support them."""
+    rule = RULES.get(str(stopping.rule))
+    for number, part in enumerate(benchmarks):
+        path: KeyPath = ("benchmarks", number, "gate")
+        if part.gate is None:
+            continue
+        if not objective.gate:
+            mend = "set `objective: {kind: baseline, baseline: NAME, gate: true}`, or remove it"
+            yield Problem(path, "needs a gate of the run, too", mend)
+        if rule is not None and not rule.correctable:
+            yield Problem(path, f"needs a rule with a valid p-value, which {rule.name} lacks", "use rule: optimal")
+        if stopping.familywise != "none":
+            yield Problem(path, "shares the error with a model's other gates already", "remove stopping.familywise")
+        if trials.seeds == "coupled":
+            yield Problem(path, "cannot be combined with coupled seeds", "remove trials.seeds, or the gate")
+
+
+def check_templates(benchmarks: Parts, models: Models, questions: QuestionsConfig) -> Iterator[Problem]:
+    """Check that templates only name fields of the questions of their benchmark."""
+    for number, part in enumerate(benchmarks):
+        own = questions.benchmarks.get(part.name)
+        known = (*QUESTION_FIELDS, *(() if own is None else own.fields.metadata))
+        templates = dict.fromkeys(part.complete_prompt(model.prompt).template for _, model in asked_models(models))
+        for problem in dict.fromkeys(told for one in templates for told in template_problems(one, known)):
+            yield Problem(("benchmarks", number, "prompt"), "has a name in braces that is not a field", problem)
+
+
+def check_groups(report: ReportConfig, questions: QuestionsConfig, trials: TrialsConfig) -> Iterator[Problem]:
+    """Check that scores are broken down only by kept fields, and not with drawn questions."""
+    each = [own.fields.metadata for own in (questions.benchmarks.values() if questions.benchmarks else (questions,))]
+    for name in report.by:
+        if not any(name in fields for fields in each):
+            mend = "name the field under questions.fields.metadata"
+            yield Problem(("report", "by"), "must be fields of the questions that are kept", mend, name)
+    if report.by and trials.draw is not None:
+        rule = "cannot be combined with trials.draw, which asks only some of the questions"
+        yield Problem(("report", "by"), rule, "remove it, or trials.draw")
+
+
+def check_question_weights(benchmarks: Parts, trials: TrialsConfig, report: ReportConfig) -> Iterator[Problem]:
+    """Refuse settings without a formula for questions of unequal weight."""
+    rule = "cannot be combined with several benchmarks: it needs questions of equal weight"
+    given = ((("trials", "draw"), trials.draw is not None), (("report", "metrics"), bool(report.metrics)))
+    for path, is_given in given if benchmarks else ():
+        if is_given:
+            yield Problem(path, rule, "remove it, or run the benchmarks one by one")
+
+
+OWN_PROMPTS = "has no effect: the task of Inspect has its own prompts"
+AS_INSPECT = "write how Inspect asks it under `inspect`, such as {temperature: 0.6, max_tokens: 2000}"
+
+
+def check_inspect_benchmark(
+    benchmark: BenchmarkConfig | None,
+    benchmarks: Parts,
+    models: Models,
+    grader: GraderOptions | None = None,
+) -> Iterator[Problem]:
+    """Check that every model is asked by Inspect, which also gives the scores."""
+    tasks = {one.name: one.benchmark for one in benchmarks} or {"": benchmark}
+    if not any(tasks.values()):
+        return
+    for name, one in graders_by_benchmark(grader).items() if grader is not None else ():
+        if tasks.get(name) is not None and not isinstance(one, InspectScores):
+            path: KeyPath = ("grader", "graders", name) if name else ("grader",)
+            yield Problem(path, "has no effect: the scorer of the task grades", "remove it")
+    for number, part in enumerate(benchmarks):
+        if part.benchmark is not None and part.prompt != PromptConfig():
+            yield Problem(("benchmarks", number, "prompt"), OWN_PROMPTS, "remove it")
+    for number, model in asked_models(models):
+        path = ("models", number)
+        if model.inspect is None:
+            rule, mend = "must be given: the benchmark is a task of Inspect", "write its name there, as openai/gpt-x"
+            yield Problem((*path, "inspect"), rule, mend)
+        else:
+            yield from _check_asked_model(model, path, has_prompt=None in tasks.values())
+
+
+def _check_asked_model(model: ModelConfig, path: KeyPath, *, has_prompt: bool) -> Iterator[Problem]:
+    """Refuse settings of prompts and sampling, which Inspect does not use."""
+    if model.sampling != Sampling(max_tokens=model.sampling.max_tokens):
+        rule = "may only have max_tokens, the limit on all tokens of a sample of Inspect"
+        yield Problem((*path, "sampling"), rule, AS_INSPECT)
+    if model.prompt != PromptConfig() and not has_prompt:
+        yield Problem((*path, "prompt"), OWN_PROMPTS, "remove it")
+
+
+def check_only_benchmark_asked(
+    benchmark: BenchmarkConfig | None, benchmarks: Parts, models: Models, questions: QuestionsConfig | None = None
+) -> Iterator[Problem]:
+    """Check that keys for Inspect tasks are only used with one."""
+    if benchmark is not None or any(one.benchmark for one in benchmarks):
+        return
+    mend = "add `benchmark: {inspect: package/task}`, or remove it"
+    if questions is not None and questions.task is not None:
+        yield Problem(("questions", "task"), "is filled in by a benchmark, and there is none", mend)
+    for number, model in valid_models(models):
+        if model.inspect is not None:
+            yield Problem(("models", number, "inspect"), "is for tasks of Inspect, and there is no benchmark", mend)

@@ -3,7 +3,6 @@
 
 from collections.abc import Iterator
 
-from adaptive_eval.config.problems import Problem
 from adaptive_eval.config.run import ModelConfig
 
 Models = tuple[ModelConfig | None, ...]
@@ -31,13 +30,3 @@ WAYS = {
     "launch": ("a model whose server the run starts", "remove base_url, or launch"),
 }
 """Keys of models that need no `base_url`: what such a model is, and how to mend a `base_url` beside the key."""
-OTHER_WAYS = ("launch", "simulate", "batch")
-
-
-def check_one_way(models: Models) -> Iterator[Problem]:
-    """Check that no model has keys for two ways to serve it."""
-    for number, model in valid_models(models):
-        for way, (whose, _) in [(way, told) for way, told in WAYS.items() if getattr(model, way)][:1]:
-            for key in OTHER_WAYS:
-                if key != way and getattr(model, key):
-                    yield Problem(("models", number, key), f"has no effect on {whose}", f"remove {key}, or {way}")

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from adaptive_eval.config.checks import why_uncoupled
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.config.trial_checks import why_uncoupled
 
 SETTINGS = {
     "questions": "questions.jsonl",

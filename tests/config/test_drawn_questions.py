@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.config.checks import may_draw
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import RunFacts, make_plan
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.config.trial_checks import may_draw
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.record.words import decisions_in_words, run_in_words
 
