@@ -42,10 +42,10 @@ def _paths(part: Any, path: str, sections: dict[str, Any], outer: frozenset[str]
 
 
 def shown_keys() -> set[str]:
-    """Words that stand as keys in the guide's examples or as code in its text."""
+    """Keys that have a value in the guide's examples."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(GUIDE.glob("*.md")))
-    blocks = "\n".join(re.findall(r"^```.*?^```|`[^`\n]+`", text, re.DOTALL | re.MULTILINE))
-    return set(re.findall(r"[A-Za-z_]\w*", blocks))
+    examples = re.findall(r"^```.*?^```|`[^`]+`", text, re.DOTALL | re.MULTILINE)
+    return {key for example in examples for key in re.findall(r"([A-Za-z_]\w*)\s*:(?=\s)", example)}
 
 
 def main() -> None:
