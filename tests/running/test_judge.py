@@ -23,8 +23,8 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS
 from adaptive_eval.endpoints import connection, failures, replicas
 from adaptive_eval.endpoints.redaction import Redactor
-from adaptive_eval.endpoints.types import Answer, Limits
-from adaptive_eval.graders.asked import GraderServer
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.graders.asked import GraderLimits, GraderServer
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judging import JudgePool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -536,7 +536,7 @@ def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_ver
 
     with listening(script) as server:
         asked = GraderServer(base_url=server.base_url, model="ada")
-        limits = Limits(patience=300.0)
+        limits = GraderLimits(patience=300.0)
         said = asyncio.run(asked_twice(Judge(server=asked, structured=False, concurrency=limits)))
     assert "gave no verdict" in said[0] and "fails on this request every time: HTTP 500: no" in said[1]
     assert len(counted) == 1 and server.said[counted[0] :] == [200, 500]

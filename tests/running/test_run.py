@@ -243,7 +243,7 @@ def test_a_run_that_has_bought_nothing_keeps_nobody_from_other_settings(
 def test_a_run_that_was_killed_before_its_first_answer_is_left_aside_unless_caps_count_it(
     tmp_path: Path, budget: dict[str, int]
 ) -> None:
-    folder, changes = {"folder": str(tmp_path)}, {"budget": budget} if budget else {}
+    folder, changes = str(tmp_path), {"budget": budget} if budget else {}
     first = played.prepared(tmp_path, store=folder, **changes)
     opened = Store.open(run_directory(first, None, False), first.header).store
     opened.commit(CommitBatch(events=[RunStarted()], sent=[SentRequest("ada", 2)]))

@@ -1,6 +1,7 @@
 """A key by which models are answered stands in every list that asks what a key of a model means."""
 
-from adaptive_eval.config.listed_models import OTHER_WAYS, WAYS
+from adaptive_eval.config.checks import OTHER_WAYS
+from adaptive_eval.config.listed_models import WAYS
 from adaptive_eval.config.prepare import MODEL_WORKINGS
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.running.sources import SOURCES
@@ -11,7 +12,9 @@ CHANGES_ANSWERS = {"inspect"}
 
 def test_every_source_is_a_key_of_a_model_that_is_refused_beside_other_ways_to_serve_it() -> None:
     assert SOURCES.keys() <= ModelConfig.model_fields.keys()
-    assert SOURCES.keys() <= {*WAYS, *OTHER_WAYS}, "name it in `WAYS`, `OTHER_WAYS` or both (`listed_models.py`)"
+    assert SOURCES.keys() <= {*WAYS, *OTHER_WAYS}, (
+        "name it in `WAYS`, `OTHER_WAYS` or both (`listed_models.py`, `checks.py`)"
+    )
 
 
 def test_every_source_changes_answers_or_only_how_they_come() -> None:
