@@ -7,7 +7,9 @@ order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +29,8 @@ from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.settings import require
 from adaptive_eval.core.stages import Extension, StageBefore
-from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
+from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Loss, Lost, Outcome, Reason, SetAside
 from scorio.moments import IntArray, over_categories
-
-NOTHING_LOST: Mapping[int, Cost] = {}
 
 
 class Controller:
@@ -179,25 +179,21 @@ class Controller:
         cannot be told. Call it before restoring an earlier run."""
         self._flight.account.spend_outside_plan(trials, cost)
 
-    def restore(self, outcomes: Iterable[Outcome], lost: Mapping[int, Cost] = NOTHING_LOST) -> list[Look]:
+    def restore(self, outcomes: Iterable[Outcome], losses: Sequence[Loss] = ()) -> list[Look]:
         """Take in the outcomes of an earlier run; those that are not needed now are kept until a round needs them.
 
-        `lost` is what the earlier run spent, by model, on answers that never arrived.
+        `losses` are those of the earlier run, in their order; each is counted after as many looks as then.
 
         Call it before asking for anything: trials already asked for are not looked up among these outcomes.
         """
         require(self.in_flight == 0, "the outcomes of an earlier run come before anything is asked", self.in_flight)
         taken = len(self.looks)
-        for model, cost in lost.items():
-            self.count_lost(model, cost)
-        self.take(outcomes)
-        if lost or self.plan.first is None:  # trials that were imported are looked at in any case
+        self.keep(outcomes)
+        self.lose(losses)
+        self.take(())
+        if losses or self.plan.first is None:  # trials that were imported are looked at in any case
             self._keep_within_caps()
         return self.looks[taken:]
-
-    def count_lost(self, model: int, cost: Cost) -> None:
-        """Count what was spent on lost answers before looks are taken again; the caps are not checked until then."""
-        self._flight.account.lose(model, cost)
 
     def keep(self, outcomes: Iterable[Outcome]) -> None:
         """Keep outcomes without looking at them yet: `restore` or `take` does that."""
@@ -227,10 +223,11 @@ class Controller:
             self._keep_within_caps()
         return self.looks[taken:]
 
-    def play(self, looks: int) -> None:
-        """Take looks up to this number, as far as kept outcomes allow."""
+    def play(self, looks: float) -> None:
+        """Take looks up to this number, as far as kept outcomes allow; no cap is checked, since some came later."""
         self._most_looks = looks
-        self.take(())
+        self._place_together(self._flight.take_known_parts())
+        self._advance()
 
     def forget_arrivals(self) -> None:
         """Forget all outcomes that no look has counted: their trials are to be asked, as in a simulation."""
@@ -249,19 +246,40 @@ class Controller:
             self._flight.clear()
             self.finished = Reason.BUDGET
 
-    def lose(self, model: int, cost: Cost) -> None:
-        """Count what was spent on lost answers; if a round no longer fits the caps, the run ends."""
-        self.count_lost(model, cost)
-        self._end_beyond_caps()
+    def new_loss(self, model: int, cost: Cost) -> Loss:
+        """What `lose` is to count now, and again whenever the run is restored: if a round in flight no longer fits the
+        caps, it ends the run."""
+        return Loss(model, cost, self.taker.taken, ended=not self._flight.within_caps(cost))
+
+    def lose(self, losses: Iterable[Loss], most_looks: float = math.inf) -> None:
+        """Count losses, in their order: each once as many looks are taken as when it was noticed, or `most_looks`.
+
+        Where kept outcomes do not lead so far, because a model has come back, caps are checked when it has caught up.
+        """
+        for looks, together in groupby(losses, key=attrgetter("looks")):
+            most = self._most_looks
+            self.play(min(looks, most_looks))
+            self._most_looks = most
+            counted = list(together)
+            for loss in counted:
+                self._flight.account.lose(loss.model, loss.cost)
+            if self.taker.taken != looks:
+                continue
+            if any(loss.ended for loss in counted):
+                self.end_over_budget()
+            elif any(loss.killed for loss in counted):
+                self._keep_within_caps()
 
     def _keep_within_caps(self) -> None:
-        """Make the rounds in flight fit the caps, counting everything bought.
+        """Make the rounds in flight fit the caps, counting everything bought, unless a stage is played again.
 
         If kept trials leave too little room, models that hold up enough others are set aside.
         """
+        if self._most_looks < math.inf:
+            return
         alone = self.plan.objective.reference is not None or bool(self.plan.bench.recorded)
         others = 1 if alone else 2
-        while self.finished is None and not self._flight.within_caps:
+        while self.finished is None and not self._flight.within_caps():
             late = self._flight.holding_up(others)
             if not late:
                 self._end_beyond_caps()
@@ -271,7 +289,7 @@ class Controller:
 
     def _end_beyond_caps(self) -> None:
         """End the run if too little is left for the rounds in flight."""
-        if not self._flight.within_caps:
+        if not self._flight.within_caps():
             self.end_over_budget()
 
     def _end_once_spent(self) -> None:

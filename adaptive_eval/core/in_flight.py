@@ -30,7 +30,7 @@ from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import Batch, BatchPart, Round
 from adaptive_eval.core.settings import Bench, Budget
-from adaptive_eval.core.types import Ask, ModelNumbers, Outcome
+from adaptive_eval.core.types import NO_COST, Ask, Cost, ModelNumbers, Outcome
 from scorio.moments import FloatArray
 
 TrialArray = NDArray[np.int32]
@@ -280,19 +280,23 @@ class BatchesInFlight:
         self._batches, self._not_asked = [], []
         self._own, self._parked = [[] for _ in self._own], [[] for _ in self._own]
 
-    @property
-    def within_caps(self) -> bool:
-        """Whether the caps cover the cost of trials in flight, missing ones at their worst, and of kept outcomes."""
+    def within_caps(self, more: Cost = NO_COST) -> bool:
+        """Whether the caps cover the cost of trials in flight, missing ones at their worst, that of kept outcomes, and
+        `more`."""
         if not self.account.is_open:
-            return self._caps_cover(0)
-        early = np.array((len(self.early), *self.early.cost))
-        came = sum((np.array(batch.spent_so_far()) for batch in self._batches), early)
-        return self._caps_cover(0) and self.account.caps_hold(came, np.zeros(len(self.issued), dtype=np.int64))
+            return self._caps_cover(0, more=more)
+        came = sum((np.array(batch.spent_so_far()) for batch in self._batches), self._kept_and(more))
+        none_missing = np.zeros(len(self.issued), dtype=np.int64)
+        return self._caps_cover(0, more=more) and self.account.caps_hold(came, none_missing)
 
-    def _caps_cover(self, opened: int, times: int = 1) -> bool:
-        """Whether the caps cover the trials in flight, with partly opened batches opened as far as `opened`, and each
-        missing trial counted `times` times."""
-        came, missing = np.array((len(self.early), *self.early.cost)), np.zeros(len(self.issued), dtype=np.int64)
+    def _kept_and(self, more: Cost) -> FloatArray:
+        """The kept outcomes, their cost, and `more`, by currency."""
+        return np.array((len(self.early), *self.early.cost.plus(more)))
+
+    def _caps_cover(self, opened: int, times: int = 1, more: Cost = NO_COST) -> bool:
+        """Whether the caps cover `more` and the trials in flight, with partly opened batches opened as far as `opened`,
+        and each missing trial counted `times` times."""
+        came, missing = self._kept_and(more), np.zeros(len(self.issued), dtype=np.int64)
         for batch in chain(self._batches, self.parked_batches()):
             counted, owed = batch.reserved(opened, times)
             came += counted

@@ -21,6 +21,7 @@ from adaptive_eval.record.history import (
 )
 from adaptive_eval.record.other_costs import spent_before, spent_on_removed_models
 from adaptive_eval.scheduler.asked_again import trials_to_ask_again
+from adaptive_eval.scheduler.losses import loss_of, with_losses_in_place
 from adaptive_eval.store import (
     AnswersLost,
     Event,
@@ -32,7 +33,6 @@ from adaptive_eval.store import (
     events_of_kind,
     events_since_start,
 )
-from adaptive_eval.store.spending import stored_cost
 
 
 class Stage:
@@ -136,15 +136,15 @@ def _plan_of(setup: StoredSetup, reader: RunReader, events: Sequence[Event], bef
 def _play(controller: Controller, stage: Stage, events: Sequence[Event]) -> None:
     """Play one stage on the outcomes that were kept."""
     models, during = stage.setup.roster.models, [event for event in events if event.at <= stage.until]
-    if controller.plan.budget.bought:
-        for loss in events_of_kind(during, AnswersLost):
-            if loss.model in models:
-                controller.count_lost(models.position(loss.model), stored_cost(loss))
-    # what earlier starts had set aside came back
-    aside = [one for one in events_of_kind(events_since_start(during), ModelSetAside) if one.model in models]
-    for event in aside:
-        controller.play(sum(at <= event.at for at in stage.look_times.values()) + min(stage.look_times))
-        controller.tell([SetAside(models.position(event.model), event.reason, event.cause)])
+    latest = events_since_start(during)
+    for number, event in enumerate(with_losses_in_place(during, stage.look_times)):
+        match event:
+            case AnswersLost(model=name) if name in models and controller.plan.budget.bought:
+                controller.lose([loss_of(event, models.position(name))], stage.looks)
+            # what earlier starts had set aside came back
+            case ModelSetAside(model=name) if name in models and number >= len(during) - len(latest):
+                controller.play(sum(at <= event.at for at in stage.look_times.values()) + min(stage.look_times))
+                controller.tell([SetAside(models.position(name), event.reason, event.cause)])
     controller.play(stage.looks)
 
 

@@ -62,7 +62,8 @@ class RejudgingCosts:
 
         async def may_retry() -> bool:
             self._lost += 1
-            self._store.commit(CommitBatch(events=[AnswersLost(record.model, 0, *self._vote, verdicts=1)]))
+            looks = self._store.reader.most_looks() or None
+            self._store.commit(CommitBatch(events=[AnswersLost(record.model, 0, *self._vote, verdicts=1, looks=looks)]))
             lost = self._vote.times(self._lost)
             return self._short(self._spent.plus(self._wanted).plus(lost)) is None
 

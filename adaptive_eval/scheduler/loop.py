@@ -235,6 +235,7 @@ class Loop:
             self._count_loss(event)
 
     def _count_loss(self, event: AnswersLost) -> None:
+        event = self.state.placed(event)
         self.note(event)
         self.state.apply(event)
         self.decide()

@@ -94,7 +94,8 @@ class StoreRepair:
         earlier = events_of_kind(self._store.reader.events(), RunBegun)[:-1]  # without this one
         settled = self._costs.settle_reserves(self._ungraded(), prices, earlier)
         if settled.verdicts:
-            self._write(settled)
+            losses: list[Event] = [self._placed(loss) for loss in events_of_kind(settled.events, AnswersLost)]
+            self._write(CommitBatch(verdicts=settled.verdicts, events=losses))
         total = sum(1 for _ in self._ungraded())
         graded, failed = 0, 0
         while not self.is_out_of_time and (
@@ -179,8 +180,12 @@ class StoreRepair:
         return None if loss is None else partial(self._may_repeat, loss)
 
     async def _may_repeat(self, loss: AnswersLost) -> bool:
-        self._write(CommitBatch(events=[loss]))
+        self._write(CommitBatch(events=[self._placed(loss)]))
         return self._can_afford(NO_COST)
+
+    def _placed(self, loss: AnswersLost) -> AnswersLost:
+        """A loss where it counts: after the looks of earlier starts."""
+        return replace(loss, looks=self._store.reader.most_looks() or None)
 
     def _can_afford(self, more: Cost) -> bool:
         """Whether the caps allow this cost on top of everything spent so far by all models."""

@@ -217,7 +217,7 @@ class Requests:
 
 
 def lose_entered(store: Store, state: RunState, left: Mapping[str, int]) -> Iterator[AnswersLost]:
-    """Record as lost the trials that earlier starts have entered and that have no answers; all else is applied before.
+    """Record as lost the trials that earlier starts have entered and that have no answers; all else is decided before.
 
     `left` counts each model's trials at batch services: they are not lost, and are entered anew when asked for.
     """
@@ -225,6 +225,7 @@ def lose_entered(store: Store, state: RunState, left: Mapping[str, int]) -> Iter
     for model, lane in enumerate(state.lanes):
         if lane.name in counts:
             event = state.loss(model, max(0, counts[lane.name] - left.get(lane.name, 0)), killed=True)
+            event = state.placed(event)
             store.lose(event)
             if event.answers:
                 state.apply(event)

@@ -82,10 +82,11 @@ class Scheduler:
         state.alarms.look_up(store.reader)
         for record in stored_records(store.reader, judged=state.judged):
             state.apply(record)
+        last, looks = store.reader.latest_look(), self._loop.decide(resuming=True)
         for event in lose_entered(store, state, left):
             observer.happened(event)
         self.taken_up = state.spent.total
-        last, looks = store.reader.latest_look(), self._loop.decide(resuming=True)
+        looks = [*looks, *self._loop.decide(resuming=True)]
         if (
             last is not None
             and not _is_retaken(last, looks, state.roster)

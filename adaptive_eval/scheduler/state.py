@@ -9,12 +9,14 @@ a run *intends*, such as to ask a model nothing more, is in `models`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, filterfalse, islice
 from typing import NamedTuple
 
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
+from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Loss, Lost, Outcome, Reason, SetAside
 from adaptive_eval.scheduler.alarms import Alarms, alarm_event
+from adaptive_eval.scheduler.losses import loss_of, with_losses_in_place
 from adaptive_eval.scheduler.model_states import GradedBenchmarks, ModelStates
 from adaptive_eval.scheduler.spent import SpentByModel
 from adaptive_eval.scheduler.trials import Step, TrialTable
@@ -136,9 +138,9 @@ class RunState:
                 self.controller.spend_outside_plan(event.answers, stored_cost(event))
                 self.spent.lost_gpu_seconds[self.roster.models.position(name)] += event.gpu_seconds
             case AnswersLost(model=name) if self.capped:
-                model, cost = self.roster.models.position(name), stored_cost(event)
-                self.spent.lost_gpu_seconds[model] += cost.gpu_seconds
-                self._untold.lost[model] = self._untold.lost.get(model, NO_COST).plus(cost)
+                loss = loss_of(event, self.roster.models.position(name))
+                self.spent.lost_gpu_seconds[loss.model] += loss.cost.gpu_seconds
+                self._untold.lost.append(loss)
             case VerdictsWasted(model=name):
                 self.spent.count_grading(self.roster.models.position(name), wasted_use(event))
             case AlarmRaised():
@@ -152,6 +154,13 @@ class RunState:
         else:
             cost, estimated = self.spent.mean_cost(model), True
         return AnswersLost(lane.name, answers, *cost.times(answers), killed=killed, estimated=estimated)
+
+    def placed(self, event: AnswersLost) -> AnswersLost:
+        """A new loss, with where it counts if caps do: it is to be applied, and decided on, before anything else."""
+        if not self.capped:
+            return event
+        loss = self.controller.new_loss(self.roster.models.position(event.model), stored_cost(event))
+        return replace(event, looks=loss.looks, ended=(loss.ended and not event.killed) or None)
 
     def _apply_trial(self, record: TrialRecord) -> None:
         """Apply an answer with its texts, which has just come."""
@@ -265,21 +274,24 @@ class UntoldFacts:
         self.kept = False
         """Whether the core has kept outcomes that no round had asked for when they came."""
         self.set_aside: list[SetAside] = []
-        self.lost: dict[int, Cost] = {}
+        self.lost: list[Loss] = []
         self.unjudged = False
         self.events: list[Event] = []
 
     def tell_core(self, controller: Controller) -> Sequence[Look]:
         """Tell the core these facts; returns the looks that it takes."""
+        taken = len(controller.looks)
         if not self.begun:
             controller.restore((), self.lost)
             controller.tell(self.set_aside)
             return controller.looks[controller.first_look :]
-        for model, cost in self.lost.items():
-            controller.lose(model, cost)
+        controller.lose(self.lost)
         untold = [*self.outcomes, *(self.set_aside if controller.finished is None else ())]
-        looks = controller.tell(untold) if untold else []  # what was asked ahead comes when the run is finished, too
-        return [*looks, *(controller.take(()) if self.kept else ())]
+        if untold:  # what was asked ahead comes when the run is finished, too
+            controller.tell(untold)
+        if self.kept:
+            controller.take(())
+        return controller.looks[taken:]
 
 
 # -- what is applied --------------------------------------------------------------------------------------------------
@@ -287,25 +299,28 @@ class UntoldFacts:
 
 def stored_records(reader: RunReader, *, judged: bool) -> Iterator[Record]:
     """All stored records of a run; `judged`: grades take requests."""
-    yield from _with_grading_spent(reader, reader.events(), judged=judged)
+    yield from _with_grading_spent(reader, with_losses_in_place(reader.events(), reader.look_times()), judged=judged)
     yield from reader.outcomes()
 
 
 def apply_stored(state: RunState, reader: RunReader, events: Sequence[Event], *, judged: bool) -> None:
     """Bring the state of a reader to where the latest start of the run has left it.
 
-    Losses and set-aside models of that start are applied at their place among the trials, where the core decided on
-    them. Verdicts that are missing are still under way.
+    Models that this start has set aside are applied at their place among the trials, where the core decided on them,
+    and losses in their order. Verdicts that are missing are still under way.
     """
+    events = list(with_losses_in_place(events, reader.look_times()))
     latest = events_since_start(events)
-    before, late = events[: len(events) - len(latest)], filter(_stands_among_trials, latest)
-    at_once = chain(before, filterfalse(_stands_among_trials, latest))
+    before, late = events[: len(events) - len(latest)], filter(_is_in_order, latest)
+    at_once = chain(before, filterfalse(_is_in_order, latest))
     for record in _with_grading_spent(reader, at_once, judged=judged):
         state.apply(record)
     outcomes, taken = reader.outcomes(), 0
     for event in late:
-        # a loss counts when it is noticed, before the trials that were committed with it
-        until = max(reader.count_until(event.at, included=not isinstance(event, AnswersLost)), taken)
+        if isinstance(event, AnswersLost):
+            state.apply(event)
+            continue
+        until = max(reader.count_until(event.at), taken)
         _apply_outcomes(state, islice(outcomes, until - taken))
         state.decide()
         state.apply(event)
@@ -315,10 +330,8 @@ def apply_stored(state: RunState, reader: RunReader, events: Sequence[Event], *,
     state.decide()
 
 
-def _stands_among_trials(event: Event) -> bool:
-    if isinstance(event, AnswersLost):
-        return not (event.killed or event.discarded)
-    return isinstance(event, ModelSetAside)
+def _is_in_order(event: Event) -> bool:
+    return isinstance(event, AnswersLost | ModelSetAside)
 
 
 def _apply_outcomes(state: RunState, outcomes: Iterable[StoredOutcome]) -> None:

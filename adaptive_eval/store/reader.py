@@ -292,9 +292,9 @@ class RunReader:
         """The number of graded trials by model, question, round and category."""
         return map(RoundCount._make, self._rows(queries.ROUND_COUNTS))
 
-    def count_until(self, at: float, *, included: bool = True) -> int:
-        """The number of trials that were stored by a moment, with those of that moment if `included`."""
-        ((count,),) = self._rows(f"SELECT count(*) FROM trials WHERE at {'<=' if included else '<'} ?", at)
+    def count_until(self, at: float) -> int:
+        """The number of trials that were stored by a moment."""
+        ((count,),) = self._rows("SELECT count(*) FROM trials WHERE at <= ?", at)
         return int(count)
 
     def look_times(self) -> dict[int, float]:

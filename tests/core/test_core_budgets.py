@@ -208,7 +208,7 @@ def test_what_is_lost_of_a_part_does_not_end_a_run_that_can_go_on() -> None:
     asked = controller.ask(99)
     assert 0 < len(asked) < 10
     for ask in asked:  # each once
-        controller.lose(ask.model, Cost(tokens=100))
+        controller.lose([controller.new_loss(ask.model, Cost(tokens=100))])
     assert controller.finished is None
     controller.tell([Outcome(*ask[:3], 0, Cost(tokens=1)) for ask in asked])
     assert controller.finished is None and controller.ask(99)
@@ -229,9 +229,9 @@ def test_what_trials_leave_of_their_worst_is_spent_on_further_ones() -> None:
 def test_what_was_lost_may_leave_just_what_the_round_in_flight_needs() -> None:
     controller = Controller(never(Budget(tokens=2_100), Pace(lookahead=0)))
     assert len(controller.ask(99)) == 20  # at most 100 tokens each
-    controller.lose(0, Cost(tokens=100))
+    controller.lose([controller.new_loss(0, Cost(tokens=100))])
     assert controller.finished is None and controller.in_flight == 20
-    controller.lose(1, Cost(tokens=1))
+    controller.lose([controller.new_loss(1, Cost(tokens=1))])
     assert controller.finished is Reason.BUDGET
 
 

@@ -135,6 +135,9 @@ class Disk:
     log: list[Event] = field(default_factory=list)
     asked_for: Counter[str] = field(default_factory=Counter)
     looks: list[Look] = field(default_factory=list)
+    look_commits: list[float] = field(default_factory=list)
+    """The commit in which each look was stored."""
+    commits: int = 0
     taken_with: tuple[str, ...] = ()
     """The models by which these looks were taken, if nothing disturbed them."""
     unknown: int = 0
@@ -146,13 +149,14 @@ class Disk:
         return self
 
     def commit(self, batch: CommitBatch, looks: Sequence[Look] = ()) -> None:
+        self.commits += 1
         for trial in batch.trials:
             place = (trial.model, trial.question, trial.trial)
             assert place not in self.rows, f"{place} was stored twice"
             self.rows[place] = trial
         for verdict in batch.verdicts:
             self.rows[verdict[:3]] = self.rows[verdict[:3]].judged(verdict)
-        self.log += batch.events
+        self.log += [replace(event, at=float(self.commits)) for event in batch.events]
         for entry in batch.sent:
             self.asked_for[entry.model] += entry.trials
         for trial in batch.trials:
@@ -161,18 +165,30 @@ class Disk:
             self.asked_for[entry.model] -= entry.trials
         assert min(self.asked_for.values(), default=0) >= 0
         for look in looks:
-            del self.looks[look.index :]
-            self.looks.append(look)
+            if self.looks[look.index : look.index + 1] != [look]:
+                self.forget_looks(look.index)
+                self.looks.append(look)
+                self.look_commits.append(float(self.commits))
 
     def lose(self, event: AnswersLost) -> None:
+        self.commits += 1
         self.asked_for[event.model] = 0
         if event.answers:
-            self.log.append(event)
+            self.log.append(replace(event, at=float(self.commits)))
+
+    def forget_looks(self, number: int) -> None:
+        del self.looks[number:], self.look_commits[number:]
 
     # -- as a reader gives it -----------------------------------------------------------------------------------------
 
     def events(self) -> list[Event]:
         return list(self.log)
+
+    def look_times(self) -> dict[int, float]:
+        return dict(enumerate(self.look_commits))
+
+    def most_looks(self) -> int:
+        return len(self.looks)
 
     def in_flight(self) -> Mapping[str, int]:
         return +self.asked_for
@@ -377,7 +393,8 @@ class Start:
         for record in self._ungraded():
             reserved = record.cost.tokens - self._lane(record.model).price.cost(record.answer).tokens
             if record.awaits_verdict and reserved:
-                event = AnswersLost(record.model, 0, reserved, killed=True, verdicts=1)
+                looks = self.disk.most_looks() or None
+                event = AnswersLost(record.model, 0, reserved, killed=True, verdicts=1, looks=looks)
                 self.disk.commit(CommitBatch(events=[event], verdicts=[at_cost(record, Cost(tokens=-reserved))]))
                 self.moment()
 
@@ -396,14 +413,15 @@ class Start:
     def _begin(self) -> None:
         for record in stored_records(self.disk, judged=self.setting.judged):  # type: ignore[arg-type]
             self.state.apply(record)
+        looks = self._decide()
         for event in lose_entered(self.disk, self.state, {}):  # type: ignore[arg-type]
             self._check_loss(event)
             self.moment()
-        looks = self._decide()
+        looks = [*looks, *self._decide()]
         if self.disk.taken_with == tuple(self.models) and self.is_plain:
             assert [*looks[: len(self.disk.looks)]] == self.disk.looks, "a stored look is not taken again"
         self.disk.taken_with = ()
-        del self.disk.looks[len(looks) :]
+        self.disk.forget_looks(len(looks))
 
     # -- what goes on -------------------------------------------------------------------------------------------------
 
@@ -503,7 +521,7 @@ class Start:
         """An answer is lost on the way, and asked for again; under a cap, which counts it at its worst, once that is on
         disk."""
         request = self._take_one()
-        event = self.state.loss(request.model, request.size, killed=False)
+        event = self.state.placed(self.state.loss(request.model, request.size, killed=False))
         self._check_loss(event)
         self.draft.events.append(event)
         self.state.apply(event)

@@ -25,6 +25,10 @@ class AnswersLost(Event, kind="answers_lost"):
     """Whether they came and cannot be used, such as samples of Inspect without a score: the cost is what they used."""
     discarded: bool | None = optional_field()
     """Whether they came and were discarded after an alarm, to be asked again; the cost is theirs."""
+    looks: int | None = optional_field()
+    """How many looks had been taken when a cap counted them; None if no cap did, or before all looks."""
+    ended: bool | None = optional_field()
+    """Whether the caps left too little for what was in flight then, so that the run ended."""
 
 
 @dataclass(frozen=True, slots=True)
