@@ -340,7 +340,7 @@ class Start:
     @property
     def is_plain(self) -> bool:
         """Nothing bears on the looks but answers."""
-        return not (self.stopping or self.disturbed or self.setting.tight or self.endpoints.broken)
+        return not (self.stopping or self.disturbed or self.endpoints.broken)
 
     def run(self) -> bool:
         """Whether it came to its end."""
