@@ -300,6 +300,8 @@ class Start:
     """When the user stops it."""
     trouble: float = 0.0
     """How often an answer is lost, or a model set aside."""
+    only_losses: bool = False
+    """Answers are lost, and no model is set aside."""
     moments: int = 0
     disturbed: bool = False
     """Models were set aside, by whomever."""
@@ -441,7 +443,8 @@ class Start:
         if self.flying:
             acts += [self._answer] * 4
             if self.chance.random() < self.trouble:
-                acts += [self._lose_one, self._set_one_aside, self._give_one_up]
+                acts += [self._lose_one]
+                acts += [] if self.only_losses else [self._set_one_aside, self._give_one_up]
         if self.judging:
             acts += [self._judge] * 3
         if self.draft.any:

@@ -7,6 +7,7 @@ import pytest
 from pure_lives import SKILLS, Disk, Endpoints, Place, Setting, Start
 from thoroughness import THOROUGH
 
+from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Reason
 
 LIVES = 20
@@ -50,6 +51,24 @@ def whole_life(number: int) -> str:
     return "compared"
 
 
+def life_with_losses(number: int) -> None:
+    """A life in which little is left under a cap, and whose looks and end are those of whoever replays it."""
+    chance = random.Random(number)
+    budget = Budget(tokens=chance.randrange(300, 1500))
+    setting = Setting.drawn(chance, number)._replace(budget=budget, judged=chance.random() < 0.3)
+    disk, endpoints = Disk(), Endpoints(number)
+    is_over = False
+    while not is_over:
+        dies_at = chance.choice([None, chance.randrange(1, 60), chance.randrange(1, 200)])
+        start = Start(setting, disk, endpoints, chance, dies_at=dies_at, trouble=0.15, only_losses=True)
+        is_over = start.run()  # it compares its first looks with those that are stored
+        if start.disturbed:
+            return
+    again = Start(setting, disk, endpoints, chance)
+    assert again.run()
+    assert (again.controller.looks, again.controller.finished) == (start.controller.looks, start.controller.finished)
+
+
 def categories(disk: Disk) -> dict[Place, int | None]:
     return {place: one.category for place, one in disk.rows.items()}
 
@@ -57,6 +76,17 @@ def categories(disk: Disk) -> dict[Place, int | None]:
 def test_some_lives_of_the_state() -> None:
     found = Counter(whole_life(number) for number in range(LIVES))
     assert found["compared"] > LIVES // 3 and found["capped"]
+
+
+@pytest.mark.parametrize("number", [5, 14, 17, 22])
+def test_looks_of_a_life_with_losses_under_a_cap_are_replayed(number: int) -> None:
+    life_with_losses(number)
+
+
+@pytest.mark.slow
+def test_looks_of_more_lives_with_losses_under_a_cap_are_replayed() -> None:
+    for number in range(10_000 if THOROUGH else 100):
+        life_with_losses(number)
 
 
 @pytest.mark.slow
