@@ -85,7 +85,7 @@ def test_looks_of_a_life_with_losses_under_a_cap_are_replayed(number: int) -> No
 
 @pytest.mark.slow
 def test_looks_of_more_lives_with_losses_under_a_cap_are_replayed() -> None:
-    for number in range(10_000 if THOROUGH else 100):
+    for number in range(100):
         life_with_losses(number)
 
 
