@@ -1,8 +1,8 @@
 """The worker process for grading, and its client in the event loop.
 
-The worker grades in its main thread, with limits on time and memory. It reads frames (a length of four bytes, then a
-pickle) from standard input: first the grader, then lists of tasks. For each task it writes one frame, the marks or
-`TaskFailed`. Standard output is only for frames; what a grader prints goes to standard error.
+The worker grades in its main thread, with limits on time and memory. It reads pickles from standard input: first the
+grader, then tasks. For each of these it writes one frame (a length of four bytes, then a pickle): None when the grader
+is ready, the marks, or `TaskFailed`. Standard output is only for frames; what a grader prints goes to standard error.
 
 A periodic alarm raises `LimitExceeded`, which no `except Exception` swallows, when time or memory is used up; Python
 code and long integer arithmetic notice it at once. C code that does not is ended by the kernel (limits on CPU time and
@@ -21,7 +21,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.imports import python_command
@@ -68,7 +68,7 @@ class LimitExceeded(BaseException):
 def run_queue_seconds(process: int | str = "self") -> float:
     """Seconds that a process has waited for a processor; 0 if the system does not tell."""
     try:
-        with open(f"/proc/{process}/schedstat") as file:  # noqa: PTH123  (read ten times a second)
+        with open(f"/proc/{process}/schedstat", "rb", buffering=0) as file:  # noqa: PTH123  (read ten times a second)
             return int(file.read().split()[1]) / 1e9
     except (OSError, IndexError):
         return 0.0
@@ -124,14 +124,6 @@ def _memory() -> tuple[int, int]:
     return space, resident
 
 
-def read_frame(stream: BinaryIO) -> Any:
-    """Read the next value; None at the end of the stream."""
-    header = stream.read(LENGTH)
-    if len(header) < LENGTH:
-        return None
-    return pickle.loads(stream.read(int.from_bytes(header, "big")))
-
-
 def frame(value: object) -> bytes:
     """Encode a value as a frame."""
     body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
@@ -155,22 +147,18 @@ def grade(grader: GraderOptions, task: GradingTask, limits: TaskLimits) -> TaskR
 
 def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:
     """Grade tasks until the input ends or a task exceeds a limit."""
-    grader: GraderOptions | None = read_frame(inbox)
-    if grader is None:
-        return
+    grader: GraderOptions = pickle.load(inbox)
     try:
         grader.warm_up()
     except Exception as error:
         outbox.write(frame(TaskFailed(f"cannot start: {error}", over=True)))
         return
     limits = TaskLimits(grader.timeout, grader.memory)
-    outbox.write(frame(None))
-    while (tasks := read_frame(inbox)) is not None:
-        for task in tasks:
-            reply = grade(grader, task, limits)
-            outbox.write(frame(reply))
-            if isinstance(reply, TaskFailed) and reply.over:
-                return
+    reply: TaskReply = None
+    while not (isinstance(reply, TaskFailed) and reply.over):
+        outbox.write(frame(reply))
+        reply = grade(grader, pickle.load(inbox), limits)
+    outbox.write(frame(reply))
 
 
 def main() -> None:
@@ -178,7 +166,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes the pipe at its end
     outbox = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    with suppress(BrokenPipeError):
+    with suppress(BrokenPipeError, EOFError):  # the parent has closed its end
         grade_until_closed(sys.stdin.buffer, outbox)
 
 
@@ -221,8 +209,8 @@ class Worker:
         assert process.stdout is not None
         self._stdin, self._stdout = process.stdin, process.stdout
         self.gives_way = False
-        self._reading: asyncio.Future[TaskReply] | None = None
-        """A read in progress that the next `receive` continues."""
+        self._length = 0
+        """Length of a reply of which the rest is not read yet."""
 
     @classmethod
     async def start(cls, folder: Path, keys: Collection[str] = ()) -> "Worker":
@@ -237,40 +225,35 @@ class Worker:
         )
         return cls(process)
 
-    async def send(self, value: object) -> None:
-        """Send a value; `receive` reports failures."""
-        with suppress(ConnectionError):
-            self._stdin.write(frame(value))
-            await self._stdin.drain()
+    def send(self, value: object) -> None:
+        """Send a value, without waiting for it to be read; `receive` reports failures."""
+        self._stdin.write(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
 
-    async def receive(self, limit: float, *, last: bool = True) -> TaskReply:
-        """Wait for the next reply for `limit` seconds; unless `last`, the next call may continue waiting for it."""
-        reading = self._reading = self._reading or asyncio.ensure_future(self._read())
-        goes_on, end = False, self._clock() + limit
+    async def receive(self, limit: float) -> TaskReply:
+        """Wait for the next reply for `limit` seconds; after `WorkerHung` the next call continues waiting for it."""
+        end, left = self._clock() + limit, limit
         try:
-            while not reading.done() and (left := end - self._clock()) > 0.0:
-                await asyncio.wait({reading}, timeout=left)
-            if not reading.done():
-                # this loop itself may have been blocked, with the reply waiting in the pipe
-                await asyncio.wait({reading}, timeout=LATE)
-            if not reading.done():
-                goes_on = not last
-                raise WorkerHung
-            return reading.result()
+            while left > 0.0:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        return await self._read()
+                left = end - self._clock()
+            async with asyncio.timeout(LATE):  # this loop may have been blocked, with the reply waiting in the pipe
+                return await self._read()
+        except TimeoutError:
+            raise WorkerHung from None
         except asyncio.IncompleteReadError:
             raise WorkerDead(await self._process.wait()) from None
-        finally:
-            if not goes_on:
-                reading.cancel()
-                self._reading = None
 
     def _clock(self) -> float:
         """The time in seconds without that which the worker spent waiting for a processor."""
         return asyncio.get_running_loop().time() - run_queue_seconds(self._process.pid)
 
     async def _read(self) -> TaskReply:
-        length = int.from_bytes(await self._stdout.readexactly(LENGTH), "big")
-        reply: TaskReply = pickle.loads(await self._stdout.readexactly(length))
+        self._length = self._length or int.from_bytes(await self._stdout.readexactly(LENGTH), "big")
+        body = await self._stdout.readexactly(self._length)
+        self._length = 0
+        reply: TaskReply = pickle.loads(body)
         return reply
 
     async def end(self) -> None:
@@ -283,8 +266,6 @@ class Worker:
             pass
         finally:
             self.kill()
-            if self._reading is not None:
-                self._reading.cancel()
             await self._process.wait()
 
     def give_way(self) -> None:

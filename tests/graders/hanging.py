@@ -1,5 +1,6 @@
 """Grader functions that misbehave, each in its own way; the answer says how."""
 
+import atexit
 import ctypes
 import os
 import signal
@@ -101,6 +102,11 @@ def _die_once(marker: str) -> bool:
     os._exit(9)
 
 
+def _at_exit(path: str) -> bool:
+    atexit.register(Path(path).touch)
+    return True
+
+
 def _print(text: str) -> bool:
     print(text * 1000)
     sys.stdout.flush()
@@ -124,6 +130,7 @@ DEEDS = {
     "eat": _eat,
     "crash": _crash,
     "die_once": _die_once,
+    "at_exit": _at_exit,
     "print": _print,
     "raise": _raise,
     "light": lambda _: "numpy" not in sys.modules,

@@ -220,6 +220,12 @@ async def test_a_crash_is_tried_again_before_it_is_an_error(tmp_path: Path) -> N
         assert (await grade("yes")).category == 1
 
 
+async def test_an_idle_worker_ends_by_itself_and_is_not_killed(tmp_path: Path) -> None:
+    async with pool(custom()) as grade:
+        assert (await grade(f"at_exit {tmp_path / 'ended'}")).category == 1
+    assert (tmp_path / "ended").exists()
+
+
 async def test_a_grader_that_cannot_start_is_told_with_every_answer_and_not_started_for_each(
     starts: list[Worker],
 ) -> None:
