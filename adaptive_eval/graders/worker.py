@@ -153,11 +153,13 @@ def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:
     except Exception as error:
         outbox.write(frame(TaskFailed(f"cannot start: {error}", over=True)))
         return
-    limits = TaskLimits(grader.timeout, grader.memory)
+    limits, process = TaskLimits(grader.timeout, grader.memory), os.getpid()
     reply: TaskReply = None
     while not (isinstance(reply, TaskFailed) and reply.over):
         outbox.write(frame(reply))
         reply = grade(grader, pickle.load(inbox), limits)
+        if os.getpid() != process:  # a fork of the grader has returned: the reply is its parent's to give
+            os._exit(1)
     outbox.write(frame(reply))
 
 
@@ -227,7 +229,8 @@ class Worker:
 
     def send(self, value: object) -> None:
         """Send a value, without waiting for it to be read; `receive` reports failures."""
-        self._stdin.write(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
+        with suppress(RuntimeError):  # of uvloop, if the worker has ended
+            self._stdin.write(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
 
     async def receive(self, limit: float) -> TaskReply:
         """Wait for the next reply for `limit` seconds; after `WorkerHung` the next call continues waiting for it."""

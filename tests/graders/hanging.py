@@ -102,6 +102,13 @@ def _die_once(marker: str) -> bool:
     os._exit(9)
 
 
+def _fork(_: str) -> bool:
+    """Return twice, once in a process that the pool knows nothing of."""
+    if child := os.fork():
+        os.waitpid(child, 0)
+    return bool(child)
+
+
 def _at_exit(path: str) -> bool:
     atexit.register(Path(path).touch)
     return True
@@ -130,6 +137,7 @@ DEEDS = {
     "eat": _eat,
     "crash": _crash,
     "die_once": _die_once,
+    "fork": _fork,
     "at_exit": _at_exit,
     "print": _print,
     "raise": _raise,

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import select
+import signal
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -220,10 +221,31 @@ async def test_a_crash_is_tried_again_before_it_is_an_error(tmp_path: Path) -> N
         assert (await grade("yes")).category == 1
 
 
+async def test_a_fork_that_returns_gives_no_marks() -> None:
+    """Else its marks would be those of its answer, and the answer's own those of the next."""
+    async with pool(custom()) as grade:
+        assert [(await grade(text)).category for text in ("fork", "no", "yes", "no")] == [1, 0, 1, 0]
+
+
 async def test_an_idle_worker_ends_by_itself_and_is_not_killed(tmp_path: Path) -> None:
     async with pool(custom()) as grade:
         assert (await grade(f"at_exit {tmp_path / 'ended'}")).category == 1
     assert (tmp_path / "ended").exists()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_worker_that_dies_while_idle_costs_no_answer(loop: str) -> None:
+    """Such as one that the system ends for want of memory."""
+
+    async def grade_around_a_death() -> int:
+        async with pool(custom()) as grade:
+            pid = int((await grade("pid")).extracted)
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: pid not in {int(name.name) for name in Path("/proc").iterdir() if name.name.isdigit()})
+            await asyncio.sleep(0)
+            return int((await grade("yes")).category)
+
+    assert pytest.importorskip(loop).run(grade_around_a_death()) == 1
 
 
 async def test_a_grader_that_cannot_start_is_told_with_every_answer_and_not_started_for_each(
