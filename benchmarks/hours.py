@@ -16,21 +16,25 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
 from answer_times import AnswerTimes, latency_of_mean
+from as_many_calls import find
 from scenarios import CAP, Scenario, paced, recorded, simulated
 from shared_engine import SharedEngine
 from tables import Check, add_data, arguments, machine, markdown, publish
 
 from adaptive_eval.config.pace import Favour
-from adaptive_eval.core import Budget, Controller, Pace
+from adaptive_eval.core import Budget, Controller, Pace, Trials
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.tape import TrialArrays
+from adaptive_eval.simulate.worlds import World, binary
 from adaptive_eval.study.judged import judge_replay
 from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.timed import drive_in_time
@@ -48,7 +52,8 @@ FIXED: dict[str, Any] = {
 }
 """All trials are there at once."""
 HEADER = (
-    "served", "tail", "slots", "wall", "held", "goal", "asked", "over `answers`", "goal", "called", "held, `answers`"
+    "served", "tail", "slots", "wall", "held", "goal", "asked", "over `answers`", "goal", "called", "held, `answers`",
+    "wall, smallest", "held, smallest",
 )  # fmt: skip
 EXPLAINED = """\
 For what share of the fixed design's time are servers held by a run at `favour: time`? Simulated clock,
@@ -58,7 +63,9 @@ length, and at how many medians it is cut. *Spread*: the slowest model takes 8 t
 
 *wall*, *held* (with its standard error) and *asked* are shares of those of the fixed design on the same servers, and
 *over `answers`* is what is asked in what `favour: answers` asks in the same worlds. *called* are comparisons of
-neighbours that were called. The last column is what `answers` holds. {machine}."""
+neighbours that were called. Last but two is what `answers` holds. The last two columns compare `favour: time` with the
+smallest fixed design that calls as many pairs, {smallest} trials a question ([as_many_calls](as_many_calls.md)), which
+nobody knows beforehand. {machine}."""
 
 
 class Setting(NamedTuple):
@@ -100,6 +107,9 @@ SETTINGS = (
 
 
 CAPPED = ("called", "asked", "wall")
+OVER_ANSWERS = 1.05
+"""Goal for what `time` holds in what `answers` holds, with few models and many questions."""
+FEW_HEADER = ("tail", "slots", "held, `answers`", "held, `time`", "`time` over `answers`", "called")
 
 
 class Hours(NamedTuple):
@@ -158,6 +168,8 @@ class Shares(NamedTuple):
     time: Hours
     error: float
     """Standard error of what `time` holds."""
+    smallest: FloatArray
+    """Wall and held of `time`, as shares of those of the smallest fixed design with as many calls."""
 
 
 def capped(scenario: Scenario, caps: list[int], runs: int) -> str:
@@ -176,22 +188,27 @@ def capped(scenario: Scenario, caps: list[int], runs: int) -> str:
     return markdown(("cap", "`answers`", "`time`"), rows)
 
 
-def shares(scenario: Scenario, setting: Setting, runs: int) -> Shares:
-    """The means over the first worlds."""
+def shares(scenario: Scenario, setting: Setting, runs: int, smallest: int) -> Shares:
+    """The means over the first worlds; `smallest` is the number of trials of the smallest fixed design."""
     found: dict[Favour, list[FloatArray]] = {"answers": [], "time": []}
+    small, few = list[Hours](), Trials(min(scenario.trials.min, smallest), smallest)
     for seed in range(runs):
         fixed = replay(scenario, setting, FIXED, seed)
+        small.append(replay(scenario, setting, {**FIXED, "trials": few}, seed))
         for favour in found:
             one = np.array(replay(scenario, setting, paced(scenario, favour), seed))
+            beside = one[:2] / (small[-1].wall, small[-1].held)
             one[:2] /= (fixed.wall, fixed.held)
-            found[favour].append(one)
-    answers, time = (Hours(*np.mean(some, axis=0).tolist()) for some in found.values())
-    return Shares(answers, time, float(np.std(found["time"], axis=0)[1] / np.sqrt(max(runs - 1, 1))))
+            found[favour].append(np.concatenate([one, beside]))
+    answers, time = (np.mean(some, axis=0).tolist() for some in found.values())
+    error = float(np.std(found["time"], axis=0)[1] / np.sqrt(max(runs - 1, 1)))
+    own = len(Hours._fields)
+    return Shares(Hours(*answers[:own]), Hours(*time[:own]), error, np.array(time[own:]))
 
 
 def checks(setting: Setting, found: Shares) -> Iterator[Check]:
     """What was to be shown, by this setting."""
-    answers, time, _ = found
+    answers, time = found.answers, found.time
     what = f"{setting.served}, {setting.tail}, {setting.slots} slots"
     if setting.goal is not None:
         yield Check(f"{what}: held", round(time.held, 3), f"<= {setting.goal}", time.held <= setting.goal)
@@ -203,6 +220,36 @@ def checks(setting: Setting, found: Shares) -> Iterator[Check]:
 def met(value: float, goal: float | None) -> str:
     """A goal, and whether it is met."""
     return "" if goal is None else f"{goal:g}: {'yes' if value <= goal else 'no'}"
+
+
+FEW = "three models, 500 questions"
+
+
+def few_models(seed: int = 5) -> Scenario:
+    """Three models 6 and 9 points apart on 500 questions of all difficulties, at most 8 trials of each."""
+    rng = np.random.default_rng(seed)
+    skill = rng.normal(0.4, 1.2, 500) + np.array([[0.35], [0.0], [-0.45]]) + rng.normal(0.0, 0.5, (3, 500))
+    return Scenario(FEW, World(FEW, binary(1.0 / (1.0 + np.exp(-skill)))), cap=8)
+
+
+def few_rows(runs: int) -> Iterator[tuple[tuple[object, ...], Check]]:
+    """What both paces hold and ask with few models and many questions, as shares of the fixed design."""
+    scenario = few_models()
+    for cut in (8.0, 32.0):
+        for slots in (16, 64, 256):
+            setting = Setting(cut=cut, slots=slots)
+            fixed, answers, time = (
+                np.mean([replay(scenario, setting, choices, seed) for seed in range(runs)], axis=0)
+                for choices in (
+                    {**FIXED, "trials": scenario.trials}, paced(scenario, "answers"), paced(scenario, "time")
+                )
+            )  # fmt: skip
+            held, over = (one[1] / fixed[1] for one in (answers, time)), time[1] / answers[1]
+            said = f"{FEW}, {setting.tail}, {slots} slots: held over `answers`"
+            yield (
+                (setting.tail, slots, *(f"{share:.3f}" for share in held), f"{over:.2f}", f"{time[3]:.2f}"),
+                Check(said, round(over, 3), f"<= {OVER_ANSWERS}", over <= OVER_ANSWERS),
+            )
 
 
 def main() -> None:
@@ -217,21 +264,31 @@ def main() -> None:
         print(capped(scenario, options.caps, options.runs))
         return
     settings, runs = (SETTINGS[1:2], 1) if options.quick else (SETTINGS, options.runs)
+    with ProcessPoolExecutor() as pool:
+        number = find(scenario, 20 if options.quick else 400, pool).number
+    smallest = scenario.cap if number is None else ceil(number)
     rows, told = list[tuple[object, ...]](), list[Check]()
     for setting in settings:
-        found = shares(scenario, setting, runs)
+        found = shares(scenario, setting, runs, smallest)
         told += checks(setting, found)
-        answers, time, error = found
+        answers, time, error = found.answers, found.time, found.error
         rows.append((
             setting.served, setting.tail, setting.slots, f"{time.wall:.3f}", f"{time.held:.3f} ± {error:.3f}",
             met(time.held, setting.goal), f"{time.asked:.3f}", f"{time.asked / answers.asked:.2f}",
             met(time.asked / answers.asked, setting.asked), f"{time.called:.2f}", f"{answers.held:.2f}",
+            *(f"{share:.2f}" for share in found.smallest),
         ))  # fmt: skip
         print(*rows[-1], flush=True)
+    few = list(few_rows(2 if options.quick else runs))
+    told += [check for _, check in few]
     beside = f"`favour: answers` asks {answers.asked:.3f} and calls {answers.called:.2f}, whatever the servers are."
     name = "AIME'24's twelve best" if there else "the coins"
-    explained = EXPLAINED.format(scenario=name, runs=runs, machine=f"Machine: {machine()}")
-    parts = ("# Hours of servers", explained, markdown(HEADER, rows), beside)
+    explained = EXPLAINED.format(scenario=name, runs=runs, smallest=smallest, machine=f"Machine: {machine()}")
+    parts = (
+        "# Hours of servers", explained, markdown(HEADER, rows), beside, f"## {FEW.capitalize()}",
+        "At most 8 trials per question, a server for each model; shares of what the fixed design of 8 holds.",
+        markdown(FEW_HEADER, [row for row, _ in few]),
+    )  # fmt: skip
     publish(options, "\n\n".join(parts), told)
 
 

@@ -4,11 +4,11 @@
 divided by slots, except for the last few answers of every slot; only those are simulated. Places that models share all
 work to the end, the last of them as further replicas.
 
-*Calls.* At its look, neighbours in the order of the scores differ if z is at least 1.645 (paper, section 2.9). They
-are computed for every N at once, so that a run that stops by itself can be compared with the smallest N that calls as
-many pairs. The maximum of trials for every model calls more pairs than a run that gives up on some, so a share of its
-cost says little. That smallest N is known only with hindsight: nobody can choose it in advance, which makes it the
-hardest fixed design to beat.
+*Calls.* At its look, neighbours in the order of the scores differ if z is at least 1.645 (paper, section 2.9), with
+the standard errors that a run itself would use: its prior, not the uniform one, whose intervals are wider than they
+need be. They are computed for every N at once, so that a run that stops by itself can be compared with the smallest N
+that calls as many pairs. The maximum of trials for every model calls more pairs than a run that gives up on some, so a
+share of its cost says little. Nobody knows that smallest N beforehand.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from adaptive_eval.core import Plan, Verdict
-from adaptive_eval.core.evidence import estimate
+from adaptive_eval.core.evidence import Prior, estimate
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.study.judged import EQUAL
@@ -76,11 +76,17 @@ Z = 1.645
 
 
 def fixed_calls(
-    tape: Tape, truth: FloatArray, questions: int, most: int, z: float = Z, g: FloatArray | None = None
+    tape: Tape,
+    truth: FloatArray,
+    questions: int,
+    most: int,
+    z: float = Z,
+    g: FloatArray | None = None,
+    prior: Prior = "self",
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """The neighbours (N, L - 1) that the fixed design tells apart after each of its first `most` trials, and which of
     these calls are for a model that is truly worse or equal; a call takes `z`, questions weigh `g`."""
-    score, variance = _estimates(_drawn(tape, len(truth), questions, most), tape.weights, g)
+    score, variance = _estimates(_drawn(tape, len(truth), questions, most), tape.weights, g, prior)
     order = np.argsort(-score, axis=1, kind="stable")
     ranked, spread, true = (np.take_along_axis(one, order, axis=1) for one in (score, variance, truth + 0.0 * score))
     called = compare(ranked[:, :-1], spread[:, :-1], ranked[:, 1:], spread[:, 1:]).z >= z
@@ -91,7 +97,7 @@ def calls_by_trials(plan: Plan, tape: Tape, chances: FloatArray, confidence: flo
     """(N,): how many neighbours the fixed design tells apart after 1, 2 ... trials, in a world of these chances."""
     bench, z = plan.bench, float(ndtri(confidence))
     truth = bench.mean(chances @ bench.weights)
-    called, _ = fixed_calls(tape, truth, bench.questions, plan.trials.max, z, bench.question_weights)
+    called, _ = fixed_calls(tape, truth, bench.questions, plan.trials.max, z, bench.question_weights, plan.prior)
     return np.asarray(called.sum(axis=1))
 
 
@@ -102,12 +108,14 @@ def _drawn(tape: Tape, models: int, questions: int, most: int) -> IntArray:
     return tape.categories(trials).astype(np.int64).reshape(*shape, most)
 
 
-def _estimates(outcomes: IntArray, weights: FloatArray, g: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """Score and variance of every model (N, L), after each trial, under the uniform prior."""
+def _estimates(
+    outcomes: IntArray, weights: FloatArray, g: FloatArray | None, prior: Prior
+) -> tuple[FloatArray, FloatArray]:
+    """Score and variance of every model (N, L), after each trial."""
     models, questions, most = outcomes.shape
     counts = (outcomes[..., None] == np.arange(len(weights))).cumsum(axis=2)
     cells = np.moveaxis(counts, 2, 0).reshape(most * models, questions, len(weights))
-    found = estimate(cells, weights, "uniform", cells.sum(axis=-1), g=g)
+    found = estimate(cells, weights, prior, cells.sum(axis=-1), g=g)
     return found.score.reshape(most, models), found.var.reshape(most, models)
 
 

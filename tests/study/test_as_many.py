@@ -44,7 +44,7 @@ def called_after(tape: Tape, trials: int) -> int:
 
 
 def test_it_is_what_counting_answer_by_answer_gives() -> None:
-    one = ranking()
+    one = replace(ranking(), prior="uniform")
     runs = runs_of(one, WORLDS)
     found = fixed_with_as_many(one, WORLDS, runs, served(MODELS), SEED, 0.95)
     assert found is not None and found.number is not None and found.worlds == 3
@@ -61,6 +61,17 @@ def test_it_is_what_counting_answer_by_answer_gives() -> None:
     assert found.called == called > 0
     spent = np.mean([run.trials for run in runs])
     assert found.cost == pytest.approx(spent / (MODELS * QUESTIONS * found.number))
+
+
+def test_it_is_judged_as_the_run_is() -> None:
+    """The prior of the plan decides how wide the intervals of both are; the uniform one's are wider."""
+    numbers = []
+    for prior in ("self", "uniform"):
+        judged = replace(ranking(), prior=prior)
+        found = fixed_with_as_many(judged, WORLDS, runs_of(ranking(), WORLDS), served(MODELS), SEED, 0.95)
+        assert found is not None and found.number is not None
+        numbers.append(found.number)
+    assert numbers[0] < numbers[1]
 
 
 def test_a_run_that_calls_more_than_the_whole_fixed_design_is_held_against_all_of_it() -> None:

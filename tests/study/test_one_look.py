@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.core import Bench, Controller, Plan
+from adaptive_eval.core.evidence import Prior
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import ZScore
@@ -17,16 +18,16 @@ from adaptive_eval.study.fixed import fixed_calls, smallest_fixed
 from adaptive_eval.study.judged import judge_replay
 
 
+@pytest.mark.parametrize("prior", ["self", "uniform"])
 @pytest.mark.parametrize("name", ["coins", "exact_ties", "rubric"])
-def test_the_fixed_design_calls_what_a_run_with_one_look_calls(name: str) -> None:
+def test_the_fixed_design_calls_what_a_run_with_one_look_calls(name: str, prior: Prior) -> None:
     world = WORLDS[name]()
     models, questions, _ = world.p.shape
-    plan = Plan(Bench(models, questions, world.w), rule=ZScore(), policy=Uniform(), prior="uniform")
+    plan = Plan(Bench(models, questions, world.w), rule=ZScore(), policy=Uniform(), prior=prior)
     plan = replace(plan, judging=Judging(futility=None))
     for seed in range(2):
-        called, wrong = fixed_calls(
-            Tape.from_chances(world.p, world.w, np.random.default_rng(seed)), world.truth, questions, 30
-        )
+        tape = Tape.from_chances(world.p, world.w, np.random.default_rng(seed))
+        called, wrong = fixed_calls(tape, world.truth, questions, 30, prior=prior)
         for n in (4, 30):
             tape = Tape.from_chances(world.p, world.w, np.random.default_rng(seed))
             run = judge_replay(0, drive_rounds(Controller(replace(plan, trials=Trials(n, n))), tape), world.truth)
