@@ -25,7 +25,8 @@ from adaptive_eval.endpoints.types import EndpointConfig
 Favour = Literal["answers", "time"]
 
 AHEAD, MOST_AHEAD = 360, 0.15
-"""Trials of a model in flight beyond the next look's, and their limit per question as a share of `trials.max`."""
+"""Trials of a model in flight beyond the next look's, and their limit per question as a share of `trials.max`. A round of
+more questions than that fills the servers by itself, and nothing is asked ahead of its look."""
 OPENING = 0.15
 """The first round at the pace `time`, as a share of `trials.max`."""
 SHARE_IN_BATCHES, OPENING_IN_BATCHES = 0.7, 0.3
@@ -92,5 +93,6 @@ def make_pace(trials: TrialsConfig, questions: int, *, batched: bool = False) ->
     if trials.favour != "time":
         return Pace(lookahead or 0)
     if lookahead is None:
-        lookahead = max(round(min(AHEAD / questions, MOST_AHEAD * trials.max)), 1)
+        in_rounds = min(AHEAD / questions, MOST_AHEAD * trials.max)
+        lookahead = max(round(in_rounds), 1) if questions <= AHEAD else 0
     return Pace(lookahead=lookahead, opening=round(OPENING * trials.max), held=True)

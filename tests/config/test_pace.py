@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from checked_text import check_text
 
+from adaptive_eval.config.decisions import TrialsConfig
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.pace import choose_favour
+from adaptive_eval.config.pace import choose_favour, make_pace
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core import Pace
 
@@ -101,3 +102,8 @@ def test_neither_caps_nor_judges_change_the_pace(tmp_path: Path, settings: tuple
     found = prepare(load_config(tmp_path / "run.yaml", settings))
     assert found.config.trials.favour == "time" and "servers of your own" in str(found.why_favoured)
     assert found.plan.pace == Pace(lookahead=12, opening=12, held=True)
+
+
+@pytest.mark.parametrize(("questions", "ahead"), [(30, 12), (150, 2), (360, 1), (361, 0), (5000, 0)])
+def test_rounds_that_fill_the_servers_alone_are_not_asked_ahead(questions: int, ahead: int) -> None:
+    assert make_pace(TrialsConfig(favour="time"), questions) == Pace(lookahead=ahead, opening=12, held=True)
