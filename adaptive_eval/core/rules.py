@@ -236,7 +236,7 @@ class ExpectedLoss:
 
     by_pair: ClassVar[bool] = True
 
-    epsilon: float = 0.0025
+    epsilon: float = 0.001
 
     def __post_init__(self) -> None:
         require(self.epsilon > 0.0, "epsilon must be positive", self.epsilon)
