@@ -156,7 +156,7 @@ class StoppingConfig(Section):
     rule: RuleName = "optimal"
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Options of the rule: for optimal {worth: 3}, how many times the cost of deciding a comparison its decision is
-    worth; for expected_loss {epsilon: 0.0025}, the largest acceptable loss in score; or those of your own rule."""
+    worth; for expected_loss {epsilon: 0.001}, the largest acceptable loss in score; or those of your own rule."""
     confidence: Share = 0.95
     """One-sided confidence in an order: the wrong order is called with probability at most 1 - confidence, a winner
     among exact ties with at most twice that."""

@@ -25,8 +25,8 @@ from adaptive_eval.endpoints.types import EndpointConfig
 Favour = Literal["answers", "time"]
 
 AHEAD, MOST_AHEAD = 360, 0.15
-"""Trials of a model in flight beyond the next look's, and their limit per question as a share of `trials.max`. A round of
-more questions than that fills the servers by itself, and nothing is asked ahead of its look."""
+"""Trials of a model in flight beyond the next look's, and their limit per question as a share of `trials.max`. A round
+of more questions than that fills the servers by itself, and nothing is asked ahead of its look."""
 OPENING = 0.15
 """The first round at the pace `time`, as a share of `trials.max`."""
 SHARE_IN_BATCHES, OPENING_IN_BATCHES = 0.7, 0.3

@@ -260,9 +260,9 @@ EXPECTED_LOSS = RuleEntry(
         Option(
             name="epsilon",
             type="difference",
-            says="Largest acceptable loss in score of `expected_loss`; default 0.0025.",
-            example=0.0025,
-            default="0.0025",
+            says="Largest acceptable loss in score of `expected_loss`; default 0.001.",
+            example=0.001,
+            default="0.001",
         ),
     ),
 )
