@@ -4,7 +4,6 @@ import { h } from "./dom.js";
 import { term } from "./terms.js";
 import { count, duration, listed, number, percent, plain, plural, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
-/** @import { GradingCost, OtherCostRow, RunCost, RunView, Spending, WastedCost } from "./sent.js" */
 /** @import { State } from "./parts.js" */
 
 /** @param {State} state */
@@ -78,12 +77,7 @@ function tile(label, value, note) {
     "div",
     { class: "tile", "data-key": label },
     h("dt", null, label),
-    h(
-      "dd",
-      null,
-      h("span", { class: "figure" }, value),
-      note ? h("span", { class: "note" }, note) : null,
-    ),
+    h("dd", null, h("span", { class: "figure" }, value), note ? h("span", { class: "note" }, note) : null),
   );
 }
 

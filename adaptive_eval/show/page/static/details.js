@@ -10,7 +10,6 @@ import { term } from "./terms.js";
 import { count, duration, name, number, percent, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts, Pair } from "./facts.js" */
-/** @import { ModelRow, PairRow, RunView, TermKey } from "./sent.js" */
 /** @import { Section } from "./parts.js" */
 
 /**

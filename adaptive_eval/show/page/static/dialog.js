@@ -11,7 +11,6 @@ import { duration, messageOf, name, plain, plural, visible } from "./text.js";
 /** @import { Scale } from "./chart.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { State } from "./parts.js" */
-/** @import { AnswersPage, PosteriorView, RunView, TranscriptEnd, TrialView } from "./sent.js" */
 
 /**
  * What the dialog shows.

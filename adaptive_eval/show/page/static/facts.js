@@ -1,7 +1,6 @@
 // What the sections need to know of a run besides the view itself.
 
 import { count, number, percent, plain } from "./text.js";
-/** @import { PairRow, RunView, TermKey } from "./sent.js" */
 
 /** @typedef {ReturnType<typeof factsOf>} Facts */
 

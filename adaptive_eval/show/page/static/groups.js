@@ -3,7 +3,6 @@
 import { h } from "./dom.js";
 import { region, table } from "./parts.js";
 import { name, percent } from "./text.js";
-/** @import { ModelRow, Results } from "./sent.js" */
 
 /** @typedef {{ column: string, model: string, value: number | null, lo: number | null, hi: number | null,
  *   gate?: string | null }} Cell */

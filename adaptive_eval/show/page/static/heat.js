@@ -8,7 +8,6 @@ import { data } from "./parts.js";
 import { count, number, plain, plural } from "./text.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { RunView } from "./sent.js" */
 
 /** @typedef {[row: number, column: number]} Place */
 

@@ -6,7 +6,6 @@ import { nothing, region, table } from "./parts.js";
 import { count, name, number, plain, plural } from "./text.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Section } from "./parts.js" */
-/** @import { LabelledModel, LabelledRun } from "./sent.js" */
 
 const NORMAL = 1.959964;
 

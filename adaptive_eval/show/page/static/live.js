@@ -1,7 +1,6 @@
 // Following a run: its progress is asked for every second while somebody looks, and the view when that has changed.
 
 import { Unreachable, readProgress, readView } from "./sent.js";
-/** @import { RunProgress, RunView } from "./sent.js" */
 
 /**
  * @typedef {object} Callbacks

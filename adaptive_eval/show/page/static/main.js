@@ -29,7 +29,6 @@ import { trajectories } from "./trajectories.js";
 import { trouble } from "./trouble.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { CellUpdate, RunProgress, RunView } from "./sent.js" */
 
 /**
  * `fold` is null where a section is always shown; `watchRows` is to be called when it has been drawn.

@@ -10,7 +10,6 @@ import { term } from "./terms.js";
 import { chance, name, number, percent, plain } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts, Pair } from "./facts.js" */
-/** @import { RunView } from "./sent.js" */
 /** @import { Section, State } from "./parts.js" */
 /** @import { Fill, Square } from "./squares.js" */
 

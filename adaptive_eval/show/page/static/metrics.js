@@ -2,7 +2,6 @@
 
 import { h } from "./dom.js";
 import { columnTable } from "./groups.js";
-/** @import { Results } from "./sent.js" */
 
 /** A row for each model, a column for each metric. @param {Results} results */
 export function metricsTable({ metrics, models }) {

@@ -4,7 +4,6 @@ import { besides, budget, inShort, tiles } from "./costs.js";
 import { h } from "./dom.js";
 import { moment, name, plain, plural } from "./text.js";
 /** @import { Section, State } from "./parts.js" */
-/** @import { RunView } from "./sent.js" */
 
 /** @type {Section} */
 export const cost = {

@@ -5,7 +5,6 @@ import { isWhole, partOf } from "./rows.js";
 import { count, plural } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
-/** @import { RunProgress, RunView } from "./sent.js" */
 
 /** @typedef {{by: string, down: boolean}} Sort */
 

@@ -10,7 +10,6 @@ import { count, name, plain, plural } from "./text.js";
 import { hideTip, showTip } from "./tip.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, Sort, State } from "./parts.js" */
-/** @import { PosteriorView, QuestionView, RunView } from "./sent.js" */
 
 /**
  * @typedef {object} Row

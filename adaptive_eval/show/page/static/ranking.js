@@ -8,7 +8,6 @@ import { isWhole, partOf } from "./rows.js";
 import { term } from "./terms.js";
 import { amount, count, name, percent, plain } from "./text.js";
 /** @import { Facts } from "./facts.js" */
-/** @import { ModelRow } from "./sent.js" */
 /** @import { Section, State } from "./parts.js" */
 
 /** @typedef {{number: number | null, rows: ModelRow[], first: number}} Tier */

@@ -4,7 +4,6 @@ import { h, on } from "./dom.js";
 import { factList, region, table } from "./parts.js";
 import { count, listed, name, plain, visible } from "./text.js";
 import { yaml } from "./yaml.js";
-/** @import { RunView } from "./sent.js" */
 /** @import { Section } from "./parts.js" */
 
 /** @typedef {{settings: Map<string, unknown>, names: string[]}} Group */

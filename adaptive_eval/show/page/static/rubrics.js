@@ -3,7 +3,6 @@
 import { h } from "./dom.js";
 import { nothing, region, table } from "./parts.js";
 import { name, number, plain, plural } from "./text.js";
-/** @import { RescoredModel, RescoredRubric } from "./sent.js" */
 /** @import { Section } from "./parts.js" */
 
 /** @type {Section} */

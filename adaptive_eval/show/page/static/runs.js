@@ -9,7 +9,6 @@ import { readRuns } from "./sent.js";
 import { glossaryList, term } from "./terms.js";
 import { count, messageOf, moment, name, percent, plain } from "./text.js";
 /** @import { Sort } from "./parts.js" */
-/** @import { RunBrief } from "./sent.js" */
 
 /** @typedef {{runs: RunBrief[], problem: string | null, filter: string, sort: Sort | null}} Listed */
 /** @typedef {{by: string, title: string, digits?: boolean, value: (run: RunBrief) => string | number}} Column */

@@ -5,7 +5,6 @@ import { region, table } from "./parts.js";
 import { count, listed, moment, name, number, plain, plural } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { State } from "./parts.js" */
-/** @import { SiteRow, SiteSpeed, SiteView } from "./sent.js" */
 
 const TITLE = "Sites on the cluster";
 const IN_TROUBLE = ["lost", "waiting", "loading", "serving", "ended"];

@@ -9,7 +9,6 @@ import { count, number, percent, plural } from "./text.js";
 import { hasGap, large, small, titleOf } from "./walk.js";
 /** @import { Facts, Point } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { PairRow, RunView } from "./sent.js" */
 
 const SHOWN = 24;
 

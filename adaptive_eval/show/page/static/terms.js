@@ -2,7 +2,6 @@
 
 import { h } from "./dom.js";
 import { embeddedGlossary } from "./sent.js";
-/** @import { Glossary, TermKey } from "./sent.js" */
 
 const GAP = 6;
 const EDGE = 8;

@@ -5,7 +5,6 @@ import { s } from "./dom.js";
 import { data, nothing } from "./parts.js";
 import { count, plain, plural } from "./text.js";
 /** @import { Scale } from "./chart.js" */
-/** @import { LookView } from "./sent.js" */
 /** @import { Section } from "./parts.js" */
 
 const ROW = 22;

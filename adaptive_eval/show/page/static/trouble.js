@@ -7,7 +7,6 @@ import { INSPECT_LOGS } from "./sent.js";
 import { sites } from "./sites.js";
 import { count, duration, moment, name, number, percent, plain, plural } from "./text.js";
 /** @import { Child } from "./dom.js" */
-/** @import { EventView, ModelRow } from "./sent.js" */
 /** @import { Section, State } from "./parts.js" */
 
 /** @type {Record<string, string>} */

@@ -9,7 +9,6 @@ import { chance, number, percent, plain } from "./text.js";
 /** @import { Scale } from "./chart.js" */
 /** @import { Facts, Pair, Point, Series } from "./facts.js" */
 /** @import { State } from "./parts.js" */
-/** @import { TermKey } from "./sent.js" */
 
 /** @typedef {(point: Point) => number | null} Curve */
 

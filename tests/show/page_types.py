@@ -1,0 +1,79 @@
+"""Write sent.d.ts: the types of what a server sends to the page, as its modules read them, from the Python types.
+
+    python tests/show/page_types.py
+
+Only the type check reads the file, and nothing of it is shipped; test_types_sent.py says when it is out of date.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from adaptive_eval.record.glossary import GLOSSARY, Term
+from adaptive_eval.record.question_rows import CountedRows, WrittenRows
+from adaptive_eval.record.transcripts import TranscriptEnd
+from adaptive_eval.record.view import RunView
+from adaptive_eval.show.serve.folder import RunBrief
+from adaptive_eval.show.serve.page_state import AnswersPage, RunProgress
+
+SENT = (RunView, RunProgress, RunBrief, AnswersPage, TranscriptEnd, Term)
+NO_ROWS = (CountedRows, WrittenRows, tuple[()])
+"""Rows of questions, which no page is sent."""
+PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", object: "any", NoneType: "null"}
+FILE = Path(__file__).with_name("sent.d.ts")
+HEAD = """\
+// What a server sends to the page, or a report carries. Numbers that do not exist are null.
+// Written by page_types.py from the Python types: change those, and run it.
+"""
+
+
+def written(kind: Any) -> str:
+    """A Python type in TypeScript."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in PLAIN:
+        return PLAIN[kind]
+    if kind in NO_ROWS:
+        return "never[]"
+    if is_dataclass(kind):
+        return kind.__name__  # type: ignore[union-attr]
+    if origin in (Union, UnionType):
+        return " | ".join(dict.fromkeys(map(written, inner)))
+    if origin is Mapping:
+        return f"Record<string, {written(inner[1])}>"
+    if origin is Sequence:
+        inner = (*inner, Ellipsis)
+    assert origin in (tuple, Sequence), kind
+    if inner[-1] is not Ellipsis:
+        return f"[{', '.join(map(written, inner))}]"
+    item = written(inner[0])
+    return f"({item})[]" if " | " in item else f"{item}[]"
+
+
+def collect(kind: Any, known: dict[str, dict[str, str]]) -> None:
+    """Add the fields of a dataclass, and of those within it."""
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        shape = {one.name: written(hints[one.name]) for one in fields(kind)}
+        if known.setdefault(kind.__name__, shape) is shape:  # type: ignore[union-attr]
+            for hint in hints.values():
+                collect(hint, known)
+    for inner in get_args(kind):
+        collect(inner, known)
+
+
+def declarations() -> str:
+    """The text of the file."""
+    known: dict[str, dict[str, str]] = {"Glossary": dict.fromkeys(GLOSSARY, "Term")}
+    for kind in SENT:
+        collect(kind, known)
+    parts = [
+        f"\ninterface {name} {{\n" + "".join(f"  {key}: {kind};\n" for key, kind in shape.items()) + "}\n"
+        for name, shape in sorted(known.items())
+    ]
+    return f"{HEAD}{''.join(parts)}\ntype TermKey = keyof Glossary;\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(declarations(), encoding="utf-8")
