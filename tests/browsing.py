@@ -65,6 +65,23 @@ def unfold(page: "Page") -> None:
     page.wait_for_selector("#words .glossary", state="attached")
 
 
+def open_question(page: "Page", row: int) -> None:
+    """Open the question in a row of the posteriors by keyboard, with the first model."""
+    page.locator("#questions canvas").focus()
+    for key in ("Home", *("ArrowDown",) * row, "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_selector("dialog[open]")
+
+
+def click_pair(page: "Page", models: int, row: int, column: int) -> None:
+    """Choose a square of a matrix that has room for numbers, under a line with those of the columns."""
+    canvas = page.locator("#matrix canvas")
+    box = canvas.bounding_box()
+    assert box is not None
+    side = (box["height"] - 19) / models
+    canvas.click(position={"x": box["width"] - 1 - (models - column - 0.5) * side, "y": 18 + (row + 0.5) * side})
+
+
 @dataclass
 class Tabs:
     """Opens pages; collects what they complain of and what they ask for."""

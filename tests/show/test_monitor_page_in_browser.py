@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from browsing import Tabs, hold_clock, unfold, until_painted
+from browsing import Tabs, hold_clock, open_question, unfold, until_painted
 from page_views import simulated, world
 
 from adaptive_eval.record.question_rows import as_json
@@ -158,7 +158,7 @@ def test_a_new_look_changes_the_page_in_place(tabs: Tabs, serve: Callable[..., S
     page.locator(".panel").first.click()
     page.locator("#stopping .large summary").click()
     page.locator("#stopping .large tbody tr").first.wait_for()
-    page.locator("[data-open='1']").focus()
+    page.locator("#questions canvas").focus()
     until_painted(page)
     page.evaluate("getSelection().selectAllChildren(document.querySelector('#ranking .note'))")
     where = "[String(getSelection()), document.activeElement.getBoundingClientRect().top]"
@@ -169,7 +169,7 @@ def test_a_new_look_changes_the_page_in_place(tabs: Tabs, serve: Callable[..., S
     page.wait_for_selector(".status.finished")
     until_painted(page)
     assert page.evaluate(where) == [selected, pytest.approx(top, abs=2)], "what is read stays where it is"
-    assert page.evaluate("document.activeElement.dataset.open") == "1"
+    assert page.evaluate("document.activeElement.matches('#questions canvas')")
     assert page.locator("#stopping .large details[open]").count() == 1
     assert row is not None and row.evaluate("(one) => one.isConnected")
     page.evaluate("scrollTo(0, 0)")
@@ -209,7 +209,7 @@ def test_pulses_move_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> No
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowDown"):
         page.keyboard.press(key)
     assert page.inner_text("#trials .readout") == "cy on question q2: 77 trials"
-    page.click("[data-open='1']")
+    open_question(page, 1)
     row = page.locator("dialog tbody tr", has=page.locator("[data-model='cy']"))
     assert row.inner_text().split("\t")[1:3] == ["7 of 77 correct", "10.0%"]
     assert server.asked.count("api/run/page/view") == 1, "numbers that moved are not drawn over"
@@ -265,7 +265,7 @@ def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callabl
     server = serve(early())
     server.trials = [trial(0), bad, failed]
     page = opened(tabs, server)
-    page.click("[data-open='1']")
+    open_question(page, 1)
     page.wait_for_selector("dialog .answer >> nth=1")
     assert any(path.startswith("api/run/page/question/1?model=0") for path in server.asked)
     page.click("dialog [data-next]")
@@ -280,7 +280,7 @@ def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callabl
     page.wait_for_selector("dialog [data-key=trials-cy] .answer")
     assert any("question/1?model=2" in path for path in server.asked)
     page.keyboard.press("Escape")
-    assert page.evaluate("document.activeElement.dataset.open") == "1"
+    assert page.evaluate("document.activeElement.matches('#questions canvas')")
 
 
 def test_a_page_below_the_servers_root_finds_its_run(tabs: Tabs, serve: Callable[..., Server]) -> None:
@@ -412,7 +412,7 @@ def test_tokens_stand_with_their_probabilities_and_stay_texts(tabs: Tabs, serve:
     server = serve(early())
     server.trials = [trial(0, tokens=said, completion_tokens=5, **long), trial(1, tokens=said)]
     page = opened(tabs, server)
-    page.click("[data-open='1']")
+    open_question(page, 1)
     page.wait_for_selector("dialog .answer >> nth=1")
     for number in range(2):
         page.locator("dialog .answer > summary").nth(number).click()

@@ -1,4 +1,4 @@
-"""The matrix of many models: squares on a canvas say what the table of few says, and a page has few nodes."""
+"""The matrix of many models: squares on a canvas, so that the page has few nodes."""
 
 import pytest
 from browsing import Tabs
@@ -13,8 +13,8 @@ PICKED = "#matrix .detail h3"
 FILL = """([row, column]) => {
     const canvas = document.querySelector("#matrix canvas");
     const dense = window.devicePixelRatio || 1;
-    const side = Math.round((canvas.height / dense - 2) / 45);
-    const left = canvas.width / dense - 2 - 45 * side;
+    const side = Math.round((canvas.height / dense - 1) / 45);
+    const left = canvas.width / dense - 1 - 45 * side;
     const at = [(left + (column + 0.5) * side) * dense, (row + 0.5) * side * dense].map(Math.floor);
     const copy = document.createElement("canvas");
     copy.width = copy.height = 1;

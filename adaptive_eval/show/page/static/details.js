@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { againstText, pairText, resultsOf, score, zText } from "./facts.js";
 import { groupTables } from "./groups.js";
 import { metricsTable } from "./metrics.js";
-import { nothing, region, table } from "./parts.js";
+import { region, table } from "./parts.js";
 import { term } from "./terms.js";
 import { count, duration, name, number, percent, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
@@ -25,10 +25,9 @@ import { count, duration, name, number, percent, usd } from "./text.js";
 export const details = {
   id: "details",
   title: "Details of the scores",
-  render(state) {
-    const { view, facts } = state;
-    const { results } = view;
-    if (!results) return nothing("There are no scores before the first look.");
+  isThere: ({ view }) => view.results !== null,
+  render({ view, facts }) {
+    const results = resultsOf(view);
     const columns = columnsOf(view, facts);
     const texts = 1 + columns.filter((column) => column.digits === false).length;
     const caption = "Details of the scores";
@@ -42,7 +41,6 @@ export const details = {
           rows: results.models.map((row) => [name(row.name, 120), ...columns.map((column) => column.cell(row))]),
           texts,
           key: (at) => results.models[at].name,
-          long: { state, list: "details" },
         }),
       ),
       facts.drawnFrom === null ? shrunk(facts) : null,

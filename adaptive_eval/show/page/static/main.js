@@ -16,7 +16,6 @@ import { followFolds } from "./parts.js";
 import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
 import { recipe } from "./recipe.js";
-import { whenSeen } from "./rows.js";
 import { rubrics } from "./rubrics.js";
 import { showRuns } from "./runs.js";
 import { followEdges, markEdges } from "./scrolling.js";
@@ -31,14 +30,13 @@ import { trouble } from "./trouble.js";
 /** @import { Section, State } from "./parts.js" */
 
 /**
- * `fold` is null where a section is always shown; `watchRows` is to be called when it has been drawn.
+ * `fold` is null where a section is always shown.
  * @typedef {object} Part
  * @property {Section} section
  * @property {HTMLElement} root
  * @property {HTMLElement} body
  * @property {HTMLDetailsElement | null} fold
  * @property {boolean} due
- * @property {() => void} watchRows
  */
 
 const SECTIONS = [
@@ -98,7 +96,6 @@ function openPage(page, view, api) {
       update(part.body, h("div", null, part.section.render(state)));
       part.section.painted?.(part.body, state);
       markEdges(part.body);
-      part.watchRows();
     } catch (error) {
       console.error(error); // one section that fails takes no other with it
       update(
@@ -109,7 +106,8 @@ function openPage(page, view, api) {
   };
   const ask = (/** @type {Part} */ part) => {
     part.due = true;
-    if (part.fold === null || part.fold.open) draw(part);
+    part.root.hidden = part.section.isThere?.(state) === false;
+    if (!part.root.hidden && (part.fold === null || part.fold.open)) draw(part);
   };
   const dialog = questionDialog(state, api === null ? null : (...asked) => readAnswers(api, ...asked), (...asked) =>
     readTranscript(api ?? "", ...asked),
@@ -134,7 +132,6 @@ function openPage(page, view, api) {
   onNight(all);
   followEdges();
   for (const part of parts.values()) {
-    part.watchRows = whenSeen(part.body, () => draw(part));
     followFolds(part.body, () => draw(part));
     part.fold?.addEventListener("toggle", ({ target }) => target === part.fold && part.due && ask(part));
   }
@@ -193,7 +190,7 @@ function partOf(section) {
   const title = h("h2", { id: heading }, section.title);
   const fold = section.shown ? null : h("details", { class: "part" }, h("summary", null, title), body);
   const root = h("section", { id: section.id, class: "sheet", "aria-labelledby": heading }, fold ?? [title, body]);
-  return { section, root, body, fold, due: true, watchRows: () => {} };
+  return { section, root, body, fold, due: true };
 }
 
 /** @param {State} state */

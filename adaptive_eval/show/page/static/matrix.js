@@ -1,75 +1,93 @@
 // Every model against every other: z, and whether it stands when all pairs are asked at once.
 
 import { badge } from "./chart.js";
-import { h, on } from "./dom.js";
+import { h } from "./dom.js";
 import { difference, entry, needs, pairKey, pairText, resultsOf, SETTLED, size } from "./facts.js";
-import { moveInGrid, stepOf } from "./grid.js";
-import { nothing, factList } from "./parts.js";
-import { MOST_IN_A_TABLE, layOf, paintSquares, squareAt, squares, stepped } from "./squares.js";
+import { grid, namesRoom, paint, wire } from "./grid.js";
+import { factList } from "./parts.js";
 import { term } from "./terms.js";
 import { chance, name, number, percent, plain } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts, Pair } from "./facts.js" */
+/** @import { Grid, Place } from "./grid.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { Fill, Square } from "./squares.js" */
 
 /** @typedef {Map<string, Pair>} Pairs */
+
+const [LEAST_SIDE, MOST_SIDE, NAMED, NUMBERED] = [4, 38, 13, 32];
 
 /** @type {Section} */
 export const matrix = {
   id: "matrix",
   title: "Pair matrix",
+  isThere: ({ view }) => view.z.length > 1,
   render({ view, facts, ui }) {
-    if (!view.z.length) return nothing("There is nothing to compare before the first look.");
-    if (view.z.length < 2) return nothing("There is only one model, so that nothing is compared.");
-    const level = levelOf(facts);
-    const pairs = pairsOf(facts);
-    const chosen = chosenOf(facts, ui.cell);
-    const label = "z of every model against every other";
-    const all =
-      view.z.length > MOST_IN_A_TABLE ? squares(`${label}. Arrow keys move.`) : grid(label, view, facts, pairs, chosen);
     return [
       h("p", null, term("z"), " of the row against the column, positive where the row is ahead."),
-      key(level),
+      key(levelOf(facts)),
       h(
         "div",
         { class: "beside" },
-        all,
-        h("div", { class: "detail", "data-key": "detail" }, detail(view, facts, pairs, chosen)),
+        grid("z of every model against every other.", "matrix"),
+        h(
+          "div",
+          { class: "detail", "data-key": "detail" },
+          detail(view, facts, pairsOf(facts), chosenOf(facts, ui.cell)),
+        ),
       ),
     ];
   },
-  painted(root, state) {
-    const canvas = /** @type {HTMLCanvasElement | null} */ (root.querySelector("canvas"));
-    if (canvas) paint(canvas, state);
-  },
-  wire(root, state) {
-    const choose = (/** @type {HTMLElement} */ { dataset: { row = "", column = "" } }) => {
-      state.ui.cell = [row, column];
-      state.refresh("matrix");
-    };
-    on(root, "click", "[data-column]", choose);
-    on(root, "focusin", "[data-column]", choose);
-    on(root, "keydown", "[data-column]", moveInGrid);
-    const pick = (/** @type {Square | null} */ at) => {
-      if (at === null || at[0] === at[1]) return;
-      state.ui.cell = [state.facts.names[at[0]], state.facts.names[at[1]]];
-      state.refresh("matrix");
-    };
-    on(root, "click", "canvas", (canvas, event) =>
-      pick(squareAt(canvas, event, layOf(state.facts.names, state.width))),
-    );
-    on(root, "pointermove", "canvas", (canvas, event) =>
-      tell(root, state, squareAt(canvas, event, layOf(state.facts.names, state.width))),
-    );
-    on(root, "keydown", "canvas", (_, event) => {
-      const step = stepOf(event);
-      if (step === null) return;
-      event.preventDefault();
-      pick(stepped(placeOf(state.facts, chosenOf(state.facts, state.ui.cell)), step, state.facts.names.length));
-    });
-  },
+  painted: (root, state) => paint(root, gridOf(state)),
+  wire: (root, state) => wire(root, state, gridOf),
 };
+
+/** @param {State} state @returns {Grid} */
+function gridOf(state) {
+  const { view, facts, ui, width } = state;
+  const { names } = facts;
+  const [level, pairs] = [levelOf(facts), pairsOf(facts)];
+  const rows = names.map((model, at) => `${at + 1} ${model}`);
+  const room = namesRoom(rows, 0.25 * width);
+  const beside = (/** @type {number} */ left) => Math.floor((width - left - 2) / names.length);
+  const isNamed = beside(room) >= NAMED;
+  const side = Math.min(MOST_SIDE, Math.max(LEAST_SIDE, beside(isNamed ? room : 0)));
+  const of = (/** @type {Place} */ [row, column]) =>
+    /** @type {[[string, string], Standing]} */ ([
+      [names[row], names[column]],
+      standing(view, pairs, level, [names[row], names[column]], [row, column]),
+    ]);
+  const [first, second] = chosenOf(facts, ui.cell);
+  return {
+    rows,
+    heads: side >= NUMBERED ? names.map((_, at) => String(at + 1)) : [],
+    columns: names.length,
+    left: isNamed ? room : 0,
+    width: side,
+    height: side,
+    chosen: [entry(facts.rankOf, first), entry(facts.rankOf, second)],
+    passes: ([row, column]) => row === column,
+    draw(pen, at, box) {
+      const height = box.height - (side > 6 ? 1 : 0);
+      const [, { z, stands, called, compared }] = of(at);
+      const isSelf = at[0] === at[1];
+      const fill = isSelf ? "line" : stands || called ? ((z ?? 0) > 0 ? "ahead" : "behind") : "card";
+      pen.fillStyle = pen.ink(fill);
+      pen.globalAlpha = called && !stands ? 0.45 : 1;
+      pen.fillRect(box.left, box.top, box.width, height);
+      pen.globalAlpha = 1;
+      pen.lineWidth = side >= NAMED ? 2 : 1;
+      pen.strokeStyle = pen.fillStyle = pen.ink("ink");
+      const inset = pen.lineWidth / 2;
+      if (compared) pen.strokeRect(box.left + inset, box.top + inset, box.width - 2 * inset, height - 2 * inset);
+      if (side >= NUMBERED && !isSelf) pen.fillText(short(z), box.left + box.width - 4, box.top + height / 2);
+    },
+    tell: (at) => labelOf(...of(at)),
+    choose([row, column]) {
+      ui.cell = [names[row], names[column]];
+      state.refresh("matrix");
+    },
+  };
+}
 
 /** What the objective compares. @param {Facts} facts @returns {Pairs} */
 function pairsOf(facts) {
@@ -85,78 +103,6 @@ function levelOf(facts) {
 /** The pair that the reader has chosen, or the first. @param {Facts} facts @param {[string, string] | undefined} cell @returns {[string, string]} */
 function chosenOf(facts, cell) {
   return cell && facts.rankOf.has(cell[0]) && facts.rankOf.has(cell[1]) ? cell : [facts.names[0], facts.names[1]];
-}
-
-/** @param {Facts} facts @param {[string, string]} models @returns {Square} */
-function placeOf(facts, [model, other]) {
-  return [entry(facts.rankOf, model), entry(facts.rankOf, other)];
-}
-
-/** @param {HTMLCanvasElement} canvas @param {State} state */
-function paint(canvas, state) {
-  const { view, facts, ui, width } = state;
-  const [level, pairs, names] = [levelOf(facts), pairsOf(facts), facts.names];
-  const picked = placeOf(facts, chosenOf(facts, ui.cell));
-  paintSquares(
-    canvas,
-    names,
-    layOf(names, width),
-    (at) => {
-      if (at[0] === at[1]) return { fill: "self", alone: false, framed: false };
-      const { z, stands, called, compared } = standing(view, pairs, level, [names[at[0]], names[at[1]]], at);
-      const fill = /** @type {Fill} */ (stands || called ? ((z ?? 0) > 0 ? "ahead" : "behind") : "");
-      return { fill, alone: called && !stands, framed: compared !== undefined };
-    },
-    picked,
-  );
-  tell(/** @type {HTMLElement} */ (canvas.parentElement), state, picked);
-}
-
-/** Says what is under the pointer. @param {HTMLElement} root @param {State} state @param {Square | null} at */
-function tell(root, { view, facts }, at) {
-  if (at === null || at[0] === at[1]) return;
-  /** @type {HTMLElement} */ (root.querySelector(".readout")).textContent = labelOf(
-    [facts.names[at[0]], facts.names[at[1]]],
-    standing(view, pairsOf(facts), levelOf(facts), [facts.names[at[0]], facts.names[at[1]]], at),
-  );
-}
-
-/**
- * Every cell with its number.
- * @param {string} label @param {RunView} view @param {Facts} facts @param {Pairs} pairs @param {[string, string]} chosen
- */
-function grid(label, view, facts, pairs, chosen) {
-  const level = levelOf(facts);
-  return h(
-    "div",
-    { class: "scroll", "data-key": "grid" },
-    h(
-      "table",
-      { class: "matrix", role: "grid", "aria-label": label },
-      h(
-        "thead",
-        null,
-        h(
-          "tr",
-          null,
-          h("td", null),
-          facts.names.map((model, at) => h("th", { scope: "col", "data-tip": plain(model) }, at + 1)),
-        ),
-      ),
-      h(
-        "tbody",
-        null,
-        facts.names.map((model, row) =>
-          h(
-            "tr",
-            { "data-key": model },
-            h("th", { scope: "row" }, h("span", { class: "rank" }, row + 1), " ", name(model, 24)),
-            facts.names.map((other, column) => cell(view, pairs, level, chosen, [model, other], [row, column])),
-          ),
-        ),
-      ),
-    ),
-  );
 }
 
 /** What fills and frames say. @param {number} level */
@@ -194,7 +140,7 @@ function key(level) {
  * @param {Pairs} pairs
  * @param {number} level
  * @param {[string, string]} models
- * @param {Square} place
+ * @param {Place} place
  * @returns {Standing}
  */
 function standing(view, pairs, level, [model, other], [row, column]) {
@@ -212,41 +158,6 @@ function standing(view, pairs, level, [model, other], [row, column]) {
 function labelOf([model, other], { z, stands, compared }) {
   const said = [`z ${number(z, 1)}`, stands && "stands among all pairs", compared?.word];
   return `${plain(model)} against ${plain(other)}: ${said.filter(Boolean).join(", ")}`;
-}
-
-/**
- * @param {RunView} view
- * @param {Pairs} pairs
- * @param {number} level
- * @param {[string, string]} chosen
- * @param {[string, string]} models
- * @param {Square} place
- */
-function cell(view, pairs, level, chosen, [model, other], [row, column]) {
-  if (row === column) return h("td", { class: "self", "aria-label": "itself" });
-  const found = standing(view, pairs, level, [model, other], [row, column]);
-  const { z, stands, called, compared } = found;
-  const picked = chosen[0] === model && chosen[1] === other;
-  return h(
-    "td",
-    {
-      class:
-        [
-          (stands || called) && ((z ?? 0) > 0 ? "ahead" : "behind"),
-          called && !stands && "alone",
-          compared && "compared",
-          picked && "picked",
-        ]
-          .filter(Boolean)
-          .join(" ") || null,
-      tabindex: picked ? 0 : -1,
-      "aria-selected": String(picked),
-      "aria-label": labelOf([model, other], found),
-      "data-row": model,
-      "data-column": other,
-    },
-    short(z),
-  );
 }
 
 /** Far from 0 nobody needs decimals. @param {number | null} z */

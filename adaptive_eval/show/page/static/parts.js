@@ -1,7 +1,6 @@
 // Pieces of which several sections are made.
 
 import { h } from "./dom.js";
-import { isWhole, partOf } from "./rows.js";
 import { count, plural } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
@@ -12,12 +11,13 @@ import { count, plural } from "./text.js";
  * What the reader has chosen.
  * @typedef {object} Ui
  * @property {string} [filter]
- * @property {Sort | null} [sort]
+ * @property {string} [order] of the questions
  * @property {number} [questions]
  * @property {string} [pair]
  * @property {boolean} [allPairs]
  * @property {[string, string]} [cell]
  * @property {[number, number]} [heat]
+ * @property {[question: number, model: string]} [lane]
  */
 
 /**
@@ -42,6 +42,7 @@ import { count, plural } from "./text.js";
  * @property {string} id
  * @property {string} title
  * @property {boolean} [shown]
+ * @property {(state: State) => boolean} [isThere] whether it has anything to say
  * @property {(state: State) => Child[]} render
  * @property {(root: HTMLElement, state: State) => void} [painted]
  * @property {(root: HTMLElement, state: State) => void} [wire]
@@ -55,13 +56,7 @@ import { count, plural } from "./text.js";
  * @property {Child[][]} rows
  * @property {number} [texts]
  * @property {((row: number) => string) | null} [key]
- * @property {{state: State, list: string} | null} [long]
  */
-
-/** Instead of a section that has nothing to show yet. @param {string} text */
-export function nothing(text) {
-  return [h("p", { class: "quiet" }, text)];
-}
 
 /**
  * A part of the page that scrolls by itself, and that the keyboard reaches.
@@ -73,14 +68,11 @@ export function region(label, className, ...content) {
 
 /**
  * A table whose rows begin with a heading; the first `texts` columns are texts, the others numbers. A cell may be
- * nodes; `key` names a row, so that it stays itself when rows move. Of a long table rows that were not in sight yet have
- * their first cell alone.
+ * nodes; `key` names a row, so that it stays itself when rows move.
  * @param {Table} given
  */
-export function table({ caption, shown = false, head, rows, texts = 1, key = null, long = null }) {
+export function table({ caption, shown = false, head, rows, texts = 1, key = null }) {
   const side = (/** @type {number} */ at) => (at < texts ? null : "digits");
-  const unseen = (/** @type {number} */ place) =>
-    long && !isWhole(long.state, long.list, place) ? partOf(long.list, place) : null;
   return h(
     "table",
     null,
@@ -100,10 +92,8 @@ export function table({ caption, shown = false, head, rows, texts = 1, key = nul
       rows.map((row, place) =>
         h(
           "tr",
-          { "data-key": key ? key(place) : null, "data-unseen": unseen(place) },
-          unseen(place) === null
-            ? row.map((cell, at) => (at ? h("td", { class: side(at) }, cell) : h("th", { scope: "row" }, cell)))
-            : [h("th", { scope: "row" }, row[0]), h("td", { colspan: row.length - 1 })],
+          { "data-key": key ? key(place) : null },
+          row.map((cell, at) => (at ? h("td", { class: side(at) }, cell) : h("th", { scope: "row" }, cell))),
         ),
       ),
     ),
@@ -159,9 +149,9 @@ export function factList(rows) {
 
 /**
  * A field that filters the rows of a table, and how many it leaves; what is written in it is heard by `[data-filter]`.
- * @param {{placeholder: string, shown: number, all: number, unit: string}} given
+ * @param {{placeholder: string, shown: number, all: number, unit: string, more?: Child}} given
  */
-export function filterField({ placeholder, shown, all, unit }) {
+export function filterField({ placeholder, shown, all, unit, more }) {
   const input = h("input", {
     type: "search",
     "data-filter": "",
@@ -173,6 +163,7 @@ export function filterField({ placeholder, shown, all, unit }) {
     "p",
     { class: "controls" },
     h("label", null, "Filter ", input),
+    more,
     h("span", { class: "quiet", role: "status" }, `${count(shown)} of ${plural(all, unit)}`),
   );
 }

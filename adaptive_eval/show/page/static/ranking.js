@@ -4,7 +4,6 @@ import { linear, ticks } from "./chart.js";
 import { h, s } from "./dom.js";
 import { interval, narrowInterval, score } from "./facts.js";
 import { headline, nextSteps } from "./overview.js";
-import { isWhole, partOf } from "./rows.js";
 import { term } from "./terms.js";
 import { amount, count, name, percent, plain } from "./text.js";
 /** @import { Facts } from "./facts.js" */
@@ -76,15 +75,13 @@ function perAnswer({ usd_per_answer, tokens_per_answer, seconds_per_answer }) {
 /** @param {Tier} given @param {PlotScale} x @param {State} state @param {boolean} each */
 function tierBody({ number: tier, rows, first }, x, state, each) {
   const { facts, view } = state;
-  const unseen = (/** @type {number} */ at) =>
-    isWhole(state, "ranking", first + at) ? null : partOf("ranking", first + at);
   return h(
     "tbody",
     { "data-key": `tier-${tier}-${rows[0].rank}` },
     rows.map((row, at) =>
       h(
         "tr",
-        { "data-key": row.name, class: row.set_aside === null ? null : "aside", "data-unseen": unseen(at) },
+        { "data-key": row.name, class: row.set_aside === null ? null : "aside" },
         at === 0 && !facts.gate
           ? h("th", { scope: "rowgroup", rowspan: rows.length, class: "tier" }, h("span", null, tier ?? "–"))
           : null,
@@ -108,12 +105,8 @@ function tierBody({ number: tier, rows, first }, x, state, each) {
               perAnswer(row).map((text, line) => (line ? h("small", null, text) : h("span", null, text))),
             )
           : null,
-        unseen(at) === null
-          ? [
-              h("td", { class: "plot" }, forest(row, x, facts)),
-              h("td", { class: "says" }, plain(view.verdicts[first + at] ?? "", 500)),
-            ]
-          : h("td", { colspan: 2 }),
+        h("td", { class: "plot" }, forest(row, x, facts)),
+        h("td", { class: "says" }, plain(view.verdicts[first + at] ?? "", 500)),
       ),
     ),
   );

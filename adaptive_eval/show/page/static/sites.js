@@ -47,7 +47,7 @@ export function sites(shown) {
   return [
     h("h3", null, TITLE),
     h("p", { class: "note" }, summary(view.sites)),
-    region(TITLE, "tall", table({ caption: TITLE, head, rows, texts: 6, key, long: { state: shown, list: "sites" } })),
+    region(TITLE, "tall", table({ caption: TITLE, head, rows, texts: 6, key })),
   ];
 }
 

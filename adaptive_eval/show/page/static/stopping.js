@@ -3,7 +3,7 @@
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
 import { SETTLED, entry, comparesNothing, needs, pairKey, pairText, score, size, unit } from "./facts.js";
-import { nothing, region, table } from "./parts.js";
+import { region, table } from "./parts.js";
 import { term } from "./terms.js";
 import { count, number, percent, plural } from "./text.js";
 import { hasGap, large, small, titleOf } from "./walk.js";
@@ -11,17 +11,16 @@ import { hasGap, large, small, titleOf } from "./walk.js";
 /** @import { Section, State } from "./parts.js" */
 
 const SHOWN = 24;
+const MOST_LEFT = 300;
 
 /** @type {Section} */
 export const stopping = {
   id: "stopping",
   title: "The stopping rule at work",
+  isThere: ({ facts }) => walkedPairs(facts).length > 0,
   render(state) {
-    const { view, facts, ui } = state;
-    const keyOf = (/** @type {PairRow} */ pair) => pairKey(pair.better, pair.worse);
-    // after a resume with other settings the results may be ahead of the looks, which are taken anew
-    const pairs = facts.pairs.filter((pair) => facts.series.has(keyOf(pair)));
-    if (!pairs.length) return nothing(emptiness(view));
+    const { facts, ui } = state;
+    const pairs = walkedPairs(facts);
     const keys = pairs.map(keyOf);
     const chosen =
       ui.pair !== undefined && facts.series.has(ui.pair) ? ui.pair : keys[mostTelling(pairs, keys, facts.series)];
@@ -42,7 +41,7 @@ export const stopping = {
             `Show all ${plural(pairs.length, unit(facts))}`,
           )
         : null,
-      left(state),
+      left(facts),
     ];
   },
   wire(root, state) {
@@ -55,10 +54,14 @@ export const stopping = {
   },
 };
 
-/** @param {RunView} view */
-function emptiness(view) {
-  if (!view.results) return "There is nothing to show before the first look.";
-  return view.results.pairs.length ? "The looks are taken anew when the run goes on." : "There is nothing to compare.";
+/** @param {PairRow} pair */
+function keyOf(pair) {
+  return pairKey(pair.better, pair.worse);
+}
+
+/** After a resume with other settings the results may be ahead of the looks, which are taken anew. @param {Facts} facts */
+function walkedPairs(facts) {
+  return facts.pairs.filter((pair) => facts.series.has(keyOf(pair)));
 }
 
 /** @param {State} state @param {string} key */
@@ -125,9 +128,8 @@ function picker(state, chosen, current) {
   );
 }
 
-/** What is open, out of reach or blocked, and how many trials it would need. @param {State} state */
-function left(state) {
-  const { facts } = state;
+/** What is open, out of reach or blocked, and how many trials it would need. @param {Facts} facts */
+function left(facts) {
   const { pairs } = facts;
   const rows = pairs.filter((pair) => !SETTLED.has(pair.verdict));
   if (!rows.length)
@@ -157,18 +159,22 @@ function left(state) {
           term("certifiable_delta"),
         ],
         texts: 2,
-        key: (at) => pairKey(sorted[at].better, sorted[at].worse),
-        long: { state, list: "left" },
-        rows: sorted.map((pair) => [
-          pairText(facts, pair),
-          badge(pair.verdict, pair.word),
-          comparesNothing(facts) ? score(facts, pair.sigma, 2) : number(pair.z),
-          number(pair.boundary),
-          percent(pair.power),
-          needs(facts).of(pair),
-          size(facts, pair.certifiable_delta),
-        ]),
+        key: (at) => keyOf(sorted[at]),
+        rows: sorted
+          .slice(0, MOST_LEFT)
+          .map((pair) => [
+            pairText(facts, pair),
+            badge(pair.verdict, pair.word),
+            comparesNothing(facts) ? score(facts, pair.sigma, 2) : number(pair.z),
+            number(pair.boundary),
+            percent(pair.power),
+            needs(facts).of(pair),
+            size(facts, pair.certifiable_delta),
+          ]),
       }),
     ),
+    sorted.length > MOST_LEFT
+      ? h("p", { class: "note" }, `and ${plural(sorted.length - MOST_LEFT, "more", "more")}, which need more trials`)
+      : null,
   ];
 }

@@ -11,14 +11,14 @@ export function openTips() {
   document.addEventListener("pointermove", (event) => {
     const marked = event.target instanceof Element ? event.target.closest("[data-tip]") : null;
     if (marked) showTip(marked.getAttribute("data-tip") ?? "", event.clientX, event.clientY);
-    else if (!(event.target instanceof Element && event.target.closest(".lanes"))) hideTip();
+    else hideTip();
   });
   document.addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
   document.addEventListener("scroll", hideTip, { capture: true, passive: true });
 }
 
 /** @param {string} text @param {number} x @param {number} y */
-export function showTip(text, x, y) {
+function showTip(text, x, y) {
   // an open dialog covers everything but what lies in it
   const home = document.querySelector("dialog[open]") ?? document.body;
   if (box.parentElement !== home) home.append(box);
@@ -30,6 +30,6 @@ export function showTip(text, x, y) {
   box.style.top = `${Math.max(4, top)}px`;
 }
 
-export function hideTip() {
+function hideTip() {
   box.classList.remove("shown");
 }

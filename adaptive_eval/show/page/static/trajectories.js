@@ -2,7 +2,7 @@
 
 import { bottomTicks, figure, fitted, line, lineColour, linear, roomFor, ticks } from "./chart.js";
 import { s } from "./dom.js";
-import { data, nothing } from "./parts.js";
+import { data } from "./parts.js";
 import { count, plain, plural } from "./text.js";
 /** @import { Scale } from "./chart.js" */
 /** @import { Section } from "./parts.js" */
@@ -13,10 +13,10 @@ const ROW = 22;
 export const trajectories = {
   id: "trajectories",
   title: "Rank over looks",
+  isThere: ({ view }) => view.looks.length > 0,
   render(state) {
     const { view, facts } = state;
     const looks = view.looks;
-    if (!looks.length) return nothing("There is nothing to show before the first look.");
     const names = facts.names;
     const width = Math.max(state.width, 280);
     const label = roomFor(names, 0.32 * width);

@@ -77,8 +77,7 @@ function answers(state) {
   if (!rows.length) return null;
   if (!columns.length)
     return h("p", { class: "note" }, "No answer was truncated, empty, refused, repeated or left ungraded.");
-  return grid(
-    state,
+  return titled(
     "Answers worth a note",
     ["Model", "Answers", ...columns.map(([title]) => title)],
     rows
@@ -118,8 +117,7 @@ function traffic(state) {
         " in the run’s directory shows them.",
       )
     : null;
-  const rows = grid(
-    state,
+  const rows = titled(
     logs ? "Answers by model and log of Inspect" : "Answers by model and server",
     [
       "Model",
@@ -162,7 +160,7 @@ function turns(state) {
     count(one.swaps),
     duration(one.seconds),
   ]);
-  return rows.length ? grid(state, "Models that took turns", ["On", "Models", "Loads", "Time for them"], rows) : null;
+  return rows.length ? titled("Models that took turns", ["On", "Models", "Loads", "Time for them"], rows) : null;
 }
 
 /** What batch services have. @param {State} state */
@@ -175,7 +173,7 @@ function batches(state) {
     count(one.requests),
   ]);
   return rows.length
-    ? grid(state, "Pending at batch services", ["Model", "Batch", "State", "Since", "Requests"], rows, 4)
+    ? titled("Pending at batch services", ["Model", "Batch", "State", "Since", "Requests"], rows, 4)
     : null;
 }
 
@@ -191,8 +189,7 @@ function events(state) {
   if (!shown.length) return null;
   const left = view.events.length - shown.length;
   return [
-    grid(
-      state,
+    titled(
       "Events, the latest first",
       ["Time", "What", "Details"],
       shown.map((event) => [
@@ -216,8 +213,7 @@ function details(body) {
     .join(" · ");
 }
 
-/** @param {State} state @param {string} title @param {string[]} head @param {Child[][]} rows */
-function grid(state, title, head, rows, texts = 1) {
-  const long = { state, list: title };
-  return [h("h3", null, title), region(title, "tall", table({ caption: title, head, rows, texts, long }))];
+/** @param {string} title @param {string[]} head @param {Child[][]} rows */
+function titled(title, head, rows, texts = 1) {
+  return [h("h3", null, title), region(title, "tall", table({ caption: title, head, rows, texts }))];
 }
