@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { interval, score } from "./facts.js";
-import { nothing, region, table } from "./parts.js";
+import { region, table } from "./parts.js";
 import { count, name, number, plain, plural } from "./text.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Section } from "./parts.js" */
@@ -13,16 +13,13 @@ const NORMAL = 1.959964;
 export const labels = {
   id: "labels",
   title: "Labels",
+  isThere: ({ view }) => view.orders !== null || Boolean(view.results?.labelled),
   render({ view, facts }) {
     const found = view.results?.labelled ?? null;
     const orders = view.orders === null ? [] : [h("p", { class: "quiet" }, plain(view.orders, 500))];
-    if (!found)
-      return [
-        ...orders,
-        nothing(`No answer has a label of yours yet: adaptive-eval label ${plain(view.place)} asks you for some.`),
-      ];
+    if (!found) return orders;
     if (found.problem !== null)
-      return [...orders, nothing(`There are labels that cannot be used: ${plain(found.problem, 500)}`)];
+      return [...orders, h("p", null, `There are labels that cannot be used: ${plain(found.problem, 500)}`)];
     return [...orders, ...said(found), corrected(facts, found), confusions(found)];
   },
 };

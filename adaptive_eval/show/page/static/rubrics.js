@@ -1,20 +1,18 @@
 // The run under other rubrics: the rank of every model, and what could not be worked out.
 
 import { h } from "./dom.js";
-import { nothing, region, table } from "./parts.js";
-import { name, number, plain, plural } from "./text.js";
+import { region, table } from "./parts.js";
+import { listed, name, number, plain, plural } from "./text.js";
 /** @import { Section } from "./parts.js" */
 
 /** @type {Section} */
 export const rubrics = {
   id: "rubrics",
   title: "Under other rubrics",
+  isThere: ({ view }) => view.rescored !== null && view.rescored.rubrics.length > 1,
   render({ view }) {
     const found = view.rescored;
-    if (!found)
-      return nothing(
-        `adaptive-eval rescore ${plain(view.place)}, and the report of a run that is over, show it under other rubrics.`,
-      );
+    if (!found) return [];
     const models = found.rubrics[0].models.map((model) => name(model.name));
     const caption = "Rank of each model under each rubric, with its tier in brackets";
     return [
@@ -36,9 +34,7 @@ export const rubrics = {
       h(
         "ul",
         null,
-        [...found.rubrics.flatMap(notes), ...found.unavailable.map((one) => `${one.name}: ${one.why}.`)].map((text) =>
-          h("li", null, plain(text, 500)),
-        ),
+        notes(found).map((text) => h("li", null, plain(text, 500))),
       ),
     ];
   },
@@ -49,13 +45,19 @@ function place(model) {
   return model.rank === null ? "–" : `${model.rank} (${model.tier})`;
 }
 
-/** @param {RescoredRubric} one @returns {string[]} */
-function notes(one) {
-  const said = [];
-  if (one.fitted.length) said.push(`${one.name}: thresholds fitted on these trials (${one.fitted.join(", ")}).`);
-  for (const [signal, value] of Object.entries(one.assumed))
-    said.push(`${one.name}: no trial has ${signal}; it is taken to be ${value}.`);
-  const lacking = one.models.reduce((sum, model) => sum + model.left_out, 0);
-  if (lacking) said.push(`${one.name}: ${plural(lacking, "trial")} left out for lack of a signal.`);
-  return said;
+/** What holds for several rubrics is said once. @param {Rescoring} found @returns {string[]} */
+function notes({ rubrics, unavailable }) {
+  /** @type {Map<string, string[]>} */
+  const said = new Map();
+  const say = (/** @type {string} */ what, /** @type {string} */ rubric) =>
+    said.set(what, [...(said.get(what) ?? []), rubric]);
+  for (const one of rubrics) {
+    if (one.fitted.length) say(`thresholds fitted on these trials (${one.fitted.join(", ")})`, one.name);
+    for (const [signal, value] of Object.entries(one.assumed))
+      say(`no trial has ${signal}; it is taken to be ${value}`, one.name);
+    const lacking = one.models.reduce((sum, model) => sum + model.left_out, 0);
+    if (lacking) say(`${plural(lacking, "trial")} left out for lack of a signal`, one.name);
+  }
+  for (const one of unavailable) say(`not worked out: ${one.why}`, one.name);
+  return [...said].map(([what, names]) => `${listed(names)}: ${what}.`);
 }
