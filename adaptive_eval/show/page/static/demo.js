@@ -99,7 +99,7 @@ function page() {
       }),
       input("wrong", "rubric, what a wrong answer is worth:", { type: "range", min: 0, max: 0.9, step: 0.1, value: 0 }),
       h("button", { type: "submit" }, "New draw"),
-      input("file", "or a real run (results.json, .csv, .npz)", { type: "file", accept: ".json,.csv,.npz" }),
+      input("file", "or a real run (results.json, .csv)", { type: "file", accept: ".json,.csv" }),
     ),
     h("p", { id: "problem", class: "problem", role: "alert" }),
     h(

@@ -66,7 +66,6 @@ export function factsOf(view) {
     decisions,
     drawnFrom: decisions.trials?.draw ? view.questions.length : null,
     series: seriesOf(view, gate),
-    verdicts: counted(results?.pairs ?? []),
     serverTimeIsPaid: serverTimeIsPaid(view),
     launches: view.configuration.models.some((/** @type {Record<string, any>} */ model) => model.launch),
   };
@@ -234,14 +233,6 @@ export function zText(pair) {
   return `z ${number(pair.z)} of ${number(pair.boundary)}`;
 }
 
-/**
- * Whether a call was made for `better`: it was not where the two have changed places since.
- * @param {RunView} view @param {PairRow} pair
- */
-export function calledForBetter(view, pair) {
-  return !resultsOf(view).reversals.some(([better, worse]) => better === pair.better && worse === pair.worse);
-}
-
 /** What lone models are held against. @param {Facts} facts */
 export function againstText(facts) {
   const { value, half_width: width } = facts.objective;
@@ -257,13 +248,6 @@ export function comparesNothing(facts) {
 /** What the objective decides on: comparisons, or scores by themselves. @param {Facts} facts */
 export function unit(facts) {
   return comparesNothing(facts) ? "score" : "comparison";
-}
-
-/** @param {PairRow[]} pairs */
-function counted(pairs) {
-  const counts = Object.fromEntries(VERDICTS.map((verdict) => [verdict, 0]));
-  for (const pair of pairs) counts[pair.verdict] += 1;
-  return counts;
 }
 
 /**
