@@ -31,7 +31,7 @@ const checks = {
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
       const one = walker.currentNode.parentElement;
-      if (!walker.currentNode.data.trim() || one.closest("script, style, option, noscript, .tip, dialog:not([open])"))
+      if (!walker.currentNode.data.trim() || one.closest("script, style, option, noscript, title, dialog:not([open])"))
         continue;
       const style = getComputedStyle(one);
       const ground = groundOf(one);

@@ -207,7 +207,7 @@ function verdictCell(pair, facts) {
   const rho = pair.rho === null ? "" : `, ρ = ${percent(pair.rho, 2)}`;
   return h(
     "span",
-    { class: "verdict", "data-tip": `${pairText(facts, pair)}: ${pair.word}${rho}` },
+    { class: "verdict", title: `${pairText(facts, pair)}: ${pair.word}${rho}` },
     badge(pair.verdict, pair.word),
     z,
   );

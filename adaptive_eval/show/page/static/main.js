@@ -23,7 +23,6 @@ import { embeddedView, readAnswers, readTranscript } from "./sent.js";
 import { stopping } from "./stopping.js";
 import { messageOf, name, plain } from "./text.js";
 import { openTerms, term } from "./terms.js";
-import { openTips } from "./tip.js";
 import { trajectories } from "./trajectories.js";
 import { trouble } from "./trouble.js";
 /** @import { Facts } from "./facts.js" */
@@ -245,7 +244,6 @@ function announce(announcer, before, facts) {
 
 async function begin() {
   const page = /** @type {HTMLElement} */ (document.getElementById("page"));
-  openTips();
   openTerms();
   const embedded = embeddedView();
   const { api, runs } = document.documentElement.dataset;

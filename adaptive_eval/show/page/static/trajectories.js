@@ -91,8 +91,8 @@ function trajectory(name, points, { x, y, colour, rank, end, room }) {
     {
       class: "trajectory",
       "data-key": name,
-      "data-tip": `${plain(name)}: rank ${rank} now`,
     },
+    s("title", null, `${plain(name)}: rank ${rank} now`),
     s("path", { class: "casing", d: line(points, x, y) }),
     s("path", { class: "stroke", style: { stroke: colour }, d: line(points, x, y) }),
     s("circle", { style: { fill: colour }, cx: end, cy: y(rank), r: 4 }),
