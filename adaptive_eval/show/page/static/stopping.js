@@ -17,10 +17,11 @@ const MOST_LEFT = 300;
 export const stopping = {
   id: "stopping",
   title: "The stopping rule at work",
-  isThere: ({ facts }) => walkedPairs(facts).length > 0,
+  isThere: ({ facts }) => facts.pairs.length > 0,
   render(state) {
     const { facts, ui } = state;
     const pairs = walkedPairs(facts);
+    if (!pairs.length) return [h("p", { class: "quiet" }, "The looks are taken anew when the run goes on.")];
     const keys = pairs.map(keyOf);
     const chosen =
       ui.pair !== undefined && facts.series.has(ui.pair) ? ui.pair : keys[mostTelling(pairs, keys, facts.series)];
