@@ -152,12 +152,14 @@ def samples_per_request(setup: Setup, level: str) -> None:
 @factor("fine", "cut", "empty", "context")
 def answers(setup: Setup, level: str) -> None:
     """The best model's answers are cut off; or from the middle of the first round on they are empty, or refused. To be
-    sure that a server has changed takes twice as many answers, the first of them whole passes over the questions."""
+    sure that a server has changed takes twice as many answers, the first of them whole passes over the questions: of
+    requests, since one may ask for several trials of a question."""
     if level != "fine":
         setup.world.answers, setup.world.troubled = level, "ada"
     if level in ("empty", "context"):
         setup.section("trials").update(min=6, max=8)
-        setup.world.middle = 2 * QUESTIONS if setup.row["draw"] == "none" else DRAW // 2
+        whole = QUESTIONS * max(int(setup.row["samples_per_request"]), 2)
+        setup.world.middle = whole if setup.row["draw"] == "none" else DRAW // 2
 
 
 @factor("fine", "errors", "hangs", "doubled")

@@ -9,15 +9,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from itertools import chain, product
+from math import log
 from pathlib import Path
 
+import numpy as np
 import pytest
 from checker import Fault, faults, refusal_faults
 from commands import PLANT, fork_server
 from covering import Row, Space, covering_array
-from factors import FACTORS, KNOWN, MOOT, REFUSED, Conflict, Known
+from factors import FACTORS, KNOWN, MOOT, QUESTIONS, REFUSED, Conflict, Known, make_setup
 from life import Life, lead_life
 from planted_faults import PLANTS
+
+from adaptive_eval.core.answer_alarms import FALSE_ALARM, log_chances
+from adaptive_eval.core.answer_kinds import AnswerKind
 
 ELSEWHERE = {"inspect": pytest.mark.slow, "lm_eval": pytest.mark.tracking, "ray": pytest.mark.ray}
 """Supplies that take long, or need another environment."""
@@ -161,3 +166,25 @@ def test_all_pairs_are_in_some_row() -> None:
         assert frozenset(SPACE.pairs[number] for number in numbers) in there
     for row in chain(pairs(), *map(rows_of, ELSEWHERE)):
         assert not any(conflict.holds(row) for conflict in CONFLICTS)
+
+
+@pytest.mark.parametrize("samples", FACTORS["samples_per_request"])
+def test_trouble_from_the_middle_is_certain_after_the_first_round(samples: str) -> None:
+    """Otherwise no alarm could keep a verdict from being against the truth: too few answers are as they should be."""
+    row = SPACE.completed({"answers": "empty", "samples_per_request": samples})
+    assert row is not None
+    setup, together = make_setup(row), int(samples)
+    passes = setup.config["trials"]["min"]
+    order = [
+        (first + at, question)
+        for first in range(0, passes, together)
+        for question in range(QUESTIONS)
+        for at in range(together)
+    ]
+    empty = np.zeros((passes, QUESTIONS), dtype=np.int64)
+    for place in order[setup.world.middle :]:
+        empty[place] = 1
+    moments = np.arange(1, passes)
+    likeliest = log_chances(np.ones_like(empty), empty, moments).min()
+    hypotheses = len(setup.models) * len(AnswerKind) * 2 * len(moments)
+    assert likeliest < log(FALSE_ALARM / hypotheses)
