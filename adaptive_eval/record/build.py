@@ -88,6 +88,8 @@ def look_results(snapshot: Snapshot) -> Results:
         _model_row(snapshot, row, usages[row.model], *alone.get(row.model, (None, None))) for row in result.models
     )
     pairs = tuple(_pair_rows(snapshot))
+    if is_alarmed(subject.decisions, snapshot.noticed):
+        pairs = tuple(replace(pair, verdict=str(Verdict.BLOCKED), called=None, trials_needed=None) for pair in pairs)
     reversals = tuple((subject.models[one.better], _model_name(subject, one.worse)) for one in result.reversals)
     gate, of_benchmarks = _build_gate(snapshot, models, pairs, reversals)
     found = Results(
@@ -184,7 +186,8 @@ def _build_gate(
 ) -> tuple[tuple[GateRow, ...], Outcomes]:
     """Outcomes of the run's gate and of those that benchmarks have; empty without a gate.
 
-    An empty answer may have deserved the best grade. The bounds of the scores cover time-outs and missing grades.
+    An answer that is empty, or was not generated because it might exceed the context, may have deserved the best grade.
+    The bounds of the scores cover time-outs and missing grades.
     """
     asked = gate_terms(snapshot.subject.decisions, snapshot.bench.weights.tolist())
     if asked is None:
@@ -195,7 +198,7 @@ def _build_gate(
     asked = asked._replace(goes_on=snapshot.run.status == "running")
     drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
     each = max_effect_of_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
-    lacking = [usage.signals["empty"] for usage in snapshot.usages]
+    lacking = [usage.signals["empty"] + usage.signals["context_length"] for usage in snapshot.usages]
     may_move = dict(zip(snapshot.subject.models, (each * lacking).tolist(), strict=True))
     names, parts = snapshot.subject.models, [GatePart(None, asked.delta, 1.0), *_gated_benchmarks(snapshot)]
     found = snapshot.result.gates if bench.gates else list(plain_gate(asked, models, pairs, reversals, names))

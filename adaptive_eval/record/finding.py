@@ -11,7 +11,7 @@ from adaptive_eval.record.gate import OUTCOMES
 from adaptive_eval.record.lines import Scale, safe_line, safe_name, several
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
 from adaptive_eval.record.undecided import UNDECIDED, undecided_sentence
-from adaptive_eval.record.warnings import is_alarmed
+from adaptive_eval.record.warnings import alarm_in_words, is_alarmed
 from adaptive_eval.record.words import objective_view
 
 TIMING = "how many depends on timing, verdicts do not"
@@ -99,7 +99,7 @@ def _no_ranking(results: Results) -> str | None:
     if results.run.reason == Reason.ALARM and scored <= {row.model for row in results.alarms}:
         return "No ranking: there is an alarm about the answers of every model."
     if is_alarmed(results.decisions, results.warnings):
-        return "No ranking: all answers of every model are empty, identical, unreadable or wrong."
+        return f"No ranking: {safe_line(alarm_in_words(results.warnings))}."
     return None
 
 

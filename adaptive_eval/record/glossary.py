@@ -98,8 +98,8 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "blocked": Term(
         "Blocked",
-        "It cannot be decided: one of the two models was set aside, or answers that were cut off or have no grade "
-        "could decide it.",
+        "It cannot be decided: one of the two models was set aside, answers that were cut off or have no grade could "
+        "decide it, or the run was ended by an alarm about answers that are all empty, identical, unreadable or wrong.",
     ),
     "undecided_by_labels": Term(
         "Undecided by labels",

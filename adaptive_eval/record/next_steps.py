@@ -149,7 +149,7 @@ def _doubtful_answers(ending: Ending, run: str) -> Iterator[Advice]:
     for row in () if ending.results is None else ending.results.models:
         if row.name in doubted:
             found = {"are empty": row.signals.get("empty", 0), "timed out": row.signals.get("timed_out", 0)}
-            found["have no grade"] = row.ungraded
+            found |= {"exceed the context": row.signals.get("context_length", 0), "have no grade": row.ungraded}
             counts = ", ".join(f"{number:,} {what}" for what, number in found.items() if number)
             yield Advice(f"{safe_name(row.name, LONGEST_NAME)}: of {row.stored_trials:,} answers {counts}")
     if doubted:

@@ -31,6 +31,7 @@ from adaptive_eval.record.results import (
     RunInfo,
     ServerRow,
     TurnsRow,
+    setting,
 )
 from adaptive_eval.record.sites import OWN_SITE_PREFIX
 from adaptive_eval.record.warnings import (
@@ -159,7 +160,10 @@ def take_snapshot(
     bench, reason = controller.plan.bench, result.reason
     _, recorded = prior_and_recorded_counts(bench)
     explained = {alarm.model for alarm in controller.alarms}
-    alarms = tuple(alarm_cautions(subject.models, usages, events, explained))
+    stop_on = setting(subject.decisions, "stopping", "on_alarm")
+    alarms = tuple(
+        alarm_cautions(subject.models, usages, events, explained, stop_on=stop_on, gone=controller.set_aside)
+    )
     if reason not in (None, Reason.ALARM) and is_alarmed(subject.decisions, alarms):
         reason, stopped = None, True
     finished = reason is not None and reason.ends(sum(row.trials for row in result.models))

@@ -115,6 +115,8 @@ def pair_names(better: str, worse: str | None, names: Mapping[str, str] = Mappin
 
 def pair_need(results: Results, pair: PairRow) -> str:
     """What an undecided pair would need, as words that follow its names."""
+    if is_alarmed(results.decisions, results.warnings):
+        return "are undecided because an alarm ended the run"
     if (pair.better, pair.worse) in cut_off_pairs(results):
         return "need whole answers where some were cut off"
     if pair.verdict == Verdict.BLOCKED:

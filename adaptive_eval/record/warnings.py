@@ -331,17 +331,34 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
             yield Caution("repeats", model, repeats_warning(number))
 
 
+ALL_ALIKE = "all answers of {} are empty, identical, unreadable or wrong"
+CHECK_SETUP = ": check the setup"
+NAMED_ALIKE = 3
+
+
 def alarm_cautions(
-    names: Sequence[str], usages: Sequence[TrialUsage], events: Sequence[Event], explained: Container[int] = ()
+    names: Sequence[str],
+    usages: Sequence[TrialUsage],
+    events: Sequence[Event],
+    explained: Container[int] = (),
+    *,
+    stop_on: object = "all",
+    gone: Container[int] = (),
 ) -> Iterator[Caution]:
     """Warn of models whose answers are all alike in some way, with an example; other alarms have `explained` those of
-    some models already."""
+    some models already.
+
+    First comes the alarm that ends the run, if there is one: about every model, or where one suffices (`stop_on`),
+    about those whose alarms are stored and that are not `gone`.
+    """
     examples = {(one.model, one.fault): one.example for one in events_of_kind(events, AlarmRaised)}
     faults = [None if model in explained else usage.answers.fault for model, usage in enumerate(usages)]
     if len(names) > 1 and None not in faults:
-        yield Caution(
-            "alarm", None, "all answers of every model are empty, identical, unreadable or wrong: check the setup"
-        )
+        yield Caution("alarm", None, ALL_ALIKE.format("every model") + CHECK_SETUP)
+    elif stop_on == "any" and (
+        raised := [name for at, name in enumerate(names) if at not in gone and (name, faults[at]) in examples]
+    ):
+        yield Caution("alarm", None, ALL_ALIKE.format(first_few(raised, NAMED_ALIKE)) + CHECK_SETUP)
     for name, usage, fault in zip(names, usages, faults, strict=True):
         if fault is not None:
             example = examples.get((name, fault))
@@ -350,8 +367,13 @@ def alarm_cautions(
 
 
 def is_alarmed(decisions: Mapping[str, object], cautions: Iterable[Caution]) -> bool:
-    """Whether the answers of every model are implausible, unless the user has set `on_alarm: never`."""
+    """Whether implausible answers end the run, as `on_alarm` has it: then no verdict stands."""
     return setting(decisions, "stopping", "on_alarm") != "never" and any(one.kind == "alarm" for one in cautions)
+
+
+def alarm_in_words(cautions: Iterable[Caution]) -> str:
+    """Whose answers are implausible, where that ends the run."""
+    return next(one.text.removesuffix(CHECK_SETUP) for one in cautions if one.kind == "alarm")
 
 
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:

@@ -20,7 +20,6 @@ from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCo
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.status import Status, standings
 from adaptive_eval.record.undecided import UNDECIDED, pair_names, pair_need, undecided_pair
-from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import draws_questions, promise_line
 from adaptive_eval.show.ranking import WIDEST_NAME, ranking_text
 from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, wrap_lines
@@ -137,8 +136,7 @@ def _next_steps(ended: Ended) -> Iterator[str]:
 
 def decided_text(results: Results) -> str:
     """Number of decided comparisons in words."""
-    nothing = is_alarmed(results.decisions, results.warnings)
-    done = 0 if nothing else sum(pair.verdict not in UNDECIDED for pair in results.pairs)
+    done = sum(pair.verdict not in UNDECIDED for pair in results.pairs)
     alone = len(results.pairs) == 1
     if results.compares:
         return f"{done} of {several(len(results.pairs), 'comparison')} {'is' if alone else 'are'} decided"

@@ -174,6 +174,42 @@ def test_a_gate_does_not_call_a_model_worse_that_only_gave_empty_answers(place: 
     assert "trials.max" not in ended.stdout, "further trials change nothing"
 
 
+def test_a_gate_does_not_call_a_model_worse_whose_requests_exceed_the_context(place: Place, server: Saying) -> None:
+    gate = {"kind": "baseline", "baseline": "ada", "gate": True}
+    server.ends = lambda model, question, seed: "context" if model == "bob" else "stop"
+    ended = place.run(objective=gate)
+    assert ended.exit_code == ExitCode.SPENT, ended.stdout
+    assert "UNDECIDED: bob" in ended.stdout and "called FAIL, which answers of bob that" in ended.stdout
+    assert "worse than ada" not in ended.stdout
+    told = re.search(r"to do     bob: of (\d+) answers (\d+) exceed the context\n", ended.stdout)
+    assert told is not None and told[1] == told[2]
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_where_one_alarm_ends_a_run_nothing_is_decided(place: Place, server: Saying, gated: bool) -> None:
+    """Each text says what the exit code says, and so do the results."""
+    server.says = lambda model, question, seed: (
+        honest(model, question, seed) if model == "ada" else f"It is {seed + 1000}."
+    )
+    objective = {"kind": "baseline", "baseline": "ada", "gate": True} if gated else {"kind": "ranking"}
+    ended = place.run(objective=objective, stopping={"on_alarm": "any"})
+    assert ended.exit_code == ExitCode.SPENT and "the answers of a model cannot be" in ended.stderr
+    results = json.loads((place.run_dir / "results.json").read_bytes())
+    assert results["run"]["status"] == "stopped" and results["run"]["reason"] is None
+    assert [pair["verdict"] for pair in results["pairs"]] == ["blocked"]
+    assert [row["outcome"] for row in results["gate"]] == ["UNDECIDED"] * gated
+    told = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "summary", "-o", "-"]).stdout
+    assert "all answers of bob are empty, identical, unreadable or wrong" in told and "every model" not in told
+    assert not re.search("better than|worse than|FAIL:|[1-9] of \\d comparisons", told)
+    shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"])
+    assert shown.exit_code == ExitCode.SPENT and "set aside" not in shown.stdout
+    assert "are undecided because an alarm ended the run" in shown.stdout
+    # the user may go on all the same, and then it is decided
+    place.run("--set", "stopping.on_alarm=never", objective=objective)
+    after = json.loads((place.run_dir / "results.json").read_bytes())
+    assert [pair["verdict"] for pair in after["pairs"]] == ["resolved"]
+
+
 def test_servers_that_ignore_the_seed_are_told_of_everywhere(place: Place, server: Saying) -> None:
     """One alone is warned of; where all do, the run would be paid for nothing."""
     words = " because the number is what it is and was" * 12
