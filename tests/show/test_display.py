@@ -155,7 +155,10 @@ LETTERS = tuple(f"model-{letter}" for letter in "abcdefgh")
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        ({"objective": "best", "stopping": {"rule": "expected_loss"}}, r"model-a is best: .*"),
+        (
+            {"objective": "best", "stopping": {"rule": "expected_loss", "options": {"epsilon": 0.0025}}},
+            r"model-a is best: .*",
+        ),
         ({"objective": {"kind": "threshold", "value": 0.6}}, r".* above 60\.0%.*"),
         (
             {"objective": {"kind": "precision", "half_width": 0.05}},
