@@ -197,7 +197,7 @@ Row = tuple[object, ...]
 
 def hanging(runs: int) -> tuple[list[Row], list[Check]]:
     """What hangs cost in time."""
-    rows, checks = [], []
+    rows, checks = list[Row](), list[Check]()
     for max_tokens in MAX_TOKENS:
         for stream in (False, True):
             for name, rounds in (("round", 1), ("rounds", ROUNDS)):
