@@ -137,8 +137,11 @@ async def test_a_request_that_fails_in_every_batch_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(("fault", "why"), [("expired", "expired with its batch"), ("failed", "Enqueued token limit")])
-async def test_batches_that_expire_or_find_no_room_say_nothing_of_a_request(fault: str, why: str) -> None:
+async def test_batches_that_expire_or_find_no_room_say_nothing_of_a_request(
+    fault: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is given up after days, however few failures it may have."""
+    monkeypatch.setattr(BatchCalls, "longest_poll", 10_000.0)  # each poll settles for a real moment
     service = ServiceInMemory(seconds=86_000.0, **{fault: 1.0})
     desk = Desk("openai", service)
     with pytest.raises(Unavailable, match=why):
