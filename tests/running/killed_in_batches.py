@@ -103,9 +103,8 @@ def arm(point: str) -> None:
         Store.commit = killed_commit  # type: ignore[method-assign]
 
 
-BatchCalls.first_poll, BatchCalls.longest_poll, BatchCalls.retry_pause = 0.02, 0.05, 0.02
-
 if __name__ == "__main__":
+    BatchCalls.first_poll, BatchCalls.longest_poll, BatchCalls.retry_pause = 0.02, 0.05, 0.02
     arm(sys.argv[1])
     sys.argv = ["adaptive-eval", *sys.argv[2:]]
     app()
