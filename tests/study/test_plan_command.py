@@ -231,7 +231,7 @@ def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:
 
 @pytest.mark.slow
 def test_many_slots_take_longer_than_a_fixed_number() -> None:
-    words = (str(write_config(Path())), "--set", "trials.favour=answers", "--set", "stopping.rule.options.worth=50")
+    words = (str(write_config(Path())), "--set", "trials.favour=answers", "--set", "stopping.options.worth=50")
     few, many = (forecast(*words, "--set", f"concurrency={slots}") for slots in (1, 64))
     assert few["times_as_long"] < 1.0 < many["times_as_long"]
 
@@ -240,7 +240,7 @@ def test_many_slots_take_longer_than_a_fixed_number() -> None:
 def test_what_takes_longer_names_the_pace_that_takes_less_time(taken: str) -> None:
     """Unless the run has it already."""
     words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.favour={taken}")
-    found = forecast(*words, "--set", "stopping.rule.options.worth=50", timed=True)
+    found = forecast(*words, "--set", "stopping.options.worth=50", timed=True)
     assert found["times_as_long"] > 1.0
     assert ("trials.favour: time keeps its servers full" in found["shown"]) == (taken == "answers")
 
