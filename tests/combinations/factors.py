@@ -482,15 +482,3 @@ MOOT = (
     Conflict(_levels(draw="some", continuation=("max_by_file", "max_by_set")), "each question is asked once"),
 )
 """These say nothing, or the life cannot be led."""
-
-
-@dataclass(frozen=True)
-class Known(Conflict):
-    """Levels with which a fault of the program shows that is not mended yet; `why` says what is wrong."""
-
-    always: bool = True
-    """Whether it shows each time, or now and then."""
-
-
-KNOWN: tuple[Known, ...] = ()
-"""Rows with these levels are judged apart."""

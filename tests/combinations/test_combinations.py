@@ -17,7 +17,7 @@ import pytest
 from checker import Fault, faults, refusal_faults
 from commands import PLANT, fork_server
 from covering import Row, Space, covering_array
-from factors import FACTORS, KNOWN, MOOT, QUESTIONS, REFUSED, Conflict, Known, make_setup
+from factors import FACTORS, MOOT, QUESTIONS, REFUSED, Conflict, make_setup
 from life import Life, lead_life
 from planted_faults import PLANTS
 
@@ -107,15 +107,7 @@ def report(life: Life, found: Sequence[Fault]) -> str:
 @pytest.mark.release
 @pytest.mark.parametrize("part", range(PARTS))
 def test_pairs(part: int, judge: Callable[[Iterable[Row]], None]) -> None:
-    judge(row for row in pairs()[part::PARTS] if not any(known.holds(row) for known in KNOWN))
-
-
-@pytest.mark.release
-@pytest.mark.parametrize(
-    "known", [pytest.param(known, marks=pytest.mark.xfail(strict=known.always, reason=known.why)) for known in KNOWN]
-)
-def test_known_faults(known: Known, judge: Callable[[Iterable[Row]], None]) -> None:
-    judge(row for row in pairs() if known.holds(row))
+    judge(pairs()[part::PARTS])
 
 
 @pytest.mark.release
