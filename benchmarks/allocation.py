@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scenarios import Scenario, recorded, simulated
+from scenarios import RECORDED_CAPS, Scenario, recorded, simulated
 from stacked import Ended, replay_stacked
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
@@ -136,8 +136,8 @@ def main() -> None:
     runs = 20 if options.quick else options.runs
     sets = [simulated("coins")]
     if options.data.exists():
-        caps = {"aime2024": 80} if options.quick else {"aime2024": 80, "gpqa": 10, "livecodebench": 10}
-        sets = [*(recorded(options.data, name, cap=cap) for name, cap in caps.items()), *sets]
+        names = ["aime2024"] if options.quick else [*RECORDED_CAPS]
+        sets = [*(recorded(options.data, name) for name in names), *sets]
     if not options.quick:
         sets += [simulated(name) for name in ("shared_difficulty", "rubric", "many_close", "exact_ties")]
     rows: dict[tuple[str, str], Ended] = {}

@@ -19,13 +19,12 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
-from scenarios import Scenario, recorded, simulated
+from scenarios import RECORDED_CAPS, Scenario, recorded, simulated
 from stacked import Ended, replay_stacked
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.core.tape import TrialArrays
-from adaptive_eval.study.fixed import Z, fixed_calls, smallest_fixed
+from adaptive_eval.study.fixed import Z, first_outcomes, fixed_calls, smallest_fixed
 from scorio.moments import FloatArray
 
 FIXED_DRAWS = 20
@@ -78,12 +77,8 @@ def fixed(job: tuple[Scenario, int]) -> tuple[FloatArray, FloatArray, FloatArray
 
 def sample_variance_calls(scenario: Scenario, seed: int) -> FloatArray:
     """(N,): neighbours whose scores differ by 1.645 standard errors of the sample variance; none after one trial."""
-    models, questions, categories = scenario.world.p.shape
-    tape, weights = scenario.tape(seed), scenario.world.w
-    trials = TrialArrays.from_round(
-        np.zeros((models, questions), dtype=np.int64), np.full((models, questions), scenario.cap)
-    )
-    worth = weights[tape.categories(trials).reshape(models, questions, scenario.cap)]
+    models, questions, _ = scenario.world.p.shape
+    worth = scenario.world.w[first_outcomes(scenario.tape(seed), models, questions, scenario.cap)]
     number = np.arange(1, scenario.cap + 1)
     mean = worth.cumsum(axis=2) / number
     around = np.maximum((worth**2).cumsum(axis=2) / number - mean**2, 0.0)
@@ -127,8 +122,7 @@ def main() -> None:
     started = time.perf_counter()
     sets = [simulated(name) for name in ("coins", "shared_difficulty", "rubric", "many_close")]
     if options.data.is_dir():
-        caps = {"aime2024": 80, "livecodebench": 10, "gpqa": 10}
-        sets += [recorded(options.data, name, cap=cap) for name, cap in caps.items()]
+        sets += [recorded(options.data, name) for name in RECORDED_CAPS]
     rows, sets = [], sets[:2] if options.quick else sets
     with ProcessPoolExecutor() as pool:
         for scenario in sets:

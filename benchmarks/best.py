@@ -15,14 +15,13 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from scenarios import Scenario, paced, recorded, simulated
+from scenarios import RECORDED_CAPS, Scenario, paced, recorded, simulated
 from tables import Check, add_data, arguments, machine, markdown, publish
 
 from adaptive_eval.core import Best, Controller, ExpectedLoss, Rule
-from adaptive_eval.core.tape import TrialArrays
 from adaptive_eval.study.drive import drive_rounds
+from adaptive_eval.study.fixed import first_outcomes
 
-CAPS = {"aime2024": 80, "livecodebench": 10, "gpqa": 10}
 RULES: dict[str, Rule | None] = {"expected_loss": ExpectedLoss(), "optimal": None}
 MAX_UNITS, MAX_REGRET = 120.0, 0.30
 """Goals for `expected_loss` on AIME'24, the second in points."""
@@ -62,9 +61,8 @@ def pick(job: tuple[Scenario, str, int]) -> Picked:
 def highest_mean(scenario: Scenario, trials: int, seed: int) -> int:
     """The model with the highest mean after this many trials per question."""
     models, questions, _ = scenario.world.p.shape
-    asked = TrialArrays.from_round(np.zeros((models, questions), dtype=np.int64), np.full((models, questions), trials))
-    worth = scenario.world.w[scenario.tape(seed).categories(asked)]
-    return int(worth.reshape(models, -1).mean(axis=1).argmax())
+    worth = scenario.world.w[first_outcomes(scenario.tape(seed), models, questions, trials)]
+    return int(worth.mean(axis=(1, 2)).argmax())
 
 
 def main() -> None:
@@ -75,7 +73,7 @@ def main() -> None:
     runs = 8 if options.quick else options.runs
     sets = [simulated(name) for name in ("coins", "shared_difficulty", "many_close")]
     if options.data.is_dir():
-        sets += [recorded(options.data, name, cap=cap) for name, cap in CAPS.items()]
+        sets += [recorded(options.data, name) for name in RECORDED_CAPS]
     rows, checks = list[tuple[object, ...]](), list[Check]()
     with ProcessPoolExecutor() as pool:
         for scenario in sets[:1] if options.quick else sets:

@@ -195,7 +195,7 @@ def main() -> None:
     rows, sets = [], [("20 x 10,000", made_up(20, 10_000), 200, 3000, runs)]
     sets.append(("20 x 10,000", made_up(20, 10_000), 200, 10_000, runs))
     if options.data.exists():
-        scenario = recorded(options.data, "livecodebench", best=20, cap=10)
+        scenario = recorded(options.data, "livecodebench", best=20)
         sets.append(("LiveCodeBench, 20 x 400", scenario.world.p @ scenario.world.w, 50, 400, runs))
     sets += [("200 x 10,000", made_up(200, 10_000), 200, most, large) for most in (3000, 10_000)]
     ends: dict[tuple[str, int], list[Run]] = {}

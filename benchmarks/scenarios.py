@@ -18,6 +18,8 @@ from adaptive_eval.study.judged import EQUAL
 from scorio.rank.order import pair_signs, tau_b
 
 CAP = 80
+RECORDED_CAPS = {"aime2024": CAP, "livecodebench": 10, "gpqa": 10}
+"""Recorded sets, and the most trials of a question that a run may take from each."""
 RECORDED = {
     "aime2024": "aime2024_counts.npz",
     "livecodebench": "livecodebench_counts.npz",
@@ -59,13 +61,13 @@ class Scenario:
         return replace(plan, **choices)  # type: ignore[arg-type]
 
 
-def recorded(folder: Path, name: str, best: int = 12, cap: int = CAP) -> Scenario:
+def recorded(folder: Path, name: str, best: int = 12) -> Scenario:
     """The best models of a recorded set."""
     with np.load(folder / RECORDED[name]) as data:
         correct, count = data["correct"].astype(np.int64), data["count"].astype(np.int64)
     chosen = np.argsort(-(correct / count).mean(axis=1), kind="stable")[:best]
     correct, count = correct[chosen], count[chosen]
-    return Scenario(name, World(name, binary(correct / count)), (correct, count), cap)
+    return Scenario(name, World(name, binary(correct / count)), (correct, count), RECORDED_CAPS[name])
 
 
 def simulated(name: str) -> Scenario:

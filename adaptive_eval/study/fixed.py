@@ -86,7 +86,7 @@ def fixed_calls(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """The neighbours (N, L - 1) that the fixed design tells apart after each of its first `most` trials, and which of
     these calls are for a model that is truly worse or equal; a call takes `z`, questions weigh `g`."""
-    score, variance = _estimates(_drawn(tape, len(truth), questions, most), tape.weights, g, prior)
+    score, variance = _estimates(first_outcomes(tape, len(truth), questions, most), tape.weights, g, prior)
     order = np.argsort(-score, axis=1, kind="stable")
     ranked, spread, true = (np.take_along_axis(one, order, axis=1) for one in (score, variance, truth + 0.0 * score))
     called = compare(ranked[:, :-1], spread[:, :-1], ranked[:, 1:], spread[:, 1:]).z >= z
@@ -101,8 +101,8 @@ def calls_by_trials(plan: Plan, tape: Tape, chances: FloatArray, confidence: flo
     return np.asarray(called.sum(axis=1))
 
 
-def _drawn(tape: Tape, models: int, questions: int, most: int) -> IntArray:
-    """The first `most` outcomes of every cell: (L, M, N)."""
+def first_outcomes(tape: Tape, models: int, questions: int, most: int) -> IntArray:
+    """The categories of the first `most` trials of every model and question: (L, M, N)."""
     shape = (models, questions)
     trials = TrialArrays.from_round(np.zeros(shape, dtype=np.int64), np.full(shape, most))
     return tape.categories(trials).astype(np.int64).reshape(*shape, most)
