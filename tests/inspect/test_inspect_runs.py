@@ -758,9 +758,9 @@ def test_a_task_of_an_installed_package_is_found_by_name_written_and_run(
     assert invoke(app, ["init", "own.yaml", "--benchmark", "own_evals/exactly"]).exit_code == 0
     written = (site.folder / "own.yaml").read_text()
     for name, skill in (("openai/model-a", "p95"), ("vllm/model-b", "p10")):
-        written = written.replace(f"inspect: {name}", f"inspect: scripted/{skill}")
-    written = re.sub(r", (config|args): \{.*?\}", "", written)
-    (site.folder / "own.yaml").write_text(written)
+        assert f"inspect: {{model: {name}, " in written
+        written = written.replace(f"model: {name}", f"model: scripted/{skill}")
+    (site.folder / "own.yaml").write_text(re.sub(r", args: \{.*?\}", "", written))
     validated = invoke(app, ["validate", "own.yaml"])
     assert validated.exit_code == 0 and "2 models, 2 questions" in validated.output, validated.output
     ended = invoke(app, ["run", "own.yaml", "--set", "trials.max=6", "--set", "stopping.on_alarm=never"])
