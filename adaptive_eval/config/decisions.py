@@ -171,7 +171,8 @@ class StoppingConfig(Section):
     on_alarm: StopOnAlarm = "all"
     """Stop the run after its first look if all answers of every model (all), or of one model (any), are empty,
     identical, unreadable for the grader, or wrong; and at any time if more than a tenth of a model's answers were cut
-    off, or a kind of failure has become more frequent. never: no alarm stops it. The run can be resumed."""
+    off, more than half are empty or exceed the context, or a kind of failure has become more frequent. never: no alarm
+    stops it. The run can be resumed."""
 
     @field_validator("options")
     @classmethod

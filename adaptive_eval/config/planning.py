@@ -30,7 +30,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batching import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
-from adaptive_eval.graders.rubric import best_is_sure, grades_cut_answers, open_rubric
+from adaptive_eval.graders.rubric import best_is_sure, grades_cut_answers, open_rubric, says_nothing
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.questions.types import Question
 from adaptive_eval.supply.launch.types import GRACE_SECONDS
@@ -151,6 +151,7 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
             coupled=facts.coupled,
             may_be_right=0 if grades_cut_answers(rubric) else int(AnswerKind.TRUNCATED),
             best_is_sure=best_is_sure(rubric),
+            says_nothing=int(says_nothing(rubric)),
             stops_on_alarm=stopping.on_alarm != "never",
             drawn=_block_size(config.trials, bench.questions, first),
         )

@@ -1,7 +1,11 @@
-"""Alarms about a model's answers: too many are cut off, or a kind of failure has become more frequent.
+"""Alarms about a model's answers: too many are cut off or say nothing, or a kind of failure has become more frequent.
 
 **Cut answers.** If the grades of more than `MOST_CUT` of a model's answers are unsure (`Plan.may_be_right`), its
 score means little, and further answers under the same limit would not change that.
+
+**Answers that say nothing.** If more than `MOST_SILENT` of a model's answers are of one kind that says nothing, its
+score says more about the server or its settings than about the model, unless the rubric names that kind
+(`Plan.says_nothing`).
 
 **A server that changes.** The answers of a model to one question are exchangeable as long as its server stays the same.
 So if a question has N answers, K of them of some kind, then among its B latest answers the number of that kind is
@@ -41,8 +45,10 @@ EARLIER_CHANGE = 0.01
 """Chance at which an earlier change, before one that has raised the alarm, is believed: that costs only answers."""
 MOST_CUT = 0.10
 """Above this share of cut answers a run stops: the score could be off by ten points of a hundred."""
+MOST_SILENT = 0.5
+"""Above this share of answers that say nothing a run stops."""
 ALWAYS_BORNE = 2
-"""This few cut answers, whatever their share, never stop a run."""
+"""This few answers, whatever their share, never stop a run."""
 TILTS = (0.1, 0.2, 0.4, 0.7, 1.1, 1.7, 2.5, 4.0, 6.0, 10.0)
 """Values of t. The bound holds for each of them."""
 SPACING = 1.4
@@ -116,6 +122,8 @@ class AnswerHistory:
     def __init__(self, questions: int, *, drawn: bool = False) -> None:
         self._questions, self._drawn = questions, drawn
         self._batches: list[_CommittedBatch] = []
+        self.answers = 0
+        self._of_kind = dict.fromkeys(AnswerKind, 0)
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -123,7 +131,7 @@ class AnswerHistory:
     def copy(self) -> "AnswerHistory":
         """A copy that later answers do not change."""
         found = AnswerHistory(self._questions, drawn=self._drawn)
-        found._batches = [*self._batches]
+        found._batches, found.answers, found._of_kind = [*self._batches], self.answers, {**self._of_kind}
         return found
 
     def add(self, batch: Batch, look: int) -> None:
@@ -133,12 +141,20 @@ class AnswerHistory:
         kinds = batch.kinds.copy() if batch.kinds.any() else None
         categories = batch.categories_by_place().copy()
         self._batches.append(_CommittedBatch(small, batch.slots.width, categories, kinds, look))
+        self.answers += len(categories)
+        for kind in () if kinds is None else AnswerKind:
+            self._of_kind[kind] += int(np.count_nonzero(batch.kinds & kind))
 
     @property
     def kinds(self) -> AnswerKind:
         """The kinds of the answers in the latest batch."""
         kinds = self._batches[-1].kinds
         return AnswerKind(0 if kinds is None else int(np.bitwise_or.reduce(kinds)))
+
+    def most_frequent(self, kinds: AnswerKind) -> tuple[AnswerKind, int] | None:
+        """The most frequent of these kinds, the most specific where several are, and its answers; None without any."""
+        found = max(kinds, key=lambda kind: self._of_kind[kind], default=None)
+        return None if found is None else (found, self._of_kind[found])
 
     def trials(self) -> AskedTrials:
         """All trials."""
@@ -246,6 +262,14 @@ class ChangeFinder:
     def history(self, model: int) -> AnswerHistory:
         """The committed trials of a model."""
         return self._histories[model]
+
+    def find_silence(self, model: int, kinds: AnswerKind) -> AnswerAlarm | None:
+        """The alarm that most answers of a model are of one of these kinds, if so."""
+        history = self._histories[model]
+        found = history.most_frequent(kinds)
+        if found is None or found[1] <= max(ALWAYS_BORNE, MOST_SILENT * history.answers):
+            return None
+        return AnswerAlarm(model, *found, history.answers)
 
     def find_change(self, model: int) -> ServerChange | None:
         """The likeliest change of a model's server, if its latest batch shows any."""

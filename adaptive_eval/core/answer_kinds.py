@@ -1,8 +1,8 @@
 """Kinds of answers that are no plain text: the one table of what each means and what follows from it.
 
 An answer that was cut off has a grade, but the whole answer might have had another one. Unless the rubric says what
-becomes of cut answers, their grades are unsure (`tally`). If a kind becomes more frequent during a run, the
-server has changed, and trials from then on decide nothing (`answer_alarms`).
+becomes of cut answers, their grades are unsure (`tally`). If most answers of a model say nothing, or a kind becomes
+more frequent during a run, an alarm ends it (`answer_alarms`).
 """
 
 from collections.abc import Mapping
@@ -27,6 +27,9 @@ class AnswerKind(IntFlag):
         """The name of its signal."""
         return str(self.name).lower()
 
+
+SAY_NOTHING = AnswerKind.CONTEXT_LENGTH | AnswerKind.REASONING_ONLY | AnswerKind.EMPTY
+"""Kinds of answers that hold no answer. A few may come from a model; most of a model's answers do not."""
 
 PHRASES: Mapping[AnswerKind, str] = {
     AnswerKind.CONTEXT_LENGTH: "were not generated because prompt and max_tokens exceed the context",

@@ -555,7 +555,7 @@ class Controller:
             self._changes.add(batch, look)
         for model in sorted({batch.model for batch in done} - self.set_aside.keys()):
             change = self._changes.find_change(model)
-            alarm = self._find_cut_answers(model) if change is None else self._changes.describe(model, change)
+            alarm = self._find_bad_share(model) if change is None else self._changes.describe(model, change)
             if alarm is None or any((one.model, one.kind) == (model, alarm.kind) for one in self.alarms):
                 continue
             self.alarms.append(alarm)
@@ -568,12 +568,12 @@ class Controller:
                 self.taker.withdraw(model, history.look_of(change.at))
         return self.plan.stops_on_alarm and len(self.alarms) > before
 
-    def _find_cut_answers(self, model: int) -> AnswerAlarm | None:
-        """The alarm that too many answers of a model were cut off, if so."""
+    def _find_bad_share(self, model: int) -> AnswerAlarm | None:
+        """The alarm that too many answers of a model were cut off, or else say nothing, if so."""
         cut, trials = self._tally.share_unsure(model)
-        if cut <= max(ALWAYS_BORNE, MOST_CUT * trials):
-            return None
-        return AnswerAlarm(model, AnswerKind.TRUNCATED, cut, trials)
+        if cut > max(ALWAYS_BORNE, MOST_CUT * trials):
+            return AnswerAlarm(model, AnswerKind.TRUNCATED, cut, trials)
+        return self._changes.find_silence(model, AnswerKind(self.plan.says_nothing))
 
     def _end_by_alarm(self) -> None:
         """End the run with a last look, at which nothing is called anew."""

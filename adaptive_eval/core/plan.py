@@ -77,6 +77,8 @@ class Plan:
     """Bits of `AnswerKind`: the grade of such an answer is unsure, it could be in any category."""
     best_is_sure: bool = True
     """Whether the grade of such an answer stands if it is in the best category; not if wrong answers are in that."""
+    says_nothing: int = 0
+    """Bits of `AnswerKind`: an alarm is raised if most answers of a model are of one of these kinds."""
     stops_on_alarm: bool = True
     """Whether an alarm about a model's answers ends the run (`answer_alarms`)."""
     drawn: int = 0

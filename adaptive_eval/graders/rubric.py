@@ -25,6 +25,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.base.sections import Section, refuse
+from adaptive_eval.core.answer_kinds import SAY_NOTHING, AnswerKind
 from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, with_length_ratio
 from adaptive_eval.graders.types import ANSWER_SIGNALS, NEEDS_RUBRIC, SignalValue
@@ -339,6 +340,13 @@ OF_CUT_ANSWERS = frozenset({"truncated", "repeated_pattern"})
 def grades_cut_answers(rubric: Rubric) -> bool:
     """Whether the rubric says what becomes of answers that were cut off, so that their grades stand."""
     return not rubric.needs.isdisjoint(OF_CUT_ANSWERS)
+
+
+def says_nothing(rubric: Rubric) -> AnswerKind:
+    """Kinds of answers that hold no answer, without those that the rubric says what becomes of."""
+    if AnswerKind.EMPTY.signal in rubric.needs:  # whatever holds no answer is empty
+        return AnswerKind(0)
+    return AnswerKind(sum(kind for kind in SAY_NOTHING if kind.signal not in rubric.needs))
 
 
 def best_is_sure(rubric: Rubric) -> bool:

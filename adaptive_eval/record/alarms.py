@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from adaptive_eval.core.answer_alarms import AnswerAlarm
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.record.lines import first_few, safe_name, several
 from adaptive_eval.record.results import AlarmRow, ModelRow, Results
@@ -10,6 +11,7 @@ from adaptive_eval.record.results import AlarmRow, ModelRow, Results
 LONGEST_NAME = 40
 MAX_NAMES = 3
 """Models that one sentence names; further ones are only counted."""
+TRUNCATED = AnswerKind.TRUNCATED.signal
 LIMIT = "sampling.max_tokens"
 OTHER_LIMIT = "a limit of the server or the task"
 
@@ -40,13 +42,20 @@ def alarm_sentences(results: Results) -> Iterator[str]:
         told = first_few([f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in changed], MAX_NAMES)
         servers = "a server has changed" if len(changed) == 1 else f"{len(changed)} servers have changed"
         yield f"{begin}: {servers}; {told}."
-    cut = {row.model: row.answers / row.of for row in results.alarms if row.since is None}
+    if silent := [row for row in results.alarms if row.since is None and row.kind != TRUNCATED]:
+        told = first_few([f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in silent], MAX_NAMES)
+        yield f"{begin}: {told}."
+    cut = {row.model: row.answers / row.of for row in results.alarms if _is_about_cuts(row)}
     if cut:
         yield f"{begin}: {_cut_in_words(results, cut)}; their grades decide nothing."
     elif undecided := cut_off_pairs(results):
         names = {name for pair in undecided for name in pair}
         shares = {row.name: row.cut / row.trials for row in results.models if row.name in names and row.cut}
         yield f"{several(len(undecided), 'comparison')} could turn on cut answers: {_cut_in_words(results, shares)}."
+
+
+def _is_about_cuts(row: AlarmRow) -> bool:
+    return row.since is None and row.kind == TRUNCATED
 
 
 def _cut_in_words(results: Results, shares: Mapping[str, float]) -> str:
@@ -93,7 +102,12 @@ def has_cut_answers(results: Results | None) -> bool:
     """Whether answers that were cut off have ended the run, or keep a comparison from being decided."""
     if results is None:
         return False
-    return any(row.since is None for row in results.alarms) or bool(cut_off_pairs(results))
+    return any(_is_about_cuts(row) for row in results.alarms) or bool(cut_off_pairs(results))
+
+
+def has_silent_answers(results: Results | None) -> bool:
+    """Whether most answers of a model say nothing."""
+    return results is not None and any(row.since is None and not _is_about_cuts(row) for row in results.alarms)
 
 
 def has_changed_server(results: Results | None) -> bool:

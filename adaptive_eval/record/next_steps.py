@@ -9,7 +9,7 @@ from types import MappingProxyType
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
-from adaptive_eval.record.alarms import has_changed_server, has_cut_answers, limit_to_raise
+from adaptive_eval.record.alarms import has_changed_server, has_cut_answers, has_silent_answers, limit_to_raise
 from adaptive_eval.record.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
 from adaptive_eval.record.labelled import MIN_LABELS
 from adaptive_eval.record.lines import safe_name, several
@@ -21,6 +21,7 @@ ENOUGH = "decided the rest in 6 of 10 such runs"
 AFRESH = "--fresh, or another --run-dir"
 AGAIN = "run the same command again"
 COUNT_CUT = "a cut answer shall count as it is graded, give it a category (when: {truncated: true}), then:"
+COUNT_EMPTY = "such an answer shall count as wrong, give it a category (when: {empty: true}), then:"
 MORE_LABELS = 2
 """Times the labels that would be enough if the corrected difference stayed: labels are best given once."""
 UNDECIDED_BY_LABELS = Verdict.UNDECIDED_BY_LABELS
@@ -80,12 +81,16 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
 
 
 def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
-    """What to do where a server has changed, or too many answers were cut off."""
+    """What to do where a server has changed, or too many answers were cut off or say nothing."""
     results = ending.results
     if has_changed_server(results):
         again = "fix the server; then discard its answers since the change, and ask for them again"
         yield _step(ending, again, flag="--ask-again")
         yield Advice("or remove the model from the configuration, to go on without it")
+    if has_silent_answers(results):
+        mend = "look at what the server sends, at max_tokens and the reasoning settings; after a change start over"
+        yield _step(ending, mend, fresh=True)
+        yield Advice(f"or, if {COUNT_EMPTY}", regrade)
     if results is None or has_cut_answers(results):
         raised = f"raise {limit_to_raise(results)}, since cut answers decide nothing, then start over"
         yield _step(ending, raised, fresh=True)

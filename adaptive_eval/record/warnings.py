@@ -353,10 +353,13 @@ def alarm_cautions(
     """
     examples = {(one.model, one.fault): one.example for one in events_of_kind(events, AlarmRaised)}
     faults = [None if model in explained else usage.answers.fault for model, usage in enumerate(usages)]
-    if len(names) > 1 and None not in faults:
+    repeating = _repeating_models(events)
+    there = [at for at in range(len(names)) if at not in gone]
+    alarmed = [at for at in there if faults[at] is not None or names[at] in repeating]
+    if len(there) > 1 and alarmed == there:
         yield Caution("alarm", None, ALL_ALIKE.format("every model") + CHECK_SETUP)
     elif stop_on == "any" and (
-        raised := [name for at, name in enumerate(names) if at not in gone and (name, faults[at]) in examples]
+        raised := [names[at] for at in alarmed if (names[at], faults[at]) in examples or names[at] in repeating]
     ):
         yield Caution("alarm", None, ALL_ALIKE.format(first_few(raised, NAMED_ALIKE)) + CHECK_SETUP)
     for name, usage, fault in zip(names, usages, faults, strict=True):
@@ -364,6 +367,17 @@ def alarm_cautions(
             example = examples.get((name, fault))
             shown = "" if example is None else f" ({example})"
             yield Caution(fault, name, f"{fault_sentence(fault, usage.answers.number)}{shown}")
+
+
+def _repeating_models(events: Sequence[Event]) -> set[str]:
+    """Models with an alarm that their answers repeat, unless these answers were discarded since."""
+    found: set[str] = set()
+    for event in events:
+        if isinstance(event, AlarmRaised) and event.fault == AnswerFault.REPEATED:
+            found.add(event.model)
+        elif isinstance(event, AnswersLost) and event.discarded:
+            found.discard(event.model)
+    return found
 
 
 def is_alarmed(decisions: Mapping[str, object], cautions: Iterable[Caution]) -> bool:

@@ -8,6 +8,7 @@ from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,9 +76,16 @@ class Place:
         path.write_text(yaml.safe_dump(settings | changes))
         return path
 
+    @property
+    def results(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.run_dir / "results.json").read_bytes())
+        return found
+
+    def report(self, form: str) -> str:
+        return CliRunner().invoke(app, ["report", str(self.run_dir), "--format", form, "-o", "-"]).stdout
+
     def warnings(self) -> list[tuple[str, str | None]]:
-        found = json.loads((self.run_dir / "results.json").read_bytes())["warnings"]
-        return [(one["kind"], one["model"]) for one in found]
+        return [(one["kind"], one["model"]) for one in self.results["warnings"]]
 
     def alarms(self) -> list[AlarmRaised]:
         with closing(RunReader.open(self.run_dir)) as reader:
@@ -144,7 +152,7 @@ def test_the_user_may_go_on_all_the_same(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("text", "fault"),
-    [("", AnswerFault.EMPTY), ("I have 1 thing to say.", AnswerFault.ALIKE), (None, AnswerFault.WRONG)],
+    [("I have 1 thing to say.", AnswerFault.ALIKE), (None, AnswerFault.WRONG)],
 )
 def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
     place: Place, server: Saying, text: str | None, fault: AnswerFault
@@ -161,28 +169,76 @@ def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
     assert again.exit_code == ExitCode.SPENT and "the answers of a model cannot be" in again.stderr
 
 
-def test_a_gate_does_not_call_a_model_worse_that_only_gave_empty_answers(place: Place, server: Saying) -> None:
+EMPTY_IS_WRONG = {
+    "categories": [
+        {"name": "right", "weight": 1, "when": {"is_correct": True}},
+        {"name": "empty", "weight": 0, "when": {"empty": True}},
+        {"name": "wrong", "weight": 0},
+    ]
+}
+
+
+@pytest.mark.parametrize("kind", ["empty", "context_length"])
+@pytest.mark.parametrize("share_of_them", [1.0, 0.8])
+def test_a_model_that_mostly_says_nothing_ends_the_run_and_is_called_nothing(
+    place: Place, server: Saying, kind: str, share_of_them: float
+) -> None:
+    def silent(model: str, question: str, seed: int) -> bool:
+        return model == "bob" and share(question, seed) < share_of_them
+
+    if kind == "empty":
+        server.says = lambda *one: "" if silent(*one) else honest(*one)
+    else:
+        server.ends = lambda *one: "context" if silent(*one) else "stop"
+    ended = place.run()
+    assert ended.exit_code == ExitCode.SPENT, ended.stderr
+    (alarm,) = place.results["alarms"]
+    assert (alarm["model"], alarm["kind"], alarm["since"]) == ("bob", kind, None) and alarm["of"] == 24
+    assert place.results["run"]["reason"] == "alarm"
+    told = [ended.stdout, *(place.report(form) for form in ("md", "pr", "summary"))]
+    for text in told:
+        assert f"bob: {alarm['text']}" in text.replace("\\", "")
+        assert not re.search("better than|worse than|cut off|trials.max", text)
+    assert "start over" in ended.stdout and " --fresh" in ended.stdout
+    asked = len(server.asked)
+    assert place.run().exit_code == ExitCode.SPENT and len(server.asked) == asked  # it buys nothing more
+
+
+def test_a_rubric_that_names_empty_answers_lets_them_count(place: Place, server: Saying) -> None:
+    server.says = lambda *one: "" if one[0] == "bob" else honest(*one)
+    assert place.run().exit_code == ExitCode.SPENT
+    config = place.config(rubric=EMPTY_IS_WRONG)
+    assert CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)]).exit_code == 0
+    ended = place.run(rubric=EMPTY_IS_WRONG)
+    assert ended.exit_code == ExitCode.REACHED, ended.stdout + ended.stderr
+    assert "better than bob" in ended.stdout and not place.results["alarms"]
+
+
+def test_a_gate_does_not_call_a_model_worse_that_gave_empty_answers(place: Place, server: Saying) -> None:
     gate = {"kind": "baseline", "baseline": "ada", "gate": True}
-    server.says = lambda model, question, seed: "" if model == "bob" else honest(model, question, seed)
-    ended = place.run(objective=gate)
+    server.says = lambda model, question, seed: (
+        "" if model == "bob" and share(question, seed) < 0.4 else honest("ada", question, seed)
+    )
+    ended = place.run(objective=gate, trials={"min": 8, "max": 12})
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     assert "UNDECIDED: bob" in ended.stdout
     assert "called FAIL, which answers of bob that timed out, were cut off, are empty or" in ended.stdout
     assert "worse than ada" not in ended.stdout
     told = re.search(r"to do     bob: of (\d+) answers (\d+) are empty\n", ended.stdout)
-    assert told is not None and told[1] == told[2] and "start over" in ended.stdout
+    assert told is not None and int(told[2]) > 0 and "start over" in ended.stdout
     assert "trials.max" not in ended.stdout, "further trials change nothing"
 
 
 def test_a_gate_does_not_call_a_model_worse_whose_requests_exceed_the_context(place: Place, server: Saying) -> None:
     gate = {"kind": "baseline", "baseline": "ada", "gate": True}
-    server.ends = lambda model, question, seed: "context" if model == "bob" else "stop"
-    ended = place.run(objective=gate)
+    server.says = lambda model, question, seed: honest("ada", question, seed)
+    server.ends = lambda model, question, seed: "context" if model == "bob" and share(question, seed) < 0.4 else "stop"
+    ended = place.run(objective=gate, trials={"min": 8, "max": 12})
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     assert "UNDECIDED: bob" in ended.stdout and "called FAIL, which answers of bob that" in ended.stdout
     assert "worse than ada" not in ended.stdout
     told = re.search(r"to do     bob: of (\d+) answers (\d+) exceed the context\n", ended.stdout)
-    assert told is not None and told[1] == told[2]
+    assert told is not None and int(told[2]) > 0
 
 
 @pytest.mark.parametrize("gated", [True, False])
@@ -316,6 +372,10 @@ def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
         assert "cannot be what was asked for" not in ended.stderr
         again = place.run("--set", "stopping.on_alarm=any", **sections)
         assert again.exit_code == ExitCode.SPENT and "the answers of a model cannot be" in again.stderr
+        # live and afterwards alike, nothing is decided
+        for text in (again.stdout, place.report("md"), place.report("summary")):
+            assert not re.search("better than|worse than|[1-9] of \\d comparisons", text)
+        assert {pair["verdict"] for pair in place.results["pairs"]} == {"blocked"}
 
 
 def test_short_answers_of_honest_models_raise_no_alarm_later(place: Place, server: Saying) -> None:
