@@ -132,11 +132,13 @@ class Controller:
         self._check(counts, batch.slots.extra)
         return self._tell_counts([(batch, counts, costs)], seconds)
 
-    def tell_time(self, batch: Batch, seconds: float) -> None:
+    def tell_time(self, batch: Batch, seconds: float) -> list[Look]:
         """Record the seconds of a batch's answers so far, for a shell that will tell the batch as a whole: the first
         round's seconds set the clocks before all its answers are there."""
+        taken = len(self.looks)
         batch.take_time(seconds)
         self._advance()
+        return self.looks[taken:]
 
     def tell_round(self, one: Round, counts: IntArray, costs: Sequence[Sequence[Cost]] | None = None) -> list[Look]:
         """Take in all batches of a round at once, as counts (L, M, K)."""
@@ -491,7 +493,7 @@ class Controller:
     def _advance(self) -> None:
         """Commit complete batches that are due; after each commit, look, and compose what that look asks for."""
         while self.finished is None and self.taker.taken < self._most_looks:
-            if self._flight.in_parts and self._flight.account.is_open:  # each part is reserved by those before it
+            if self._flight.account.is_open and self._flight.in_parts:  # each part is reserved by those before it
                 if not self._flight.release_more():
                     self.end_over_budget()
                 if self._flight.in_parts or self.finished is not None:
@@ -623,8 +625,7 @@ class Controller:
         self._joining.add(model)
         self._issue(first)
         if in_parts:
-            for batch in self._flight.batches(model):
-                batch.open = 0
+            self._flight.open_in_parts(model)
             self._flight.release_more()
 
     def _compose_first(self) -> None:

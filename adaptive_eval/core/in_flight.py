@@ -74,6 +74,8 @@ class BatchesInFlight:
         """The batches in flight by model."""
         self._parked: list[list[Batch]] = [[] for _ in range(bench.models)]
         """Batches in their order, of models that no open comparison wants now."""
+        self._may_be_in_parts = False
+        """False only if all batches are open whole."""
         self.takes: FloatArray = np.ones(bench.models)
         """(L,): ticks of the logical clock that one trial a question of each model takes."""
         self.until = np.zeros(bench.models)
@@ -139,6 +141,7 @@ class BatchesInFlight:
         self.until[batch.model] = batch.due
         insort(self._batches, batch, key=_order)
         self._own[batch.model].append(batch)
+        self._may_be_in_parts |= batch.open < batch.size
 
     def park(self, wanted: NDArray[np.bool_]) -> None:
         """Park the batches of models (L,) that are not wanted, and resume the parked batches of the others.
@@ -303,15 +306,22 @@ class BatchesInFlight:
             missing[batch.model] += owed
         return self.account.caps_hold(came, missing)
 
-    def open_in_parts(self) -> None:
-        """Hold back all trials in flight until `release_more` releases them: the caps do not cover their worst case."""
-        for batch in self._batches:
+    def open_in_parts(self, model: int | None = None) -> None:
+        """Hold back all trials in flight, of one model if it is given, until `release_more` releases them: the caps do
+        not cover their worst case."""
+        for batch in self._batches if model is None else self._own[model]:
             batch.open = 0
+        self._may_be_in_parts = True
 
     @property
     def in_parts(self) -> bool:
         """Whether some trials in flight may not be asked yet."""
-        return any(batch.open < batch.size for batch in self._batches)
+        return bool(self._partly_open())
+
+    def _partly_open(self) -> list[Batch]:
+        found = [batch for batch in self._batches if batch.open < batch.size] if self._may_be_in_parts else []
+        self._may_be_in_parts = bool(found)
+        return found
 
     def release_more(self) -> bool:
         """Release more trials of partly opened batches; False if the caps allow no more.
@@ -322,7 +332,7 @@ class BatchesInFlight:
         If a trial's cost is unbounded, each part waits for all before it, which set its reserve; the first part is one
         trial of each batch.
         """
-        while parts := [batch for batch in self._batches if batch.open < batch.size]:
+        while parts := self._partly_open():
             now, most = max(batch.open for batch in parts), max(batch.size for batch in parts)
             is_owed = any(batch.count_missing(batch.open) for batch in self._batches)
             if self.account.is_open:

@@ -7,7 +7,10 @@ from pathlib import Path
 from adaptive_eval.base.errors import RunChanged
 from adaptive_eval.config.prepare import PreparedRun, stored_config, stored_questions
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
+from adaptive_eval.graders.by_benchmark import InspectScores, find_grader
 from adaptive_eval.graders.registry import Logged
+from adaptive_eval.graders.types import GraderOptions, MarkedAnswer
+from adaptive_eval.running.regrade import with_scores
 from adaptive_eval.store import GraderChosen, RunHeader, RunReader, Store
 from adaptive_eval.store.thresholds import kept_rubric
 
@@ -30,7 +33,7 @@ async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement
         header = reader.header()
         if not isinstance(stored_config(header).grader, Logged):
             return None
-        sample, events = _sample(reader, header), reader.events()
+        sample, events = _sample(reader, header, prepared.config.grader), reader.events()
     config = prepared.config
     rubric = kept_rubric(stored_config(header).rubric, events)
     found = await agreement(config.grader, rubric, sample, config.folder, config.keys)
@@ -46,11 +49,14 @@ async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement
     return found
 
 
-def _sample(reader: RunReader, header: RunHeader) -> list[GradedAnswer]:
+def _sample(reader: RunReader, header: RunHeader, grader: GraderOptions) -> list[GradedAnswer]:
     questions = {question.id: question for question in stored_questions(header)}
+    by_inspect = {one.id for one in questions.values() if isinstance(find_grader(grader, one), InspectScores)}
     reservoir = Reservoir()
     for record in reader.trials():
-        if record.category is not None and record.answer.text:
+        if record.question in by_inspect:
+            record = with_scores(record)
+        if record.category is not None and (record.answer.text or isinstance(record.answer, MarkedAnswer)):
             reservoir.take(GradedAnswer(questions[record.question], record.answer, record.category))
     return reservoir.kept
 

@@ -150,7 +150,7 @@ class _Regrading:
         grader, only_ungraded = self._config.grader, self._header is None
         by_inspect = {one.id for one in self._questions if isinstance(find_grader(grader, one), InspectScores)}
         for record in self._store.reader.trials("ungraded" if only_ungraded else "all"):
-            yield _with_scores(record) if record.question in by_inspect else record
+            yield with_scores(record) if record.question in by_inspect else record
 
     async def _grade(
         self, rubric: Rubric, records: Iterator[TrialRecord], beyond_caps: bool
@@ -209,7 +209,7 @@ class _Regrading:
         return done._replace(before=before, after=after)
 
 
-def _with_scores(record: TrialRecord) -> TrialRecord:
+def with_scores(record: TrialRecord) -> TrialRecord:
     """The answer to a sample of Inspect with its stored scores, since Inspect does not score again."""
     signals = {name: value for name, value in record.signals.items() if name in InspectScores().gives}
     given = {field.name: getattr(record.answer, field.name) for field in fields(Answer)}

@@ -142,6 +142,8 @@ class _BatchInFlight:
     ) -> None:
         """`takes` are the seconds of its answers; `recorded` ones exist already."""
         self.batch, self._takes, self._recorded = batch, takes, recorded
+        self.is_recorded = bool(recorded.all())
+        """Whether the whole batch is recorded, and takes no time."""
         seconds = np.where(recorded, 0.0, takes)
         self._judge, self._judged = judge, judge.enqueue(now, seconds)
         self.load = TrialLoad(batch.model, seconds)
@@ -175,15 +177,9 @@ class _BatchInFlight:
         """Tell the controller what comes next."""
         self._told = self.batch.size if self._opening is None else self._until()
         if not self.is_complete:
-            controller.tell_time(self.batch, float(self._takes[self.load.in_order[1][: self._told]].sum()))
-            return []
+            return controller.tell_time(self.batch, float(self._takes[self.load.in_order[1][: self._told]].sum()))
         own = None if costs is None else costs[self.batch.model]
         return controller.tell_batch(self.batch, self._drawn.counts, own, float(self._takes.sum()))
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether the whole batch is recorded, and takes no time."""
-        return bool(self._recorded.all())
 
     @property
     def last(self) -> float:
@@ -257,8 +253,11 @@ def drive_in_time(
     flying, judge = _BatchesInFlight(shared), JudgeQueue(verdicts)
     cap = controller.plan.budget.wall_seconds
     now, looks, asking, begun = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
+    seen = -1
     while controller.finished is None:
-        flying.pause(controller, hosts, now)
+        if controller.taker.taken != seen:  # only looks pause models
+            flying.pause(controller, hosts, now)
+            seen = controller.taker.taken
         for asked in controller.ask_rounds():
             asking += _round_batches(asked, tape, times, recorded, controller, judge, now)
         # recorded trials take no time, and are told before anything is asked
@@ -299,16 +298,19 @@ class _BatchesInFlight:
         self._shared = shared
         self._heap: list[tuple[float, int, _BatchInFlight]] = []
         self._added = 0
+        self._recorded = 0
+        """How many of the batches are recorded, and take no time."""
 
     def add(self, one: _BatchInFlight) -> None:
         """Add a batch that was issued."""
         heapq.heappush(self._heap, (one.next, self._added, one))
         self._added += 1
+        self._recorded += one.is_recorded
 
     @property
     def has_recorded(self) -> bool:
         """Whether some batches are recorded, and take no time."""
-        return any(one.is_recorded for _, _, one in self._heap)
+        return self._recorded > 0
 
     def pause(self, controller: Controller, hosts: Sequence[SimulatedHost], now: float) -> None:
         """Pause the trials of paused models."""
@@ -343,3 +345,4 @@ class _BatchesInFlight:
         """Remove the first batch if it was told completely."""
         if due.is_complete:
             heapq.heappop(self._heap)
+            self._recorded -= due.is_recorded

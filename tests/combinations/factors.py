@@ -360,6 +360,8 @@ def _inspect_task(setup: Setup) -> None:
     config.pop("questions")
     config.pop("grader")
     taken = {key: value for key, value in sampling.items() if key in ("temperature", "max_tokens")}
+    if "timeout" in sampling:
+        taken["attempt_timeout"] = sampling["timeout"]
     for model in setup.models:
         priced = {"price": model["price"]} if "price" in model else {}
         name = model["name"]
@@ -473,6 +475,7 @@ MOOT = (
         Conflict(_levels(supply="inspect", **{name: FACTORS[name][1:]}), "Inspect asks the models in its own way")
         for name in ("addresses", "access", "api", "samples_per_request", "draw")
     ),
+    Conflict(_levels(supply="inspect", wire="doubled"), "Inspect reads the responses, without their ids"),
     Conflict(_levels(supply=("inspect", "lm_eval"), grader=("judge", "verifier")), "the task grades"),
     Conflict(_levels(supply="lm_eval", grader="failing"), "the task grades"),
     Conflict(_levels(supply=("inspect", "lm_eval"), benchmarks=("weighted", "grouped")), "the task has the questions"),
