@@ -283,7 +283,7 @@ def test_logs_of_a_run_are_imported_with_its_seeds_and_the_scorer_that_its_confi
 @pytest.mark.slow
 def test_an_exported_run_goes_on_elsewhere_with_the_scores_that_inspect_gave(site: Site) -> None:
     """Inspect scores an answer only while it runs the sample: what it gave then is stored, and exported."""
-    config = write(site, "exactly", stopping={"confidence": 0.999999, "on_alarm": "never"})
+    config = write(site, "exactly", objective={"kind": "precision", "half_width": 0.01})
     assert run(site, config).exit_code == ExitCode.SPENT
     file, moved = str(site.folder / "moved.jsonl"), site.directory("moved")
     for words in (
