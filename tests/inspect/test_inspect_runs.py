@@ -283,7 +283,7 @@ def test_logs_of_a_run_are_imported_with_its_seeds_and_the_scorer_that_its_confi
 @pytest.mark.slow
 def test_an_exported_run_goes_on_elsewhere_with_the_scores_that_inspect_gave(site: Site) -> None:
     """Inspect scores an answer only while it runs the sample: what it gave then is stored, and exported."""
-    config = write(site, "exactly", objective={"kind": "precision", "half_width": 0.01})
+    config = write(site, "exactly", objective={"kind": "precision", "half_width": 0.3})
     assert run(site, config).exit_code == ExitCode.SPENT
     file, moved = str(site.folder / "moved.jsonl"), site.directory("moved")
     for words in (
@@ -293,8 +293,8 @@ def test_an_exported_run_goes_on_elsewhere_with_the_scores_that_inspect_gave(sit
         assert (done := CliRunner().invoke(app, words)).exit_code == 0, done.output
     before = Found.of(moved).outcomes
     assert before == Found.of(site.directory()).outcomes
-    further = site.run(config, "--run-dir", str(moved), "--set", "trials.max=6")
-    assert further.exit_code == ExitCode.SPENT, further.output
+    further = site.run(config, "--run-dir", str(moved), "--set", "trials.max=40")
+    assert further.exit_code in (ExitCode.REACHED, ExitCode.SPENT), further.output
     assert before.items() < Found.of(moved).outcomes.items()
     with RunReader.intact(moved) as reader:
         assert all(record.category == expected(record) for record in reader.trials())
