@@ -400,10 +400,13 @@ def _completion_tokens(drafts: list[_Draft], used: int, counts_one: bool) -> lis
     return _shares(used, sizes)
 
 
-def text_signals(text: str, finish_reason: str, reasoning: str | None = None) -> frozenset[Signal]:
-    """The signals that follow from an answer's text and finish reason alone."""
+def text_signals(
+    text: str, finish_reason: str, reasoning: str | None = None, *, used_tools: bool = False
+) -> frozenset[Signal]:
+    """The signals that follow from an answer's text and finish reason alone. What an agent did with tools is an answer
+    without a text, too."""
     ended = signals_of_finish(finish_reason)
-    if text.strip():
+    if text.strip() or used_tools:
         return ended
     return ended | (_REASONING_ONLY if not ended and reasoning and reasoning.strip() else _EMPTY)
 

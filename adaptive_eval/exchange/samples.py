@@ -173,6 +173,7 @@ def logged_answer(
     latency: float = 0.0,
     prompt_tokens: int = 0,
     completion_tokens: int = 0,
+    used_tools: bool = False,
     more: frozenset[Signal] = frozenset(),
 ) -> Answer:
     """An answer from a log, with the signals that an endpoint would have given it."""
@@ -185,7 +186,7 @@ def logged_answer(
         reasoning=reasoning,
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
-        signals=text_signals(text, finish_reason, reasoning) | more,
+        signals=text_signals(text, finish_reason, reasoning, used_tools=used_tools) | more,
     )
 
 

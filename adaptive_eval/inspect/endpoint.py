@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from adaptive_eval.base.errors import ConfigError, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.base.seeds import SEED_SPAN
-from adaptive_eval.endpoints.answers import NO_USAGE
-from adaptive_eval.endpoints.failures import signals_of_finish
+from adaptive_eval.endpoints.answers import NO_USAGE, text_signals
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Notice, Prompt, Signal
 from adaptive_eval.graders.types import INSPECT_LETTERS, NEEDS_RUBRIC, Marks, SampleAnswer
@@ -27,7 +26,7 @@ MAX_FAILURES = 8
 FIRST_ATTEMPTS = 2
 """Attempts at a sample whose model answers and that gets no score, until any sample of the benchmark has one."""
 UNSCORED = "its scorer gave it no score"
-NO_OUTPUT: Mapping[str, Any] = {"text": "", "stop": None, "limit": None}
+NO_OUTPUT: Mapping[str, Any] = {"text": "", "reasoning": "", "used_tools": False, "stop": None, "limit": None}
 """The output of a sample that counts for nothing."""
 MAX_ANSWER = 1000
 """Most characters that are kept of an extracted answer; Inspect's log has all of it."""
@@ -207,6 +206,7 @@ class InspectEndpoint:
         read, written = told["own"]
         others = [tuple(one[:2]) for one in told["others"].values()]
         finish = FINISH_REASONS.get(told["stop"] or "", "stop") if told["limit"] is None else "length"
+        signals = text_signals(told["text"], finish, told["reasoning"], used_tools=told["used_tools"])
         answer: dict[str, Any] = dict(
             text=told["text"],
             finish_reason=finish,
@@ -216,7 +216,7 @@ class InspectEndpoint:
             prompt_tokens=read + sum(one[0] for one in others),
             completion_tokens=written + sum(one[1] for one in others),
             attempts=attempt,
-            signals=frozenset({CONTEXT} if finish == CONTEXT else signals_of_finish(finish)),
+            signals=frozenset({CONTEXT}) if finish == CONTEXT else signals,
         )
         if task is None:
             return Answer(**answer)

@@ -266,9 +266,17 @@ def sample_result(sample: EvalSample, own: str) -> dict[str, Any]:
         **told,
         "scores": scores,
         "text": sample.output.completion[:MAX_TEXT],
+        "reasoning": _reasoning(sample)[:MAX_TEXT],
+        "used_tools": any(getattr(message, "tool_calls", None) for message in sample.messages),
         "stop": None if sample.output.empty else sample.output.stop_reason,
         "limit": None if sample.limit is None else sample.limit.type,
     }
+
+
+def _reasoning(sample: EvalSample) -> str:
+    """What the model thought before its last message, where the log shows it."""
+    content = [] if sample.output.empty else sample.output.message.content
+    return "\n".join(getattr(part, "reasoning", "") for part in content if not isinstance(part, str))
 
 
 def is_refused(sample: EvalSample) -> bool:

@@ -200,7 +200,10 @@ class Leading:
     def joining(self) -> dict[str, Any]:
         """The model that joins later: like one of the others."""
         like = next(model for model in self.life.setup.config["models"] if "recorded" not in model)
-        return {**like, "name": ADDED[0]}
+        joining = {**like, "name": ADDED[0]}
+        if "inspect" in like:
+            joining["inspect"] = {**like["inspect"], "model": f"openai-api/sim/{ADDED[0]}"}
+        return joining
 
     def earlier_runs(self) -> None:
         """Runs that this one takes outcomes of; their servers are sound, and count elsewhere."""

@@ -25,7 +25,7 @@ from inspect_ai.model import (
     modelapi,
 )
 from inspect_ai.scorer import Score, choice, exact, mean, model_graded_qa, pattern, scorer
-from inspect_ai.solver import generate, multiple_choice, solver
+from inspect_ai.solver import generate, multiple_choice, solver, use_tools
 from inspect_ai.solver._task_state import sample_state
 from inspect_ai.tool import tool
 from inspect_ai.util import sandbox, sandboxenv
@@ -45,6 +45,10 @@ class ScriptedModel(ModelAPI):
         asked, said = input[-1].text, RIGHT if self._right(config.seed) else WRONG
         if self.model_name.endswith("judge"):
             output = self._says(f"GRADE: {'C' if f'[Submission]: {RIGHT}' in asked else 'I'}")
+        elif self.model_name.startswith("mute") and tools and input[-1].role != "tool":
+            output = ModelOutput.for_tool_call(self.model_name, "add", {"x": 40, "y": 2})
+        elif self.model_name.startswith("mute"):
+            output = self._says("")
         elif self.model_name == "user":
             output = self._says("And what is it really?")
         elif self.model_name == "away" or (self.model_name.startswith("late-") and not BACK.exists()):
@@ -280,6 +284,12 @@ def killer(at: int) -> Any:
 @task
 def killed() -> Task:
     return Task(dataset=samples(), solver=killer(1), scorer=exact())
+
+
+@task
+def wordless() -> Task:
+    """What is done with a tool is the answer."""
+    return Task(dataset=samples(), solver=[use_tools(add()), generate()], scorer=exact())
 
 
 @task

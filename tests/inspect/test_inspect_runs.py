@@ -170,6 +170,19 @@ def test_a_sample_with_an_error_is_asked_again_and_never_graded_wrong(site: Site
 
 
 @pytest.mark.slow
+def test_empty_answers_of_a_task_are_an_alarm_unless_tools_were_used(site: Site) -> None:
+    models = [{"name": "p95", "inspect": "scripted/p95"}, {"name": "mute", "inspect": "scripted/mute"}]
+    ended = run(site, write(site, "exactly", models=models, stopping={}))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert "Stopped by an alarm: mute: 4 of its 4 answers (100%) are empty" in ended.output
+    models[0] = {"name": "mute-too", "inspect": "scripted/mute-too"}
+    ended = run(site, write(site, "wordless", "wordless", models=models))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    own = [record for record in stored(site, "wordless") if record.model == "mute"]
+    assert own and all(not record.answer.text and not record.answer.signals for record in own)
+
+
+@pytest.mark.slow
 def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site) -> None:
     config = write(site, "faults", benchmark={"args": {"first": 3}}, concurrency={"attempts": 3})
     ended = run(site, config)

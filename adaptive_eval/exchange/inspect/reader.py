@@ -233,6 +233,7 @@ def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
         latency=finite_number(output.get("time")) or finite_number(sample.get("working_time")) or 0.0,
         prompt_tokens=prompt,
         completion_tokens=completion,
+        used_tools=any(message.get("tool_calls") for message in map(mapping, sequence(sample.get("messages")))),
         more=frozenset() if limit is None else frozenset({limit}),
     )
     return answer, cost
