@@ -24,7 +24,8 @@ def key(credit: bool = False):  # type: ignore[no-untyped-def]
         if (HERE / "grader_is_broken").exists() and case is not None and int(case[1]) % 29 == 0:
             raise RuntimeError("the scorer is broken")
         right = said is not None and said[1] == target.text
-        return Score(value=float(right) if len(text) < BRIEF_BYTES or not credit else 0.6 * right)
+        value = float(right) if len(text) < BRIEF_BYTES or not credit else 0.6 * right
+        return Score(value=value, answer=None if said is None else said[1])
 
     return score
 
