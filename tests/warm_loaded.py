@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from live_runs import Site
+from made_once import make_once
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
@@ -15,6 +16,7 @@ for _name in ("__main__", "cli.run", "record.verified", "running.event_loop", "r
     import_module(f"adaptive_eval.{_name}")
 with suppress(ImportError):
     import_module("uvloop")
+make_once()
 
 with TemporaryDirectory() as _folder:
     _site = Site.make(Path(_folder), "http://127.0.0.1:9/v1")

@@ -1,14 +1,15 @@
 """The command `adaptive-eval` in processes of its own, each forked from one that has imported the package already.
 
-Importing takes more of the processor than a small run does. The forked process calls the entry point of the command,
-with arguments, folder and environment of its own; nothing else of the package is known here.
+Importing takes more of the processor than a small run does, and so does what each process makes once: the schema of a
+configuration, parsers of events, and what takes options apart. The forked process calls the entry point of the command,
+with arguments, folder and environment of its own. Several commands that only read can share a process.
 """
 
 import gc
 import importlib
+import io
 import json
 import os
-import pkgutil
 import shutil
 import signal
 import socket
@@ -16,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -102,6 +104,9 @@ class Commands:
         """Variables besides those of this process."""
 
     def begin(self, *arguments: str) -> Command:
+        return self._begin(arguments)
+
+    def _begin(self, arguments: Sequence[str] | Sequence[Sequence[str]]) -> Command:
         folder = Path(tempfile.mkdtemp())
         (folder / "out").touch()
         connection = socket.socket(socket.AF_UNIX)
@@ -114,10 +119,18 @@ class Commands:
         }
         connection.sendall(json.dumps(order).encode() + b"\n")
         stream = connection.makefile()
-        return Command(arguments, int(stream.readline()), connection, folder)
+        return Command(tuple(map(str, arguments)), int(stream.readline()), connection, folder)
 
     def run(self, *arguments: str) -> Done:
         return self.begin(*arguments).wait()
+
+    def run_all(self, several: Sequence[Sequence[str]]) -> list[Done]:
+        """One after another in one process."""
+        command = self._begin(several)
+        whole = command.wait()
+        if whole.code:
+            raise RuntimeError(f"{several}: {whole}")
+        return [Done(tuple(arguments), *done) for arguments, done in zip(several, json.loads(whole.out), strict=True)]
 
 
 @contextmanager
@@ -135,19 +148,11 @@ def fork_server() -> Iterator[str]:
                 process.kill()
 
 
-def _import_package() -> None:
-    """Import the commands, as far as that can be done here: extras need not be installed."""
-    package = importlib.import_module("adaptive_eval.cli")
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        try:
-            importlib.import_module(module.name)
-        except Exception:
-            continue
-
-
 def _serve() -> None:
     """Fork for each connection, and once more for whoever waits for the command's end."""
-    _import_package()
+    sys.path.append(str(Path(__file__).parent.parent))
+    importlib.import_module("made_once").make_once()
+    sys.path.pop()
     gc.collect()
     gc.freeze()  # else a collection in a forked process copies all of it
     listener = socket.socket(fileno=os.dup(0))
@@ -191,7 +196,11 @@ def _become(order: Mapping[str, object]) -> None:
         sys.path.append(str(Path(__file__).parent))
         importlib.import_module("planted_faults").plant(plant)
         sys.path.pop()
-    _call(order["arguments"])  # type: ignore[arg-type]
+    arguments: list[str] | list[list[str]] = order["arguments"]  # type: ignore[assignment]
+    if isinstance(arguments[0], str):
+        _call(arguments)  # type: ignore[arg-type]
+    else:
+        sys.stdout.write(json.dumps([_called(one) for one in arguments]))  # type: ignore[arg-type]
 
 
 def _call(arguments: Sequence[str]) -> None:
@@ -199,6 +208,21 @@ def _call(arguments: Sequence[str]) -> None:
 
     sys.argv = ["adaptive-eval", *arguments]
     main()
+
+
+def _called(arguments: Sequence[str]) -> tuple[int, str, str]:
+    """Its exit code and what it prints, in a process that goes on."""
+    code, out, err = 0, io.BytesIO(), io.BytesIO()
+    streams = [io.TextIOWrapper(stream, "utf-8", write_through=True) for stream in (out, err)]
+    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+        try:
+            _call(arguments)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            code = 1
+            traceback.print_exc()
+    return code, out.getvalue().decode(), err.getvalue().decode()
 
 
 def wait_until(condition: Callable[[], bool], command: Command) -> bool:

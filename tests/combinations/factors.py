@@ -187,7 +187,7 @@ def grader(setup: Setup, level: str) -> None:
         if setup.row["price"] != "none":
             setup.config["grader"]["server"]["price"] = PRICES[setup.row["price"]]
     elif level == "failing":
-        setup.config["grader"] = {"kind": "python", "function": "failing_grader:grade"}
+        setup.config["grader"] = {"kind": "python", "function": "failing_grader:grade", "workers": 1}
 
 
 @factor("binary", "partial", "reversed")

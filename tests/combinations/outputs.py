@@ -149,7 +149,8 @@ def read_outputs(commands: Commands, folder: Path, run: str, reading: Reading = 
         "monitor": ("monitor", run, "--once"),
         **{kind: ("report", run, "--format", kind, "-o", "-") for kind in ("pr", "summary", "md", "csv")},
     }
-    printed = {kind: commands.run(*kinds[kind]) for kind in reading.value}
+    asked = [kinds[kind] for kind in reading.value]
+    printed = dict(zip(reading.value, commands.run_all(asked) if asked else (), strict=True))
     trials = None
     if export.exists():
         trials = [json.loads(line) for line in export.read_text().splitlines()]

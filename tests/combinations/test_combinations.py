@@ -104,7 +104,7 @@ def report(life: Life, found: Sequence[Fault]) -> str:
     return "\n".join((f"{life.folder}: {named(life.row)}", *map(str, found))) if found else ""
 
 
-@pytest.mark.release
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_pairs(part: int, judge: Callable[[Iterable[Row]], None]) -> None:
     judge(pairs()[part::PARTS])

@@ -1,0 +1,42 @@
+"""What every command makes for itself, made once where its processes are forked from: schemas of configurations,
+parsers of what is stored, and what takes options apart. It takes as much of the processor as a small command does.
+"""
+
+import importlib
+import pkgutil
+import sys
+from contextlib import suppress
+from functools import cache
+
+import typer.main
+from pydantic import BaseModel
+from thoroughness import THOROUGH
+
+from adaptive_eval import cli
+from adaptive_eval.record import build, question_rows, results_file
+from adaptive_eval.store import events, looks
+
+
+def make_once() -> None:
+    cli.load_command = cache(cli.load_command)
+    typer.main.get_command = cache(typer.main.get_command)
+    typer.main.get_command(cli.app)
+    for module in pkgutil.iter_modules(cli.__path__, f"{cli.__name__}."):
+        with suppress(Exception):  # extras need not be installed
+            importlib.import_module(module.name)
+    for name in cli.COMMANDS:
+        with suppress(Exception):
+            cli.load_command(name)
+    models = [
+        one
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] == "adaptive_eval"
+        for one in list(vars(module).values())
+        if isinstance(one, type) and issubclass(one, BaseModel) and one.__module__.startswith("adaptive_eval")
+    ]
+    for model in dict.fromkeys(models):
+        model.model_rebuild()
+    for reader in (*events._READERS.values(), question_rows._reader, results_file._reader, looks._parsers):
+        reader()
+    if not THOROUGH:  # a report of each run that has ended plays it again so often, as in tests/conftest.py
+        build.REPLAYS = 2
