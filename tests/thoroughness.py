@@ -1,4 +1,4 @@
-"""How much is tried: of a property's examples a fifth, the same ones each time; where `THOROUGH` is set all of them,
+"""How much is tried: of a property's examples a tenth, the same ones each time; where `THOROUGH` is set all of them,
 and others each time, as is done at night. Of a long simulation a part, and the whole before a release.
 """
 
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
-FEWEST = 6
+FEWEST = 4
 
 
 def examples(most: int) -> int:
     """So many of at most these."""
-    return most if THOROUGH else min(most, max(most // 5, FEWEST))
+    return most if THOROUGH else min(most, max(most // 10, FEWEST))
 
 
 def sizes(few: int, many: int) -> list[Any]:

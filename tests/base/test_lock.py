@@ -43,6 +43,7 @@ def holder(tmp_path: Path, request: pytest.FixtureRequest) -> "subprocess.Popen[
     process.stdout.close()
 
 
+@pytest.mark.slow
 def test_the_second_process_is_told_who_holds_the_run(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
     with pytest.raises(RunLocked, match=rf"held by process {holder.pid} on \S+ since 20\d\d-"):
         lock_run(tmp_path)

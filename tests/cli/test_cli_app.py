@@ -141,6 +141,7 @@ SLOW_TABLES = {"scipy.optimize", "scipy.interpolate", "scipy.stats", "scipy.ndim
 HEAVY = {"scipy", "openai", "aiohttp", "httpx2", "sympy", "mpmath", "pandas"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "heavy"),
     [

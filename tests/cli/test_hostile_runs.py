@@ -81,6 +81,7 @@ def say(line: str) -> None:
     assert isinstance(done.exception, SystemExit | None), (line, done.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", BODIES)
 def test_json_that_is_no_object_or_too_deep_is_told(here: Path, table: str) -> None:
     for body in (NESTED, "[]"):

@@ -28,6 +28,7 @@ sys.meta_path.insert(0, Watch())
 """A signal that comes when a module is about to be imported."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "module"),
     [

@@ -44,6 +44,7 @@ def played(plan: Plan, outcomes: Outcomes, slots: int = 10**6, mix: int | None =
     return controller
 
 
+@pytest.mark.slow
 def test_a_gate_of_near_copies_takes_a_fraction_of_the_trials() -> None:
     without = replace(GATE, coupled=False)
     both = [[played(plan, drawn(seed, "together")).trials.sum() for seed in range(3)] for plan in (GATE, without)]
@@ -118,6 +119,7 @@ def test_a_weighted_gate_calls_equal_models_apart_no_more_often_than_promised() 
     assert called / runs <= 0.1 + 2.0 * np.sqrt(0.09 / runs)
 
 
+@pytest.mark.slow
 def test_neither_the_order_of_arrival_nor_how_many_are_asked_at_once_matters() -> None:
     outcomes = drawn(5, "together", models=3, lost=0.03)
     bench = replace(BENCH, models=3, worst_cost=())

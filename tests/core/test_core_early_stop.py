@@ -73,6 +73,7 @@ def drawn(one: Plan, right: FloatArray, rng: np.random.Generator) -> tuple[Float
     return begun[0].mean(axis=1), begun[-1].mean(axis=1), controller.standing.estimates.sigma()
 
 
+@pytest.mark.slow
 def test_the_same_run_has_the_same_shift_and_another_one_another() -> None:
     first, again, other = (ended(plan(), seed).replay(4).shift for seed in (1, 1, 2))
     assert first.tolist() == again.tolist() != other.tolist()

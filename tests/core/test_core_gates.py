@@ -175,6 +175,7 @@ def test_each_model_has_its_own_decision_and_figures() -> None:
         assert one.own.lowest == one.own.score == one.own.highest
 
 
+@pytest.mark.slow
 def test_a_longer_horizon_takes_up_a_gate_that_was_open() -> None:
     """What was called stands, and the promise is that of the rule for each part."""
     first = Trials(4, 10)

@@ -78,6 +78,7 @@ def test_under_a_cap_on_trials_models_are_parked_as_without_one_and_the_cap_hold
     assert ended[1].parked.sum() > ended[0].parked.sum() > 0 and all(one.arrived.sum() <= few for one in ended)
 
 
+@pytest.mark.slow
 def test_a_cap_on_trials_is_left_to_the_comparisons_that_looks_leave_open() -> None:
     """Asked ahead without limit, all of the cap was reserved before the first look, and every comparison out of reach:
     half as many were called."""

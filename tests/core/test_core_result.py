@@ -244,6 +244,7 @@ def test_all_comparisons_together_are_what_each_is_by_itself(
     assert result.trials_to_go == pytest.approx(sum(max(0.0, wanted - 4 * questions) for wanted in target))
 
 
+@pytest.mark.slow
 def test_a_call_is_told_with_the_look_that_crossed_the_boundary_neighbours_or_not() -> None:
     chosen = Plan(Bench(5, 10, np.array(W)), Ranking(), Sequential(0.8), UnresolvedPairs(), trials=Trials(4, 30))
     unseen = 0

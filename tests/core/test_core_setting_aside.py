@@ -192,6 +192,7 @@ def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
     assert exact(told_before.restore(told)) == exact(first.looks)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(plans(), seeds, st.data())
 def test_batches_do_not_change_what_it_was_judged_with(plan: Plan, seed: int, data: st.DataObject) -> None:

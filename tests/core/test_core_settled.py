@@ -59,6 +59,7 @@ def test_far_ones_are_settled_early_and_who_may_be_asked_anyway_never_is() -> No
         assert all(one.all() for one in looks_wanted(changed, 1))
 
 
+@pytest.mark.slow
 def test_a_policy_of_ones_own_lets_models_go_when_it_says_that_it_asks_no_others() -> None:
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     silent, said = (
@@ -98,7 +99,7 @@ def whole(controller: Controller) -> np.ndarray:
     return np.asarray(controller.trials + outstanding >= controller.plan.trials.max * 6)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_who_has_no_open_comparison_rests_where_servers_are_held(seed: int) -> None:
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     trials = Trials(min=4, max=40)
@@ -111,6 +112,7 @@ def test_who_has_no_open_comparison_rests_where_servers_are_held(seed: int) -> N
         assert not any(one.any() for one in rests_of(plan, seed)), "nobody saves by it, or anybody may be asked"
 
 
+@pytest.mark.slow
 def test_who_is_at_the_horizon_is_wanted_no_more_though_others_go_on() -> None:
     bench = Bench(models=3, questions=6, weights=np.array([0.0, 1.0]))
     pace = Pace(lookahead=1, held=True)

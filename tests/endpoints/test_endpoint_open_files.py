@@ -50,6 +50,7 @@ def is_unharmed(model: ModelEndpoint) -> bool:
     return (stats.errors, stats.lost) == ({}, 0) and all(replica.healthy for replica in stats.replicas)
 
 
+@pytest.mark.slow
 @CLIENTS
 async def test_requests_wait_for_one_another_when_files_run_out(
     endpoint: Opener, client: str, monkeypatch: pytest.MonkeyPatch

@@ -452,6 +452,7 @@ class Unread(LoadWatch):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["http", pytest.param("openai", marks=pytest.mark.slow)])
 async def test_a_thousand_requests_at_once(client: str) -> None:
     """The default pool of the SDK breaks there."""

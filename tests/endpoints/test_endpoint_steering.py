@@ -84,6 +84,7 @@ async def test_a_window_is_not_made_smaller_while_its_server_warms_up(endpoint: 
             await settles(server, 1, 2.0)
 
 
+@pytest.mark.slow
 async def test_a_server_whose_places_change_is_followed(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=40) as server:
         model = endpoint(server.base_url, in_flight=128)
@@ -94,6 +95,7 @@ async def test_a_server_whose_places_change_is_followed(endpoint: Opener) -> Non
                 await settles(server, places, max(2.0, places / 3))
 
 
+@pytest.mark.slow
 async def test_each_replica_gets_what_it_can_do(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=3) as small, SimulatedServer(WORLD, max_num_seqs=24) as large:
         model = endpoint(small.base_url, large.base_url, in_flight=64)
@@ -110,6 +112,7 @@ async def test_several_answers_a_request_are_several_sequences(endpoint: Opener)
     assert 8 <= sizes(model)[0] <= 14
 
 
+@pytest.mark.slow
 async def test_models_of_one_server_are_steered_together(endpoint: Opener) -> None:
     loads = LoadWatch()
     async with SimulatedServer(WORLD, max_num_seqs=12) as server:
@@ -120,6 +123,7 @@ async def test_models_of_one_server_are_steered_together(endpoint: Opener) -> No
             assert len({task for task in asyncio.all_tasks() if "_Server" in task.get_coro().__qualname__}) == 1
 
 
+@pytest.mark.slow
 async def test_runs_that_know_nothing_of_each_other_share_a_server(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=40) as server:
         models = [endpoint(server.base_url, in_flight=64) for _ in range(2)]

@@ -146,6 +146,7 @@ def test_members_are_deflated_and_the_header_is_last(tmp_path: Path) -> None:
     assert (names[0], names[-2:]) == ("_journal/start.json", ["summaries.json", "header.json"])
 
 
+@pytest.mark.slow
 def test_the_metrics_are_those_of_the_results(site: Site) -> None:
     site.run(site.write())
     logs = logs_of(site.directory())

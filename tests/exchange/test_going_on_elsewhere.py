@@ -57,7 +57,7 @@ FORMS: dict[str, Callable[[Path, Path], Path]] = {
 }
 
 
-@pytest.mark.parametrize("form", first_of(FORMS, 2))
+@pytest.mark.parametrize("form", first_of(FORMS, 1))
 def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, whole: Whole, form: str) -> None:
     config, run = site.write(), site.directory()
     log = lines(site.folder / "log.jsonl", whole.interrupted)
@@ -75,6 +75,7 @@ def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, whole: Whole, f
     assert Found.of(run) == whole.found
 
 
+@pytest.mark.slow
 def test_it_may_be_imported_from_several_files(site: Site, whole: Whole) -> None:
     config, run = site.write(), site.directory()
     parts = [whole.interrupted[start::3] for start in range(3)]
@@ -102,6 +103,7 @@ def test_what_has_no_grade_is_a_gap_where_there_is_nothing_to_grade(site: Site, 
     assert max(Counter(seeds(run)).values()) == 1
 
 
+@pytest.mark.slow
 def test_beside_logs_of_other_tools_it_keeps_its_numbers(site: Site, whole: Whole) -> None:
     own = [row for row in whole.interrupted if row["model"] != "cyd"]
     other = [
@@ -116,6 +118,7 @@ def test_beside_logs_of_other_tools_it_keeps_its_numbers(site: Site, whole: Whol
     assert max(Counter(seed for seed in seeds(run) if seed[-1] >= 0).values()) == 1
 
 
+@pytest.mark.slow
 def test_arrays_keep_the_numbers_of_their_trials(site: Site, whole: Whole) -> None:
     """They tell no seeds: a trial that they lack is asked for, and no other has its number."""
     config, run = site.write(), site.directory()
@@ -129,6 +132,7 @@ def test_arrays_keep_the_numbers_of_their_trials(site: Site, whole: Whole) -> No
     assert {**whole.found.outcomes, **found} == {**found, **whole.found.outcomes}
 
 
+@pytest.mark.slow
 def test_a_seed_that_would_be_asked_again_is_refused(site: Site) -> None:
     trials = {"min": 2, "max": 30, "seeds": "consecutive"}
     rows = [

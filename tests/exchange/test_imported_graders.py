@@ -118,6 +118,7 @@ def test_a_grader_that_gives_other_grades_is_left_out_and_not_gone_on_with(
     assert server.asked == [] and kind_of(run) == "logged"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_graders")
 def test_a_grader_that_gives_the_grades_is_taken_and_stays(
     tmp_path: Path, server: Saying, monkeypatch: pytest.MonkeyPatch

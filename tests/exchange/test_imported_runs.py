@@ -60,6 +60,7 @@ def first_look(run: Path) -> list[int]:
         return list(reader.looks()[0].body["trials"])  # type: ignore[call-overload]
 
 
+@pytest.mark.slow
 def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, whole: Whole) -> None:
     run = site.directory()
     config = site.write()
@@ -82,6 +83,7 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     assert RunResumed.KIND in kinds
 
 
+@pytest.mark.slow
 def test_going_on_with_the_same_configuration_changes_no_setting_and_keeps_the_promise(
     site: Site, whole: Whole
 ) -> None:
@@ -124,6 +126,7 @@ def test_a_configuration_without_room_for_the_logs_is_refused(site: Site, whole:
     assert not site.directory().exists()
 
 
+@pytest.mark.slow
 def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, whole: Whole) -> None:
     config = site.write(trials={"min": 6, "max": 12})
     done = imported(whole.log(site), "--to", site.directory(), "--config", config)
@@ -153,6 +156,7 @@ def test_it_goes_on_with_the_configuration_beside_it(site: Site, whole: Whole, m
     assert len(after) > len(before)
 
 
+@pytest.mark.slow
 def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(site: Site, whole: Whole) -> None:
     run, config = site.directory(), site.write(trials={"min": 3, "max": 4})
     held = [row for row in whole.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
@@ -208,6 +212,7 @@ def test_a_finished_design_is_judged_by_one_look(tmp_path: Path) -> None:
     assert pair["verdict"] == "resolved"
 
 
+@pytest.mark.slow
 def test_it_serves_another_run_as_r0(site: Site, whole: Whole) -> None:
     assert imported(whole.log(site, 3), "--to", site.directory("old"), "--config", site.write()).exit_code == 0
     config = site.write(prior={"run": str(site.directory("old"))}, seed=1, trials={"min": 4, "max": 8})

@@ -51,6 +51,7 @@ def test_repeats_that_are_samples_count_each(tmp_path: Path) -> None:
     assert "repeats   " not in done.output
 
 
+@pytest.mark.slow
 def test_counted_each_they_are_an_alarm_of_the_run_and_of_its_replay(tmp_path: Path) -> None:
     """Long answers tell by themselves; of short ones nobody can tell without knowing how they were sampled."""
     long = [[f"{LONG} {key}"] * 8 for key in range(10)]

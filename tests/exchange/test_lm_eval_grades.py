@@ -189,6 +189,7 @@ def test_system_message_must_be_the_same(tmp_path: Path) -> None:
     assert imported(*words, configured(tmp_path, prompt=prompt)).exit_code == 0
 
 
+@pytest.mark.slow
 def test_scores_go_by_the_rubric_of_the_configuration(tmp_path: Path) -> None:
     """A value of a metric is placed by conditions on `score`, without the text being graded anew."""
     half = {"name": "half", "weight": 0.5, "when": {"score": {"at_least": 0.5}}}

@@ -143,6 +143,7 @@ async def test_a_worker_that_nothing_interrupts_is_killed_and_only_its_answer_is
         assert (await grade("pid")).extracted != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("deed", "tries"), [("count", 1), ("idle", 2)])
 async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
     tmp_path: Path, deed: str, tries: int
@@ -156,6 +157,7 @@ async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
     assert (tmp_path / "tries").read_text() == "tried\n" * tries
 
 
+@pytest.mark.slow
 async def test_time_without_a_processor_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither in the worker, nor for the parent that waits for it."""
     held, in_line = tmp_path / "held", 0.0
@@ -172,6 +174,7 @@ async def test_time_without_a_processor_does_not_count(monkeypatch: pytest.Monke
         waiting.cancel()
 
 
+@pytest.mark.slow
 async def test_a_worker_gives_way_within_the_session_of_its_parent() -> None:
     """Linux shares processors out among sessions first: in one of its own its niceness would say nothing."""
     mine = os.getpriority(os.PRIO_PROCESS, 0)
@@ -180,6 +183,7 @@ async def test_a_worker_gives_way_within_the_session_of_its_parent() -> None:
         assert (await grade("nice slow")).extracted == f"{min(19, mine + GIVES_WAY)} {os.getsid(0)} 0"
 
 
+@pytest.mark.slow
 async def test_a_worker_that_a_signal_ends_while_it_starts_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until its first line has run, a Ctrl-C at the terminal reaches it."""
     starting, begin = iter([True]), Worker.start
@@ -213,6 +217,7 @@ async def test_memory_is_limited() -> None:
         assert (await grade("yes")).category == 1
 
 
+@pytest.mark.slow
 async def test_a_crash_is_tried_again_before_it_is_an_error(tmp_path: Path) -> None:
     async with pool(custom()) as grade:
         assert (await grade(f"die_once {tmp_path / 'died'}")).category == 1
@@ -227,12 +232,14 @@ async def test_a_fork_that_returns_gives_no_marks() -> None:
         assert [(await grade(text)).category for text in ("fork", "no", "yes", "no")] == [1, 0, 1, 0]
 
 
+@pytest.mark.slow
 async def test_an_idle_worker_ends_by_itself_and_is_not_killed(tmp_path: Path) -> None:
     async with pool(custom()) as grade:
         assert (await grade(f"at_exit {tmp_path / 'ended'}")).category == 1
     assert (tmp_path / "ended").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_worker_that_dies_while_idle_costs_no_answer(loop: str) -> None:
     """Such as one that the system ends for want of memory."""
@@ -294,6 +301,7 @@ async def test_a_loop_that_was_held_up_itself_blames_no_grader(starts: list[Work
         assert (await waiting).category == 1 and not worker.gives_way
 
 
+@pytest.mark.slow
 async def test_a_caller_that_gives_up_leaves_the_pool_in_order(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     async with pool(custom()) as grade:
@@ -323,6 +331,7 @@ async def test_closing_ends_the_processes_and_fails_what_waits(tmp_path: Path) -
         os.kill(pid, 0)
 
 
+@pytest.mark.slow
 async def test_answers_that_take_long_hold_up_no_other(tmp_path: Path) -> None:
     held = [tmp_path / f"held_{number}" for number in range(3)]
     async with pool(custom(workers=None)) as grade:
@@ -337,6 +346,7 @@ async def test_answers_that_take_long_hold_up_no_other(tmp_path: Path) -> None:
             await task
 
 
+@pytest.mark.slow
 async def test_a_single_worker_comes_to_slow_answers_when_nothing_else_waits(tmp_path: Path) -> None:
     held = tmp_path / "held"
     async with pool(custom()) as grade:
@@ -367,6 +377,7 @@ class KnownSlow(Python):
         return text.startswith("wait") or text.endswith("slow")
 
 
+@pytest.mark.slow
 async def test_what_is_known_to_be_slow_never_has_the_worker_of_others(starts: list[Worker], tmp_path: Path) -> None:
     async with pool(KnownSlow(function="hanging:grade", timeout=HANGS)) as grade:
         stuck = [asyncio.create_task(grade(f"wait {tmp_path / str(number)}")) for number in range(12)]
@@ -396,6 +407,7 @@ async def test_closing_fails_what_no_worker_has_begun_with() -> None:
         await asyncio.wait_for(waiting, HANGS)
 
 
+@pytest.mark.slow
 async def test_ending_a_worker_that_is_cancelled_has_ended_it(starts: list[Worker], tmp_path: Path) -> None:
     """It is one that would not end by itself."""
     opened, begun = GradingPool(custom(), BINARY, folder=HERE), tmp_path / "begun"
@@ -413,6 +425,7 @@ async def test_ending_a_worker_that_is_cancelled_has_ended_it(starts: list[Worke
     await opened.close()
 
 
+@pytest.mark.slow
 async def test_several_workers_share_the_work() -> None:
     async with pool(custom(workers=2)) as grade:
         results = await asyncio.gather(*[grade("pid") for _ in range(200)])

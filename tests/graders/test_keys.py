@@ -116,6 +116,7 @@ def function(name: str, kind: type[Python] = Python, **more: object) -> Python:
     return kind.model_validate({"function": f"keygraders:{name}", **more})
 
 
+@pytest.mark.slow
 def test_a_function_of_ones_own_is_loaded_and_called(folder: Path) -> None:
     assert tried(function("right"), "42", "43", folder=folder) == KeysFound(2, None)
     with pytest.raises(
@@ -148,6 +149,7 @@ def test_what_a_function_of_ones_own_says_of_the_keys(folder: Path, monkeypatch:
             wrong.warm_up()
 
 
+@pytest.mark.slow
 def test_partial_credit_needs_a_rubric_that_places_it(folder: Path) -> None:
     """The key alone has the whole score, the key in a sentence a part."""
     grader = function("share", key_is_answer=False)

@@ -355,6 +355,7 @@ async def test_a_process_that_has_ended_is_sent_no_signal(tmp_path: Path, monkey
     await process._read(await create_subprocess_exec("true", stdout=PIPE))
 
 
+@pytest.mark.slow
 async def test_a_request_to_a_task_that_has_just_failed_does_not_end_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

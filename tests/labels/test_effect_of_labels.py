@@ -93,6 +93,7 @@ def give(directory: Path, *labels: str) -> None:
         assert session.label(label)
 
 
+@pytest.mark.slow
 def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_a_line(
     site: Site, erring_url: str
 ) -> None:
@@ -202,6 +203,7 @@ def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: Ende
     assert "Not counted: 1 label of answers that this run does not have" in told.output
 
 
+@pytest.mark.slow
 def test_outcomes_of_an_earlier_run_have_no_labels_and_do_not_count_beside_them(
     site: Site, ended_runs: EndedRuns
 ) -> None:

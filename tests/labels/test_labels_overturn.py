@@ -106,6 +106,7 @@ def lenient_run(site: Site, ended_runs: EndedRuns, lenient_url: str) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_every_display_follows_labels_that_leave_the_ranking_undecided(lenient_run: Path) -> None:
     shown = label(lenient_run, labels_of(lenient_run, 25))
     for kind, line in {**headlines(lenient_run), "label": shown.splitlines()[0]}.items():
@@ -123,6 +124,7 @@ def test_every_display_follows_labels_that_leave_the_ranking_undecided(lenient_r
     assert "adaptive-eval label" in report(lenient_run, "pr") and "is best:" not in headlines(lenient_run)["pr"]
 
 
+@pytest.mark.slow
 def test_the_same_command_again_ends_undecided(site: Site, lenient_run: Path, lenient_url: str) -> None:
     config = site.write(**settings(lenient_url))
     assert site.run(config).exit_code == ExitCode.REACHED

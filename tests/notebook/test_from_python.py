@@ -229,6 +229,7 @@ class Kernel:
         return self
 
 
+@pytest.mark.slow
 def test_in_a_notebook_one_output_is_drawn_anew(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, ipython = Kernel(), ModuleType("IPython")
     parts: dict[str, Any] = {"display": kernel, "get_ipython": lambda: kernel}

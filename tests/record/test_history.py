@@ -40,6 +40,7 @@ def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
     return ended.stdout
 
 
+@pytest.mark.slow
 def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first_look(
     site: Site, earlier: Path
 ) -> None:
@@ -60,6 +61,7 @@ def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first
     assert [warning["text"] for warning in results["warnings"] if warning["kind"] == "prior"] != []
 
 
+@pytest.mark.slow
 def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     once = {"trials": {"min": 1, "max": 1}, "sampling": {"temperature": 0, "max_tokens": 2000}}
     greedy = site.write("greedy", **once)
@@ -81,6 +83,7 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_earlier_run_is_needed_once(site: Site, earlier: Path) -> None:
     section: dict[str, object] = {"run": str(earlier)}
     run_with(site, section, budget={"trials": 100})
@@ -115,6 +118,7 @@ def test_a_model_may_take_its_elders_outcomes(site: Site, earlier: Path) -> None
     assert outcomes["bob"]["q3"] == expected["bob", "q3"]
 
 
+@pytest.mark.slow
 def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> None:
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
     section: dict[str, object] = {"run": str(earlier)}

@@ -74,6 +74,7 @@ def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> Non
     assert KEY not in written + looked.stdout + ended.output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_pauses")
 def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, base_url: str) -> None:
     refusing.run(refusing.write(models=keyed(refusing)))
@@ -89,6 +90,7 @@ def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, ba
     ]
 
 
+@pytest.mark.slow
 def test_results_of_a_run_that_failed_later_say_that_it_is_stopped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Store.commit
 

@@ -100,6 +100,7 @@ def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site) -> None
     assert worked_out(read_view(site.directory())) == published(site.directory())
 
 
+@pytest.mark.slow
 def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
     site.run(site.write(models=models, budget={"trials": 96}))

@@ -138,6 +138,7 @@ def test_a_run_without_a_look_is_refused(site: Site) -> None:
         rescore(site.directory())
 
 
+@pytest.mark.slow
 def test_the_markdown_report_leaves_it_to_the_command_and_plots_have_a_figure(run: Path, tmp_path: Path) -> None:
     figures = tmp_path / "figures"
     told = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", "-", "--plots", str(figures)])

@@ -101,6 +101,7 @@ NEVER = {"kind": "json", "field": "answer"}
 """A grader that finds nothing in what is said here."""
 
 
+@pytest.mark.slow
 def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(place: Place, server: Saying) -> None:
     ended = place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9})
     assert ended.exit_code == ExitCode.SPENT
@@ -378,6 +379,7 @@ def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
         assert {pair["verdict"] for pair in place.results["pairs"]} == {"blocked"}
 
 
+@pytest.mark.slow
 def test_short_answers_of_honest_models_raise_no_alarm_later(place: Place, server: Saying) -> None:
     server.says = short
     place.run(trials={"min": 4, "max": 24, "favour": "answers"}, stopping={"delta": 0.01})

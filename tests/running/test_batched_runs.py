@@ -93,6 +93,7 @@ def ended_well(site: Site, config: Path, directory: Path) -> Found:
     return Found.of(directory)
 
 
+@pytest.mark.slow
 def test_a_batched_run_finds_what_a_direct_one_finds(site: Site) -> None:
     with service() as (server, url):
         config = site.write(models=batched(url), trials=TRIALS)
@@ -177,6 +178,7 @@ def test_models_with_and_without_batches_are_in_one_run(site: Site) -> None:
     assert (server.counts["answered"], server.batch_counts["answered"]) == (direct, len(found.outcomes) - direct)
 
 
+@pytest.mark.slow
 def test_where_patience_ends_the_rest_is_asked_directly_at_the_full_price(site: Site) -> None:
     price = {"price": {"input": 1.0, "output": 10.0}}
     with aged(HOUR / 2) as (server, url):

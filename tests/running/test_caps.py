@@ -202,6 +202,7 @@ UNBOUNDED = BUDGETS | {
 }
 
 
+@pytest.mark.slow
 @seed(3)
 @only_drawn(examples(12))
 @given(**UNBOUNDED)
@@ -220,6 +221,7 @@ def much_is_sent_twice() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @seed(5)
 @only_drawn(examples(12))
 @given(**BUDGETS)

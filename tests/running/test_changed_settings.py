@@ -2,16 +2,13 @@
 
 import json
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from live_runs import ENDED, MODELS, Site
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.record.restore import StoredRun
-from adaptive_eval.store import LooksRetaken, RunReader, SettingsChanged, events_of_kind
+from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
 
 NEW = "dan"
 
@@ -41,13 +38,7 @@ def warnings(site: Site, kind: str) -> list[str]:
     return [one["text"] for one in told if one["kind"] == kind]
 
 
-def four_models(site: Site, at: int = 3) -> list[dict[str, object]]:
-    """The models of the site, and a new one in between: the server knows it as one of the others."""
-    models: list[dict[str, object]] = [{"name": name, "base_url": site.base_url} for name in MODELS]
-    models.insert(at, {"name": NEW, "base_url": site.base_url, "model": "bob"})
-    return models
-
-
+@pytest.mark.slow
 def test_the_plain_command_goes_on_with_what_the_run_was_given(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 3}, budget={"trials": 90})
     assert site.run(config).exit_code == ExitCode.SPENT
@@ -63,6 +54,7 @@ def test_the_plain_command_goes_on_with_what_the_run_was_given(site: Site) -> No
         assert len(events_of_kind(reader.events(), SettingsChanged)) == 1
 
 
+@pytest.mark.slow
 def test_a_setting_that_is_changed_in_the_file_or_set_again_replaces_what_the_run_was_given(site: Site) -> None:
     site.run(site.write(trials={"min": 2, "max": 3}), "--set", "trials.max=4", "--set", "stopping.confidence=0.9")
     again = site.run(site.write(trials={"min": 2, "max": 6}))
@@ -99,6 +91,7 @@ def test_what_would_contradict_the_run_is_refused_with_what_to_type(
     assert site.run(site.write(**kept)).exit_code in ENDED
 
 
+@pytest.mark.slow
 def test_a_limit_may_be_lowered_to_what_is_not_used_yet(site: Site) -> None:
     assert site.run(site.write(trials={"min": 2, "max": 3}, budget={"trials": 500})).exit_code in ENDED
     stored, _ = stored_and_counted(site)
@@ -107,32 +100,7 @@ def test_a_limit_may_be_lowered_to_what_is_not_used_yet(site: Site) -> None:
         assert lower.exit_code in ENDED, lower.stderr
 
 
-@pytest.mark.parametrize("favour", ["answers", "time"])
-def test_a_model_that_is_added_joins_the_next_look_and_costs_no_answer_its_place(site: Site, favour: str) -> None:
-    trials = {"min": 4, "max": 30, "favour": favour}
-    assert site.run(site.write(trials=trials)).exit_code in ENDED
-    before, (_, in_scores) = looks(site), stored_and_counted(site)
-    calls = {(one["better"], one["worse"]): one["verdict"] for one in before[-1]["comparisons"]}
-    ended = site.run(site.write(trials=trials, models=four_models(site, at=1)))
-    assert ended.exit_code in ENDED, ended.stderr
-    after = looks(site)
-    assert after[: len(before)] == before, "looks that were taken stand"
-    first = dict(zip(after[len(before)]["models"], after[len(before)]["trials"], strict=True))
-    assert sum(first.values()) <= in_scores and first[NEW] == 0
-    stored, counted = stored_and_counted(site)
-    assert stored == counted and not warnings(site, "uncounted") and not warnings(site, "redecided")
-    with closing(RunReader.open(site.directory())) as reader:
-        assert not events_of_kind(reader.events(), LooksRetaken)
-    found = StoredRun(RunReader.open(site.directory())).state.controller
-    assert found.finished is not None
-    names = [one["name"] for one in results(site)["models"]]
-    assert NEW in names
-    decided = {(one["better"], one["worse"]): one["verdict"] for one in after[-1]["comparisons"]}
-    assert all(decided.get(pair, verdict) == verdict for pair, verdict in calls.items() if verdict == "resolved")
-    again = site.run(site.write(trials=trials, models=four_models(site, at=1)))
-    assert again.exit_code == ended.exit_code and looks(site) == after
-
-
+@pytest.mark.slow
 def test_a_model_that_is_removed_leaves_every_other_answer_in_its_score(site: Site) -> None:
     assert site.run(site.write(trials={"min": 4, "max": 20})).exit_code in ENDED
     before = looks(site)
@@ -149,6 +117,7 @@ def test_a_model_that_is_removed_leaves_every_other_answer_in_its_score(site: Si
     assert dict(zip(back[-1]["models"], back[-1]["trials"], strict=True))["bob"] > 0
 
 
+@pytest.mark.slow
 def test_another_confidence_judges_all_answers_anew_and_is_told(site: Site) -> None:
     assert site.run(site.write(trials={"min": 2, "max": 9})).exit_code in ENDED
     before, (stored, counted) = looks(site), stored_and_counted(site)
@@ -161,14 +130,7 @@ def test_another_confidence_judges_all_answers_anew_and_is_told(site: Site) -> N
     assert "stopping.confidence: 0.95 → 0.7" in said and "The promise does not cover" in said
 
 
-def test_who_gets_the_next_trials_may_change_without_another_promise(site: Site) -> None:
-    assert site.run(site.write(trials={"min": 2, "max": 6})).exit_code in ENDED
-    before = looks(site)
-    ended = site.run(site.write(trials={"min": 2, "max": 9, "policy": "uniform"}))
-    assert ended.exit_code in ENDED, ended.stderr
-    assert looks(site)[: len(before)] == before and not warnings(site, "redecided")
-
-
+@pytest.mark.slow
 def test_the_order_of_models_in_the_file_decides_nothing(site: Site) -> None:
     assert site.run(site.write(trials={"min": 4, "max": 10})).exit_code in ENDED
     before = looks(site)
@@ -176,16 +138,3 @@ def test_the_order_of_models_in_the_file_decides_nothing(site: Site) -> None:
     again = site.run(site.write(trials={"min": 4, "max": 10}, models=turned))
     assert again.exit_code in ENDED, again.stderr
     assert looks(site) == before
-
-
-def test_a_report_of_a_run_that_was_changed_is_what_the_run_said(site: Site, tmp_path: Path) -> None:
-    site.run(site.write(trials={"min": 2, "max": 4}))
-    site.run(site.write(trials={"min": 2, "max": 8}, models=four_models(site)))
-    told = results(site)
-    with closing(RunReader.open(site.directory())) as reader:
-        found = StoredRun(reader).recompute_results(running=False)
-    assert found is not None
-    assert [row.trials for row in found.models] == [row["trials"] for row in told["models"]]
-    assert [row.score for row in found.models] == [row["score"] for row in told["models"]]
-    assert len(found.looks) == len(told["looks"])
-    assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0

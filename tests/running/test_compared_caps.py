@@ -15,8 +15,8 @@ import pytest
 from hypothesis import event, given, seed
 from judged_spending import JUDGE, JudgedSpender
 from ledger_check import Row, Trial, stored_rows
-from lives import QUESTIONS, SKILLS, Fate, Start
-from spending import LOW, MAX_TOKENS, RESET, SLOTS
+from lives import QUESTIONS, SKILLS, Start
+from spending import MAX_TOKENS, SLOTS
 from test_judged_caps import JUDGED, judged_config, spending_keeps_to
 from thoroughness import examples, only_drawn
 
@@ -121,15 +121,7 @@ CAP, LARGE = 200_000, 600_000
 LATER = [pytest.param(50, marks=pytest.mark.slow), pytest.param(140, marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("at", [80, *LATER])
-def test_a_kill_under_a_cap_changes_no_verdict(at: int) -> None:
-    """Servers that say too little and lose replies, a kill, and a cap that ends the run: more than one, in one life."""
-    wild = {"judge_says": LOW, "judge_faults": {RESET: 0.05}, "faults": {RESET: 0.05}}
-    life = lead_compared({"tokens": CAP}, starts=(Start(Fate.KILL, at),), **wild)
-    check_caps(life)
-    assert life.reason == "budget" and {row.category for row in life.rows.values()} >= {BETTER, TIE, WORSE}
-
-
+@pytest.mark.slow
 def test_a_verdict_takes_two_requests_a_vote_and_a_tie_word_for_word_takes_none() -> None:
     life = lead_compared({"tokens": LARGE}, votes=3)
     check_caps(life)

@@ -3,11 +3,10 @@
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
+from live_runs import ENDED, MODELS, Site, small_world, stored
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -18,7 +17,6 @@ from adaptive_eval.record.results_file import read_results
 from adaptive_eval.simulate.answering import right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import TrialRecord
 
 BASELINE, DEPTH = "bob", 3
@@ -54,6 +52,7 @@ def expected(trial: TrialRecord, others: dict[tuple[str, int], str], depth: int 
     return "tie" if own == other else "better" if own else "worse"
 
 
+@pytest.mark.slow
 def test_each_answer_is_compared_with_that_of_its_number(site: Site, fair_url: str) -> None:
     others = earlier_run(site, fair_url)
     ended = site.run(site.write(**settings(site, fair_url)))
@@ -76,6 +75,7 @@ def test_each_answer_is_compared_with_that_of_its_number(site: Site, fair_url: s
     assert gone.exit_code == ExitCode.CONFIGURATION and "holds no run; name the directory of one" in gone.output
 
 
+@pytest.mark.slow
 def test_answers_that_have_changed_since_are_no_longer_the_same_run(site: Site, fair_url: str) -> None:
     earlier_run(site, fair_url, 2)
     config = site.write(**settings(site, fair_url, trials={"min": 2, "max": 2}))
@@ -122,23 +122,6 @@ def test_without_a_run_it_is_told_to_run_the_model_first(site: Site, fair_url: s
     assert told.exit_code == ExitCode.CONFIGURATION and "1 problem" in words, told.output
     assert "grader.against.run must name the run that has the model's answers; run that model by itself first" in words
     assert "{run: runs/earlier, model: NAME}" in words
-
-
-@pytest.mark.slow
-def test_a_kill_changes_no_verdict(site: Site, fair_url: str) -> None:
-    others = earlier_run(site, fair_url)
-    slow = replace(small_world(), latency=Latency(median=0.2))
-    with serving(SimulatedServer(slow, judge=SimulatedJudge())) as url:
-        server = {"base_url": url, "model": "judge"}
-        grader = {**settings(site, fair_url)["grader"], "server": server}  # type: ignore[dict-item]
-        process = site.start(site.write(**settings(site, fair_url, grader=grader)))
-        assert wait_for_trials(site.directory(), 12, process)
-        kill(process)
-    assert site.run(site.write(**settings(site, fair_url))).exit_code in ENDED
-    assert all(trial.signals["verdict"] == expected(trial, others) for trial in stored(site))
-    whole = site.write("whole", **settings(site, fair_url))
-    assert site.run(whole, "--run-dir", str(site.directory("whole"))).exit_code in ENDED
-    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
 
 
 def test_what_needs_no_judge_is_decided_without_one() -> None:

@@ -29,6 +29,7 @@ def forecast_trials(site: Site, **changes: object) -> float:
     return float(json.loads(path.read_text())["need"]["costs"]["trials"]["median"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("favour", "seconds"), [("answers", 0.004), pytest.param("time", 0.1, marks=pytest.mark.release)]
 )

@@ -83,6 +83,7 @@ def test_the_comment_of_the_guide_s_workflow_links_to_the_report() -> None:
     assert link and "-o gate.md" in linked and "--body-file gate.md" in comment
 
 
+@pytest.mark.slow
 def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) -> None:
     code, output = gate(tmp_path, "coin-01", "true")
     assert code == ExitCode.WORSE, output
@@ -119,6 +120,7 @@ def test_a_build_that_is_better_or_as_good_passes(tmp_path: Path, build: str, de
     assert "FAIL:" not in output and "go on: " not in output
 
 
+@pytest.mark.slow
 def test_a_gate_without_enough_trials_is_undecided(tmp_path: Path) -> None:
     code, output = gate(tmp_path, "coin-07", "true", **{"trials.max": "6"})
     assert code == ExitCode.SPENT and "\nUNDECIDED: build " in output

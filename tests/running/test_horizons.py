@@ -68,6 +68,7 @@ def test_the_first_look_stays_where_it_was(site: Site) -> None:
         assert len(reader.configurations()) == 1
 
 
+@pytest.mark.slow
 def test_where_the_first_look_lay_is_kept_when_the_horizon_that_gave_it_is_raised(site: Site) -> None:
     """By default it lies at three tenths of `trials.max`, and at most at 4."""
     for most in (6, 20):
@@ -83,6 +84,7 @@ def test_where_the_first_look_lay_is_kept_when_the_horizon_that_gave_it_is_raise
     assert "trials.min was 2 when the run took its first look, and cannot become 4 after it" in refused.stderr
 
 
+@pytest.mark.slow
 def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
     """Rounds as large as the need begin with a part of the horizon."""
     run_to(site, 20)
@@ -109,6 +111,7 @@ def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> 
         assert reader.header().configuration["trials"]["favour"] == "time"
 
 
+@pytest.mark.slow
 def test_what_the_promise_depends_on_and_is_chosen_after_looks_is_named(site: Site) -> None:
     """Who gets the next trials is not among it."""
     run_to(site, 3)

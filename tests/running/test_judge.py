@@ -177,6 +177,7 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
     assert common and all(mended[key] == never[key] for key in common)
 
 
+@pytest.mark.slow
 def test_a_judge_that_gives_no_verdict_ends_the_run_soon_and_one_that_thinks_first_gives_them(
     site: Site, fair_url: str
 ) -> None:
@@ -205,55 +206,6 @@ def test_a_judge_that_gives_no_verdict_ends_the_run_soon_and_one_that_thinks_fir
 
 
 @pytest.mark.slow
-def test_a_kill_between_answer_and_verdict_loses_neither(site: Site, fair_url: str) -> None:
-    with serving(GatedServer(small_world(), 5, judge=SimulatedJudge())) as url:
-        config = site.write(**settings(fair_url, grader=judged_by(url), concurrency=64))
-        process = site.start(config)
-        assert wait_for_trials(site.directory(), 10, process)
-        kill(process)
-    waiting = [trial for trial in stored(site) if trial.grader_error == AWAITS_VERDICT]
-    assert waiting
-    config = site.write(**settings(fair_url, concurrency=64))
-    assert site.run(config).exit_code in ENDED
-    after = {(one.model, one.question, one.trial): one for one in stored(site)}
-    for trial in waiting:
-        kept = after[trial.model, trial.question, trial.trial]
-        assert kept.answer == trial.answer and kept.category is not None
-    grading_is_told(site)
-    whole = site.write("whole", **settings(fair_url, concurrency=64))
-    site.run(whole, "--run-dir", str(site.directory("whole")))
-    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
-
-
-@pytest.mark.slow
-def test_caps_hold_with_the_verdicts_in_them(site: Site, fair_url: str) -> None:
-    price = {"input": 1.0, "output": 2.0}
-    models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
-    grader = judged_by(fair_url, {"price": {"input": 3.0, "output": 4.0}}, longest=4096)
-    undecided = {
-        "stopping": {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"},
-        "trials": {"min": 2, "max": 60},
-    }
-    for cap, limit in (("usd", 1.5), ("tokens", 600_000)):
-        changed = settings(fair_url, models=models, grader=grader, budget={cap: limit}, **undecided)
-        config = site.write(cap, **changed)
-        assert site.run(config, "--run-dir", str(site.directory(cap))).exit_code == ExitCode.SPENT
-        results = read_results(site.directory(cap))
-        assert results is not None and results.run.reason == "budget"
-        spent = results.cost.usd if cap == "usd" else results.cost.tokens
-        assert 0.2 * limit < spent <= limit
-        judged = sum(float(trial.signals["judge_usd"]) for trial in stored(site, cap))
-        asked = (
-            sum(trial.answer.prompt_tokens + 2 * trial.answer.completion_tokens for trial in stored(site, cap)) / 1e6
-        )
-        assert results.cost.usd == pytest.approx(judged + asked)
-        report = CliRunner().invoke(app, ["report", str(site.directory(cap)), "--format", "md", "--output", "-"]).stdout
-        used = re.search(r"Of this the judge has used, for its verdicts on ([\d,]+) answers.*, ([\d.]+) USD", report)
-        assert used is not None and int(used[1].replace(",", "")) == len(stored(site, cap))
-        assert float(used[2]) == pytest.approx(judged, rel=0.02)
-
-
-@pytest.mark.slow
 def test_a_cap_that_does_not_bear_the_first_round_at_its_worst_bears_a_run_that_costs_little(
     site: Site, fair_url: str
 ) -> None:
@@ -270,48 +222,6 @@ def test_a_cap_that_does_not_bear_the_first_round_at_its_worst_bears_a_run_that_
     results = read_results(site.directory())
     assert results is not None and 0.1 < results.cost.usd < 3.2 / 5 and results.run.reason != "budget"
     assert Found.of(site.directory()) == Found.of(site.directory("ample"))
-
-
-def tokens_in(site: Site) -> int:
-    with closing(RunReader.open(site.directory())) as reader:
-        return sum(one.tokens for one in reader.sums())
-
-
-@pytest.mark.slow
-def test_kills_count_what_verdicts_may_have_cost_each_time(site: Site, fair_url: str) -> None:
-    """And what they may still cost: a start for which the budget has too little left asks the judge for nothing."""
-    with serving(GatedServer(small_world(), 5, judge=SimulatedJudge())) as url:
-        capped = {"budget": {"tokens": 10_000_000}, "concurrency": 64}
-        config = site.write(**settings(fair_url, grader=judged_by(url, concurrency={"in_flight": 64}), **capped))
-        process = site.start(config)
-        assert wait_for_trials(site.directory(), 10, process)
-        kill(process)
-        waiting = {(one.model, one.question, one.trial) for one in stored(site) if one.grader_error == AWAITS_VERDICT}
-        spent = tokens_in(site)
-        each = [one.cost.tokens for one in stored(site) if one.grader_error == AWAITS_VERDICT]
-        assert waiting and min(each) > 1000 and max(each) < 16_000  # reserved by how long these answers are
-        little = settings(fair_url, grader=judged_by(url), budget={"tokens": spent + 500}, concurrency=64)
-        assert site.run(site.write("little", **little)).exit_code == ExitCode.SPENT
-        given_up = tokens_in(site)
-        assert given_up < spent - 1000 * len(waiting)  # what was reserved is in the losses now
-        assert {
-            (one.model, one.question, one.trial) for one in stored(site) if one.grader_error == AWAITS_VERDICT
-        } == waiting
-        process = site.start(config)
-        wait_until(lambda: tokens_in(site) >= given_up + 1000, process)
-        kill(process)
-    assert site.run(site.write(**settings(fair_url, **capped))).exit_code in ENDED
-    for one in stored(site):
-        used = one.signals["judge_prompt_tokens"], one.signals["judge_completion_tokens"]
-        assert one.cost.tokens == one.answer.prompt_tokens + one.answer.completion_tokens + sum(map(float, used))
-    with closing(RunReader.open(site.directory())) as reader:
-        losses = [event for event in events_of_kind(reader.events(), AnswersLost) if event.verdicts]
-    lost = sum(one.verdicts for one in losses)
-    assert lost > len(waiting), "those that were asked for again count twice"
-    assert all(one.killed and one.tokens > 1000 * one.verdicts for one in losses)
-    whole = site.write("whole", **settings(fair_url, **capped))
-    site.run(whole, "--run-dir", str(site.directory("whole")))
-    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
 
 
 @pytest.mark.slow

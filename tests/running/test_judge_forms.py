@@ -7,8 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from gated import GatedServer
-from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
+from live_runs import ENDED, MODELS, Found, Site, small_world, stored
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -16,7 +15,6 @@ from adaptive_eval.cli import app
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.view import read_report
 from adaptive_eval.simulate.answering import question_rows, right_answer
-from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import RunReader, ServersNoticed, TrialRecord, events_of_kind
@@ -76,6 +74,7 @@ def test_scores_by_criteria_make_the_categories(site: Site, fair_url: str) -> No
     assert "0.3" in report_of(site.directory())
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_that_is_said_once(
     site: Site, fair_url: str
 ) -> None:
@@ -125,6 +124,7 @@ def test_a_comparison_is_made_in_both_orders(site: Site, fair_url: str) -> None:
     assert told is not None and int(told[1].replace(",", "")) == len(stored(site))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bias", "expected"), [(0.3, {"better", "tie", "worse"}), pytest.param(1.0, {"tie"}, marks=pytest.mark.slow)]
 )
@@ -148,51 +148,6 @@ def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias:
         assert trial.signals["verdict"] != worst or is_right(trial) != (trial.question in right_others)
     orders = read_report(site.directory()).orders
     assert orders is not None and orders in report_of(site.directory())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", [SCORES, AGAINST], ids=["scores", "against"])
-def test_a_kill_between_answer_and_verdict_loses_neither_in_any_form(
-    site: Site, fair_url: str, form: dict[str, object]
-) -> None:
-    capped = {"budget": {"tokens": 30_000_000}, "concurrency": 64}
-    with serving(GatedServer(small_world(), 5, judge=SimulatedJudge(structured=False))) as url:
-        judged = {**form, "server": {"base_url": url, "model": "judge"}}
-        process = site.start(site.write(**settings(site, fair_url, judged, **capped)))
-        assert wait_for_trials(site.directory(), 10, process)
-        kill(process)
-    waiting = [trial for trial in stored(site) if trial.grader_error == AWAITS_VERDICT]
-    assert waiting
-    assert site.run(site.write(**settings(site, fair_url, form, **capped))).exit_code in ENDED
-    after = {(one.model, one.question, one.trial): one for one in stored(site)}
-    for trial in waiting:
-        kept = after[trial.model, trial.question, trial.trial]
-        assert kept.answer == trial.answer and kept.category is not None
-    whole = site.write("whole", **settings(site, fair_url, form, **capped))
-    site.run(whole, "--run-dir", str(site.directory("whole")))
-    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("form", "cap"), [(SCORES, 900_000), (AGAINST, 1_200_000)], ids=["scores", "against"])
-def test_caps_hold_with_all_requests_of_a_verdict_in_them(
-    site: Site, fair_url: str, form: dict[str, object], cap: int
-) -> None:
-    price = {"input": 1.0, "output": 2.0}
-    models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
-    judge = {**form, "longest": 1024, "votes": 3}
-    judge["sampling"] = {"max_tokens": 200}
-    undecided = {
-        "stopping": {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"},
-        "trials": {"min": 2, "max": 60},
-    }
-    faults = Faults(reset=0.02, server_error=0.02, seed=5)
-    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(), faults=faults)) as url:
-        changed = settings(site, url, judge, budget={"tokens": cap}, **undecided) | {"models": models}
-        assert site.run(site.write(**changed)).exit_code == ExitCode.SPENT
-    results = read_results(site.directory())
-    assert results is not None and results.run.reason == "budget"
-    assert 200_000 < results.cost.tokens <= cap
 
 
 @pytest.mark.parametrize(

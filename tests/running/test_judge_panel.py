@@ -68,6 +68,7 @@ def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> N
     assert len(told) == 1 and "replies of judge are read line by line" in told[0]
 
 
+@pytest.mark.slow
 def test_what_the_judges_do_not_agree_on_has_no_grade_until_they_do(site: Site, judges: tuple[str, str, str]) -> None:
     right, _, wrong = judges
     undecided = site.run(site.write(**settings(right, wrong)))
@@ -83,12 +84,14 @@ def test_what_the_judges_do_not_agree_on_has_no_grade_until_they_do(site: Site, 
     assert all(trial.category is not None for trial in after)
 
 
+@pytest.mark.slow
 def test_one_of_three_may_be_away(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, _ = judges
     assert site.run(site.write(**settings(right, too, AWAY))).exit_code in ENDED
     assert {trial.signals["agreement"] for trial in stored(site)} == {2 / 3}
 
 
+@pytest.mark.slow
 def test_another_judge_in_the_panel_is_another_grader(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, _ = judges
     assert site.run(site.write(**settings(right, too))).exit_code in ENDED
@@ -97,6 +100,7 @@ def test_another_judge_in_the_panel_is_another_grader(site: Site, judges: tuple[
     assert refused.exit_code == ExitCode.CONFIGURATION and "grader" in refused.stderr
 
 
+@pytest.mark.slow
 def test_caps_need_what_every_judge_may_cost(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, wrong = judges
     price = {"input": 1.0, "output": 2.0}

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gated import GatedServer
-from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials, wait_until
+from live_runs import ENDED, MODELS, Found, Site, small_world, stored
 from result_rows import rows_of
 from typer.testing import CliRunner
 
@@ -49,6 +48,7 @@ def write(site: Site, url: str, name: str = "run", judge_url: str = "", **change
     return path
 
 
+@pytest.mark.slow
 def test_answers_are_judged_or_read_as_their_benchmark_wants_it(site: Site, fair_url: str) -> None:
     ended = site.run(write(site, fair_url, judge_url=fair_url))
     assert ended.exit_code in ENDED, ended.output
@@ -71,20 +71,6 @@ def test_answers_are_judged_or_read_as_their_benchmark_wants_it(site: Site, fair
 def waiting(site: Site) -> list[str]:
     """The questions of the answers that wait for their verdicts."""
     return [trial.question for trial in stored(site) if trial.grader_error == AWAITS_VERDICT]
-
-
-@pytest.mark.slow
-def test_a_run_that_is_killed_goes_on_as_one_that_never_was(site: Site, fair_url: str) -> None:
-    with serving(GatedServer(small_world(), 5, judge=SimulatedJudge())) as url:
-        process = site.start(write(site, fair_url, judge_url=url))
-        assert wait_for_trials(site.directory(), 1, process)
-        wait_until(lambda: bool(waiting(site)), process)
-        kill(process)
-    assert {question.partition("/")[0] for question in waiting(site)} == {"open"}
-    assert site.run(write(site, fair_url, judge_url=fair_url)).exit_code in ENDED
-    whole = write(site, fair_url, "whole", judge_url=fair_url)
-    assert site.run(whole, "--run-dir", str(site.directory("whole"))).exit_code in ENDED
-    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
 
 
 def test_caps_count_what_the_judge_reads_and_says(site: Site, fair_url: str) -> None:

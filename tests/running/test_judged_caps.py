@@ -269,6 +269,7 @@ def test_all_that_is_judged_anew_counts_once_more() -> None:
     assert life.parts["in vain"].tokens >= life.parts["grades"].tokens > 0, "those that were replaced"
 
 
+@pytest.mark.slow
 def test_nothing_is_judged_twice_without_a_kill() -> None:
     life = lead_judged({"tokens": 400_000}, votes=3)
     asked = Counter(one.model == JUDGE for one in life.world.attempts)
@@ -277,18 +278,21 @@ def test_nothing_is_judged_twice_without_a_kill() -> None:
     assert life.stored["tokens"] == generated <= 400_000
 
 
+@pytest.mark.slow
 def test_a_judge_that_has_given_verdicts_may_fail_on_all_that_a_later_start_asks_it_first() -> None:
     life = lead_judged({"tokens": 900_000}, starts=(Start(),), mute=0.2)
     ungraded = sum(row.category is None for row in life.rows.values())
     assert FIRST_ANSWERS < ungraded < len(life.rows) and life.failed is None
 
 
+@pytest.mark.slow
 def test_a_verdict_that_could_not_be_read_is_not_told_as_lost_by_a_kill_later() -> None:
     life = lead_judged({"tokens": 900_000}, starts=(Start(), Start(Fate.KILL, 8)), mute=0.2)
     assert any(one.killed and one.verdicts for one in life.lost)
     parts_add_up(life)
 
 
+@pytest.mark.slow
 def test_verdicts_that_a_kill_cut_off_are_told_where_all_is_judged_anew() -> None:
     life = lead_judged({"tokens": 400_000}, starts=(Start(Fate.KILL, 60),), regrades=(Start(),))
     parts_add_up(life)

@@ -41,6 +41,7 @@ def fair_judge() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 def test_who_labels_a_comparison_sees_both_answers_though_the_earlier_run_is_gone(site: Site, fair_judge: str) -> None:
     others = earlier_run(site, fair_judge)
     assert site.run(site.write(**compared(site, fair_judge))).exit_code in ENDED
@@ -50,6 +51,7 @@ def test_who_labels_a_comparison_sees_both_answers_though_the_earlier_run_is_gon
     assert shown.texts["compared with"] in set(others.values()) and shown.texts["answer"] != ""
 
 
+@pytest.mark.slow
 def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_judge: str) -> None:
     config = site.write(**scored(site, fair_judge, SCORES, trials={"min": 4, "max": 4}))
     assert site.run(config).exit_code in ENDED
@@ -76,6 +78,7 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_judge:
     assert refused.exit_code == ExitCode.CONFIGURATION and "one of not met | met" in " ".join(refused.output.split())
 
 
+@pytest.mark.slow
 def test_labels_are_what_a_verifier_without_an_error_is_sure_of(site: Site) -> None:
     """A hesitant verifier gives less than its labels are worth, and the correction adds what is missing."""
     with serving(SimulatedServer(small_world(), verifier=SimulatedVerifier(0.3, LEANING))) as url:

@@ -287,6 +287,7 @@ def test_a_run_waits_for_a_place_that_another_one_has(site: Site) -> None:
     assert second.returncode == ExitCode.SPENT
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_start_takes_the_others_with_it(site: Site) -> None:
     models = launched(site, "slow", exclusive=None)
     models[1]["launch"] = launching(site.folder, "broken")

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_runs import Found, Site, kill, trials_in, wait_for_trials
+from live_runs import Site
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.judge import DecidingLooks
-from adaptive_eval.record.restore import open_run
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import markdown
 
@@ -48,38 +46,12 @@ def test_it_says_before_while_and_after_what_it_does_not_promise(site: Site) -> 
     assert latest(site)["decisions"]["stopping"]["rule"] == "published"
 
 
+@pytest.mark.slow
 def test_the_default_says_there_what_it_does_promise(site: Site) -> None:
     config = site.write()
     checked = CliRunner().invoke(app, ["validate", str(config)])
     assert "promise: per pair, at most 5% risk of a wrong order" in checked.stdout
     assert "made by avg@N" in markdown(read_view(site.directory())) if site.run(config) else False
-
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on_as_an_undisturbed_one(site: Site) -> None:
-    config = site.write(**PUBLISHED)
-    process = site.start(config)
-    assert wait_for_trials(site.directory(), 120, process)
-    kill(process)
-    before = trials_in(site.directory())
-    assert site.run(config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    assert trials_in(site.directory()) >= before
-    whole = site.folder / "whole"
-    site.run(config, "--run-dir", str(whole))
-    assert Found.of(site.directory()) == Found.of(whole)
-    with open_run(site.directory()) as stored:
-        assert stored.plan.estimator == "bayes" and not stored.plan.judging.latch
-
-
-def test_a_raised_horizon_keeps_what_was_and_asks_for_more(site: Site) -> None:
-    site.run(site.write(**published(min=2, max=3)))
-    first = Found.of(site.directory())
-    site.run(site.write(**published(min=2, max=9)))
-    second = Found.of(site.directory())
-    assert first.outcomes.items() <= second.outcomes.items()
-    assert len(second.looks) > len(first.looks)
-    said = [one["text"] for one in latest(site)["warnings"] if one["kind"] == "horizon"]
-    assert len(said) == 1 and "makes no promise about repeated looks" in said[0]
 
 
 def test_what_was_called_is_told_with_the_look_since_which_it_holds() -> None:
@@ -95,6 +67,7 @@ def test_what_was_called_is_told_with_the_look_since_which_it_holds() -> None:
     assert told[3] == told[2] == (1, 3, 3.0, 1.645)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_with_it_says_so(site: Site) -> None:
     site.run(site.write(seed=4, trials={"min": 2, "max": 4}))
     site.run(site.write(**published(min=2, max=4)))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lives import QUESTIONS, SKILLS, Fate, Start, World
+from lives import QUESTIONS, SKILLS, Start, World
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
 from adaptive_eval.config.load import load_config
@@ -115,22 +115,6 @@ def test_outcomes_of_the_earlier_run_stand_and_only_the_new_model_is_asked(folde
     assert {one.path for one in found} >= {f"models.{name}.recorded" for name in OLD}
     assert not [one for one in found if "127.0.0.1/v1" in str(one)], "what stands where an address would be is nobody's"
     assert markdown(new).count("base_url:") == 1
-
-
-def test_a_run_is_killed_resumed_and_extended_without_the_earlier_one(folder: Folder) -> None:
-    for at in (9, 14):
-        folder.run(folder.placing(), Start(Fate.KILL, at))
-    first = taken(folder.path / "new")
-    assert [event.model for event in first] == list(OLD)
-    shutil.rmtree(folder.path / "old")
-    assert folder.run(folder.placing()) is not None
-    asked = len(folder.world.log)
-    assert folder.run(folder.placing(trials={"min": 2, "max": 8, "favour": "answers"})) is not None
-    assert taken(folder.path / "new") == first, "once"
-    assert {one.model for one in folder.world.log} == {NEW}
-    results = read_results(folder.path / "new")
-    assert results is not None
-    assert results.cost.trials <= len(folder.world.log) <= 8 * len(QUESTIONS) + asked
 
 
 @pytest.mark.slow

@@ -67,6 +67,7 @@ def test_what_the_grader_failed_on_is_graded_by_regrade(site: Site, fragile: Pat
         assert TrialsRegraded.KIND in [event.kind for event in reader.events()]
 
 
+@pytest.mark.slow
 def test_a_grader_that_fails_on_every_answer_changes_no_grade(site: Site, fragile: Path) -> None:
     site.run(fragile)
     before = Found.of(site.directory()).outcomes
@@ -130,6 +131,7 @@ def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
+@pytest.mark.slow
 def test_a_grader_that_says_the_same_of_every_answer_leaves_every_decision(site: Site) -> None:
     trials = {"min": 2, "max": 8}
     site.run(site.write(trials=trials, grader="contains"))

@@ -57,6 +57,7 @@ def test_a_run_begins_with_the_answers_of_its_dry_run(site: Site) -> None:
     assert Found.of(site.directory()) == Found.of(site.directory("plain"))
 
 
+@pytest.mark.slow
 def test_answers_of_a_dry_run_with_other_settings_are_not_used(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 2})
     site.run(config, "--dry-run")
@@ -70,6 +71,7 @@ def test_answers_of_a_dry_run_with_other_settings_are_not_used(site: Site) -> No
     assert "begins with 6 answers" in raised.stderr, "what a trial means is the same"
 
 
+@pytest.mark.slow
 def test_a_new_dry_run_replaces_the_answers_of_an_earlier_one(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 2})
     site.run(config, "--dry-run", "--set", "sampling.temperature=0.1")
@@ -77,6 +79,7 @@ def test_a_new_dry_run_replaces_the_answers_of_an_earlier_one(site: Site) -> Non
     assert "begins with 6 answers" in site.run(config).stderr
 
 
+@pytest.mark.slow
 def test_a_plan_takes_tokens_and_times_of_the_dry_run(site: Site) -> None:
     """Answers have 200 words where max_tokens lets one guess 5,000."""
     site.write(sampling={"temperature": 0.6, "max_tokens": 20_000}, store=str(site.directory().parent))

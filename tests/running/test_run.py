@@ -97,11 +97,6 @@ def test_the_result_does_not_depend_on_concurrency(site: Site, uninterrupted: Fo
     assert Found.of(site.directory()) == uninterrupted
 
 
-def test_several_answers_a_request_change_nothing(site: Site, uninterrupted: Found) -> None:
-    site.run(site.write(concurrency={"in_flight": 8, "samples_per_request": 4}))
-    assert Found.of(site.directory()) == uninterrupted
-
-
 def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninterrupted: Found) -> None:
     """A gate keeps answers of the third round until the run was told: how many then wait depends on the machine."""
     gated = GatedServer(small_world(), 40)
@@ -185,31 +180,7 @@ def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
     assert "Traceback" not in refused.stderr
 
 
-def test_another_budget_is_taken_and_recorded(site: Site, uninterrupted: Found) -> None:
-    first = site.run(site.write(budget={"trials": 120}))
-    assert first.exit_code == ExitCode.SPENT
-    before = Found.of(site.directory())
-    assert len(before.outcomes) <= 120
-    second = site.run(site.write(concurrency=3))
-    assert second.exit_code == ExitCode.REACHED
-    assert "settings changed: budget.trials" in second.stdout
-    after = Found.of(site.directory())
-    assert after.looks[: len(before.looks)] == before.looks, "looks that were taken stand"
-    assert after.looks[-1].body["order"] == uninterrupted.looks[-1].body["order"]
-    assert before.outcomes.items() <= after.outcomes.items()
-
-
-def test_a_model_may_join(site: Site) -> None:
-    two = site.config()["models"][:2]  # type: ignore[index]
-    site.run(site.write(models=two))
-    of_two = Found.of(site.directory())
-    site.run(site.write())
-    of_three = Found.of(site.directory())
-    assert of_three.looks[: len(of_two.looks)] == of_two.looks, "looks that were taken stand"
-    assert set(of_three.looks[-1].body["order"]) == set(MODELS)
-    assert of_two.outcomes.items() <= of_three.outcomes.items()
-
-
+@pytest.mark.slow
 def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     command = ["run", str(site.write(trials={"min": 2, "max": 2})), "--display", "none"]
@@ -326,6 +297,7 @@ def test_servers_that_cannot_be_reached_are_exit_code_5(site: Site) -> None:
     assert "ada: no connection to its server can be made" in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_pauses")
 def test_one_server_that_cannot_be_reached_ends_a_new_run_and_comes_back(site: Site) -> None:
     models = [*site.config()["models"][:2], {"name": "cyd", "base_url": "http://127.0.0.1:9/v1"}]  # type: ignore[index]
@@ -405,6 +377,7 @@ def test_a_really_full_disk(site: Site, uninterrupted: Found, tmp_path: Path, co
         subprocess.run(["umount", disk], check=True)
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_changes_nothing(site: Site, uninterrupted: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     """By an hour, by a year, back and forth, within a run and from a killed start to the next."""
     process = site.start(site.write(), "--run-dir", str(site.directory()))
@@ -467,6 +440,7 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
     assert "(stopped: blocked;" in (site.directory() / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_what_to_do_after_a_horizon_is_another_horizon(site: Site) -> None:
     ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=2", "--set", "stopping.delta=.001")
     assert ended.exit_code == ExitCode.SPENT
@@ -493,6 +467,7 @@ def _advice(printed: str) -> tuple[str, str]:
     return lines[at], lines[at + 1].strip()
 
 
+@pytest.mark.slow
 def test_what_to_do_where_a_cap_has_ended_a_run_is_to_raise_it_too_and_else_to_begin_anew(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 30}, budget={"trials": 60}, store=str(site.folder / "more"))
     ended = site.run(config, "--set", "trials.max=2")

@@ -9,10 +9,8 @@ import pytest
 from gated import GatedServer
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, wait_for_trials
 from typer.testing import CliRunner
-from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
-from adaptive_eval.core import in_flight
 from adaptive_eval.record.rescore import rescore
 from adaptive_eval.record.restore import open_run
 from adaptive_eval.simulate.server import serving
@@ -21,15 +19,9 @@ from adaptive_eval.store.looks import trials_at
 
 TRIALS = {"min": 4, "max": 30}
 AHEAD = {**TRIALS, "favour": "time"}
-DAY = 86_400.0
-PATIENT = f"""
-from adaptive_eval.core import in_flight
-in_flight.SHORTEST = {DAY}
-from adaptive_eval.cli import main
-main()
-"""
 
 
+@pytest.mark.slow
 def test_without_a_price_it_is_the_default_and_every_answer_that_was_asked_for_is_counted(site: Site) -> None:
     config = site.write("time", trials={**TRIALS, "favour": "auto"}, concurrency=64)
     ended = site.run(config, "--run-dir", str(site.directory("time")))
@@ -43,30 +35,6 @@ def test_without_a_price_it_is_the_default_and_every_answer_that_was_asked_for_i
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_it_comes_to_the_looks_of_a_run_with_one_request_at_a_time(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where answers take about as long, which on a busy machine they do by no clock: all count as equally short."""
-    trials = {**TRIALS, "favour": "time"}
-    monkeypatch.setattr(in_flight, "SHORTEST", DAY)
-    (script := site.folder / "patient.py").write_text(PATIENT)
-    alone = site.run(site.write("one", trials=trials, concurrency=1), "--run-dir", str(site.directory("one")))
-    assert alone.exit_code in ENDED, alone.stderr
-    many = site.write("many", trials=trials, concurrency=64)
-    directory = site.directory("many")
-    for reached in (40, 160):
-        process = WarmProcess(["run", str(many), "--run-dir", str(directory)], site.folder, script)
-        site.processes.append(process)
-        if wait_for_trials(directory, reached, process):
-            kill(process)
-    assert site.run(many, "--run-dir", str(directory)).exit_code in ENDED
-    found, one = Found.of(directory), Found.of(site.directory("one"))
-    assert found.looks == one.looks
-    assert {key: found.outcomes[key] for key in found.outcomes.keys() & one.outcomes.keys()} == {
-        key: one.outcomes[key] for key in found.outcomes.keys() & one.outcomes.keys()
-    }
-
-
 def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(site: Site) -> None:
     config = site.write("late", trials=AHEAD, concurrency=64)
     directory = site.directory("late")
@@ -89,6 +57,7 @@ def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(
     assert models_of(directory) == published
 
 
+@pytest.mark.slow
 def test_of_a_run_that_was_killed_scores_have_what_looks_have_judged(site: Site) -> None:
     """What was in flight then would have been slow, and nobody knows what it was."""
     directory = site.directory("cut")

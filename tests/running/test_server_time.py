@@ -96,6 +96,7 @@ def test_a_kill_loses_none_of_the_time_before(site: Site) -> None:
     assert not servers(site)
 
 
+@pytest.mark.slow
 def test_a_cap_on_gpu_hours_ends_the_run_when_servers_were_held_for_so_long(site: Site) -> None:
     """Idle or not, over all starts, and with the seconds that they may take to end. For requests nothing is reserved,
     each of which may take half an hour."""

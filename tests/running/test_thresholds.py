@@ -98,6 +98,7 @@ def test_thresholds_are_fitted_on_the_first_round_of_the_other_run(site: Site, p
     assert f"on the run pilot, and then frozen: completion_tokens p40 {threshold:.4g} (72 trials)" in said
 
 
+@pytest.mark.slow
 def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pilot: Path) -> None:
     rubric = taking(SHORT, pilot)
     assert site.run(site.write(**settings(rubric=rubric))).exit_code in ENDED
@@ -114,6 +115,7 @@ def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pil
     require_labels(stored(site.directory("later")), event.values["completion_tokens p40"])
 
 
+@pytest.mark.slow
 def test_a_number_takes_precedence_over_the_other_run(site: Site, pilot: Path) -> None:
     categories = [{"name": "tiny", "weight": 1, "when": {"completion_tokens": {"at_most": "p10"}}}]
     rubric = {"categories": [*categories, *SHORT["categories"]]}
@@ -132,6 +134,7 @@ def test_numbers_alone_need_no_run(site: Site) -> None:
     require_labels(stored(site.directory()), 150)
 
 
+@pytest.mark.slow
 def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_same(site: Site) -> None:
     site.run(site.write(**settings(rubric="binary", trials={"min": FIRST, "max": FIRST})))
     looked = command("rescore", site.directory(), "--rubric", write_rubric(site, SHORT), "--format", "json")
@@ -152,6 +155,7 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
     require_labels(stored(site.directory()), event.values["completion_tokens p40"])
 
 
+@pytest.mark.slow
 def test_rescoring_takes_thresholds_of_the_run_that_the_rubric_names(site: Site, pilot: Path) -> None:
     assert site.run(site.write(**settings(seed=5))).exit_code in ENDED
     path = write_rubric(site, taking(SHORT, pilot))
@@ -170,6 +174,7 @@ def write_rubric(site: Site, rubric: dict[str, object]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_an_imported_run_is_graded_by_thresholds_of_the_other_run(site: Site, pilot: Path) -> None:
     log = site.folder / "log.jsonl"
     assert command("export", pilot, "--format", "jsonl", "--output", log).exit_code == 0
@@ -185,6 +190,7 @@ def test_an_imported_run_is_graded_by_thresholds_of_the_other_run(site: Site, pi
     require_labels(stored(site.directory("taken")), event.values["completion_tokens p40"])
 
 
+@pytest.mark.slow
 def test_lengths_go_by_the_median_of_the_question_in_the_other_run(site: Site, pilot: Path) -> None:
     assert site.run(site.write(**settings(rubric=taking(BRIEF, pilot), seed=5))).exit_code in ENDED
     (event,), lengths = frozen(site.directory()), defaultdict(list)

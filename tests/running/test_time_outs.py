@@ -166,6 +166,7 @@ def test_a_server_that_was_mended_is_asked_again(tmp_path: Path, server: Hanging
     assert "asked_again" in {warning["kind"] for warning in found["warnings"]}
 
 
+@pytest.mark.slow
 async def test_after_a_silent_night_the_run_is_what_it_would_have_been(tmp_path: Path) -> None:
     undisturbed = Bed(tmp_path / "undisturbed")
     await undisturbed.start()
@@ -223,6 +224,7 @@ def test_a_gate_calls_nobody_worse_for_what_timed_out(tmp_path: Path, server: Ha
     assert (row["model"], row["outcome"]) == ("bob", "UNDECIDED")
 
 
+@pytest.mark.slow
 def test_an_unknown_finish_reason_stops_the_run_before_it_spends(tmp_path: Path, server: Hanging) -> None:
     """The dry run names it too, with the option that declares it as finished."""
     server.silent.clear()

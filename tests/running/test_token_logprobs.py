@@ -65,6 +65,7 @@ def require_whole(trials: list[TrialRecord]) -> None:
         assert trial.signals["last_bpt"] == pytest.approx(bits(known[-some:]), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
     assert site.run(site.write(**settings(url))).exit_code in ENDED
     trials = stored(site)
@@ -81,6 +82,7 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
     assert [row["token_logprobs"]["tokens"] for row in rows] == [list(told(one).tokens) for one in trials]
 
 
+@pytest.mark.slow
 def test_stored_tokens_are_graded_anew_and_gone_on_with(site: Site, url: str) -> None:
     assert site.run(site.write(**settings(url, trials={"min": 2, "max": 2}))).exit_code in ENDED
     config = site.write(**settings(url, rubric=GIVEN))
@@ -90,6 +92,7 @@ def test_stored_tokens_are_graded_anew_and_gone_on_with(site: Site, url: str) ->
     require_whole(stored(site))
 
 
+@pytest.mark.slow
 def test_a_rubric_goes_by_the_least_likely_tokens_live_and_afterwards(site: Site, url: str) -> None:
     missing = site.write(**settings(url, rubric=GIVEN, sampling={**KEPT, "logprobs": True}))
     refused = site.run(missing)

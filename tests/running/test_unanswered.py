@@ -68,6 +68,7 @@ def test_a_request_that_always_fails_costs_one_answer_and_no_model(tmp_path: Pat
     assert "of 24 answers 1 never came because the server fails these requests every time; the score would be" in told
 
 
+@pytest.mark.slow
 def test_what_the_model_answered_at_an_earlier_start_counts_where_nothing_else_is_open(tmp_path: Path) -> None:
     def script(asked: Asked) -> Said | None:
         fails = asked.model == "ada" and "Question 0" in asked.prompt

@@ -10,13 +10,11 @@ from threading import get_ident
 
 import numpy as np
 import pytest
-from gated import GatedServer
-from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, trials_in, wait_for_trials
+from live_runs import ENDED, MODELS, Found, Site, small_world, stored, trials_in
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import OTHERS_SCORE, SimulatedVerifier
@@ -67,6 +65,7 @@ def labels(trial: TrialRecord) -> list[float]:
     return [float(trial.signals[f"verifier_{one}"]) for one in "abc"]
 
 
+@pytest.mark.slow
 def test_the_probabilities_are_those_of_the_verifier(site: Site, fair_url: str) -> None:
     grader = verified_by(fair_url, key_grader="math")
     config = site.write(**settings(fair_url, grader=grader, rubric="verifier_probe"))
@@ -85,6 +84,7 @@ def test_the_probabilities_are_those_of_the_verifier(site: Site, fair_url: str) 
     assert "verifier_only" in told and "needs verifier" not in told
 
 
+@pytest.mark.slow
 def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, fair_url: str) -> None:
     assert site.run(site.write(**settings(fair_url))).exit_code in ENDED
     keyed = site.write("keyed", **settings(fair_url, grader="math"))
@@ -99,30 +99,6 @@ def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, fair
     assert site.run(config, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
     alone = CliRunner().invoke(app, ["regrade", str(site.directory("keyed"))])
     assert alone.exit_code == ExitCode.CONFIGURATION and "graded by a verifier" in alone.output
-
-
-@pytest.mark.slow
-def test_a_kill_between_answer_and_label_loses_neither(site: Site, fair_url: str) -> None:
-    with serving(GatedServer(small_world(), 5, verifier=SimulatedVerifier(SURE, LEANING))) as url:
-        config = site.write(**settings(fair_url, grader=verified_by(url), concurrency=64))
-        process = site.start(config)
-        assert wait_for_trials(site.directory(), 10, process)
-        kill(process)
-    waiting = [trial for trial in stored(site) if trial.grader_error == AWAITS_VERDICT]
-    assert waiting
-    # the next start has what was subtracted, and asks for it from nobody
-    leaning_otherwise = SimulatedVerifier(SURE, (3.0, -3.0, 0.0))
-    with serving(SimulatedServer(small_world(), verifier=leaning_otherwise)) as url:
-        moved = site.write(**settings(fair_url, grader=verified_by(url), concurrency=64, trials={"min": 3, "max": 3}))
-        assert site.run(moved).exit_code in ENDED
-    assert len(baselines(site)) == 1
-    after = {(one.model, one.question, one.trial): one for one in stored(site)}
-    for trial in waiting:
-        kept = after[trial.model, trial.question, trial.trial]
-        assert kept.answer == trial.answer and kept.category is not None
-        thinks = 0 if float(kept.signals["verifier_a"]) > 0.9 else 1
-        moved_by = np.array([3.0, -3.0, 0.0]) - np.array(LEANING)
-        assert labels(kept) == pytest.approx(expected(thinks, tuple(moved_by)).tolist(), abs=1e-6) or thinks == 1
 
 
 @pytest.mark.parametrize(
@@ -152,6 +128,7 @@ def test_a_server_that_cannot_verify_is_told_before_anything_is_spent(
     assert server.counts["answered"] == 1 and not stored(site)
 
 
+@pytest.mark.slow
 def test_a_label_out_of_sight_has_a_bound_and_too_wide_a_bound_is_no_grade(site: Site) -> None:
     # of three tokens one is often a word instead of the least likely label
     for name, sure, graded in (("narrow", 9.0, True), ("wide", 0.5, False)):
@@ -202,31 +179,6 @@ def test_a_reply_that_is_no_label_is_no_grade(site: Site) -> None:
     assert ended.exit_code == ExitCode.ENDPOINTS and "replied with something else" in ended.output
     failed = [str(trial.grader_error) for trial in stored(site) if trial.grader_error != AWAITS_VERDICT]
     assert failed and all("replied with something else" in one for one in failed)
-
-
-@pytest.mark.slow
-def test_caps_hold_with_the_labels_and_the_baseline_in_them(site: Site, fair_url: str) -> None:
-    price = {"input": 1.0, "output": 2.0}
-    models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
-    grader = verified_by(fair_url, {"price": {"input": 3.0, "output": 4.0}}, longest=4096)
-    undecided = {
-        "stopping": {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"},
-        "trials": {"min": 2, "max": 60},
-    }
-    for cap, limit in (("usd", 1.5), ("tokens", 600_000)):
-        changed = settings(fair_url, models=models, grader=grader, budget={cap: limit}, **undecided)
-        config = site.write(cap, **changed)
-        assert site.run(config, "--run-dir", str(site.directory(cap))).exit_code == ExitCode.SPENT
-        results = read_results(site.directory(cap))
-        assert results is not None and results.run.reason == "budget"
-        with closing(RunReader.open(site.directory(cap))) as reader:
-            asked = events_of_kind(reader.events(), BaselineAsked)
-        besides = sum(one.usd if cap == "usd" else one.tokens for one in asked)
-        spent = results.cost.usd if cap == "usd" else results.cost.tokens
-        assert besides > 0 and 0.2 * limit < spent + besides <= limit
-    little = site.write("little", **settings(fair_url, grader=grader, budget={"tokens": 2000}))
-    ended = site.run(little, "--run-dir", str(site.directory("little")))
-    assert ended.exit_code != ExitCode.REACHED and not stored(site, "little")
 
 
 @pytest.mark.slow

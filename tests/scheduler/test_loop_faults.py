@@ -97,7 +97,7 @@ async def test_a_supply_that_raises_ends_the_run_and_what_was_graded_is_stored(
 FEW = (1, 2, 3, 5, 8, 13, 21, 34, 55)
 
 
-@pytest.mark.parametrize("stops", [1, 2])
+@pytest.mark.parametrize("stops", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize(
     "moments",
     [

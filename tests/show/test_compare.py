@@ -55,6 +55,7 @@ def test_counts_are_those_of_the_results(run_as: RunAs) -> None:
         assert (cells[:, 1] / cells.sum(axis=1)).mean() == pytest.approx(row.score)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus", [None, 2], ids=["others' servers", "GPUs that are paid for"])
 def test_the_time_of_servers_is_told_where_the_report_tells_it(site: Site, run_as: RunAs, gpus: int | None) -> None:
     models = [{"name": name, "base_url": site.base_url} | ({"gpus": gpus} if gpus else {}) for name in MODELS]
@@ -65,6 +66,7 @@ def test_the_time_of_servers_is_told_where_the_report_tells_it(site: Site, run_a
     assert ("held for" in told) == ("server time" in markdown(view)) == (gpus is not None)
 
 
+@pytest.mark.slow
 def test_what_came_in_of_an_incomplete_round_is_not_judged(run_as: RunAs) -> None:
     directory = run_as("a", trials={"min": 4, "max": 30})
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as database, database:
@@ -78,6 +80,7 @@ def test_what_came_in_of_an_incomplete_round_is_not_judged(run_as: RunAs) -> Non
         assert (one.score_a, one.hi / 1.959964 / 2**0.5, one.trials_a) == pytest.approx(told[one.name])
 
 
+@pytest.mark.slow
 def test_settings_and_seeds_that_differ_are_told(site: Site, run_as: RunAs) -> None:
     one, other = run_as("a"), run_as("b", seed=3, models=site.config()["models"][:2])  # type: ignore[index]
     found = diff_runs(read_view(one), read_counts(one), read_view(other), read_counts(other))
@@ -85,6 +88,7 @@ def test_settings_and_seeds_that_differ_are_told(site: Site, run_as: RunAs) -> N
     assert ("seed", 0, 3) in [tuple(change) for change in found.settings]
 
 
+@pytest.mark.slow
 def test_a_setting_of_the_whole_run_is_told_once_and_one_of_a_model_with_its_name(site: Site, run_as: RunAs) -> None:
     hot = [{"name": name, "base_url": site.base_url} for name in MODELS]
     hot[1]["sampling"] = {"temperature": 0.1, "max_tokens": 2000}  # type: ignore[assignment]
@@ -129,6 +133,7 @@ def test_a_question_that_got_worse_is_named_and_others_are_not(run_as: RunAs) ->
     assert "q3" in changes_markdown(found, view.weights)
 
 
+@pytest.mark.slow
 def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(run_as: RunAs) -> None:
     directory = run_as("a")
     view, counts = read_view(directory), read_counts(directory)
@@ -142,6 +147,7 @@ def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(run_a
     assert named <= 11  # 5% of 100 is 5; 3 sigma above
 
 
+@pytest.mark.slow
 def test_outcomes_that_two_runs_may_share_are_told(run_as: RunAs) -> None:
     one = run_as("a")
     other = run_as("b", seed=3, prior={"run": str(one)})
@@ -160,6 +166,7 @@ def test_only_common_questions_count(run_as: RunAs) -> None:
     assert found.questions == 6 and found.a.only == ("q0", "q1") and found.b.only == ()
 
 
+@pytest.mark.slow
 def test_the_command_tells_both_by_their_folders(site: Site, run_as: RunAs) -> None:
     one, other = run_as("a"), run_as("b", seed=3)
     told = CliRunner().invoke(app, ["compare", str(one), str(other)])
@@ -171,6 +178,7 @@ def test_the_command_tells_both_by_their_folders(site: Site, run_as: RunAs) -> N
     assert written["changes"]["settings"] == [{"path": "seed", "was": 0, "now": 3}]
 
 
+@pytest.mark.slow
 def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, run_as: RunAs) -> None:
     one = run_as("a")
     rubric = {
@@ -192,6 +200,7 @@ def replace_cells(counts: RunCounts, cells: np.ndarray) -> RunCounts:
     return RunCounts(counts.roster, cells, np.zeros_like(cells))
 
 
+@pytest.mark.slow
 def test_a_gate_is_compared_by_its_outcomes_and_differences_are_points(run_as: RunAs) -> None:
     directory = run_as("a", objective={"kind": "baseline", "baseline": MODELS[-1], "gate": True})
     view, counts = read_view(directory), read_counts(directory)

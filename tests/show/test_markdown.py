@@ -186,6 +186,7 @@ def test_tables_are_as_wide_as_what_is_in_them() -> None:
     assert lines == ["| model |     n |", "| :---- | ----: |", "| ä     |     1 |", "| 日本  | 1,000 |"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "objective",
     ["best", {"kind": "top_k", "k": 1}, {"kind": "baseline", "baseline": "bob"}, {"kind": "threshold", "value": 0.4}],

@@ -41,6 +41,7 @@ def test_a_path_keeps_its_sign_when_the_order_turns(view: RunView) -> None:
             assert z is not None and (z >= 0.0) == ahead
 
 
+@pytest.mark.slow
 def test_precision_has_widths_in_the_place_of_z(site: Site, ended_runs: EndedRuns) -> None:
     ended_runs.copy(site, objective={"kind": "precision", "half_width": "12%"})
     view = read_view(site.directory())
@@ -100,6 +101,7 @@ def test_every_figure_is_drawn_in_both_formats_and_the_same_each_time(view: RunV
     assert all(name in text for name in MODELS)
 
 
+@pytest.mark.slow
 def test_hostile_names_are_drawn_as_they_are(view: RunView, tmp_path: Path) -> None:
     assert view.results is not None
     names = {"ada": r"$\frac{", "bob": "</svg><script>", "cyd": "模型\x1b\u202e"}
@@ -113,6 +115,7 @@ def test_hostile_names_are_drawn_as_they_are(view: RunView, tmp_path: Path) -> N
         assert "<script" not in path.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without", [3, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2))])
 def test_every_figure_is_drawn_where_models_have_no_score(view: RunView, without: int) -> None:
     """A model that never answered has none; nor has any, where no server did."""
@@ -161,6 +164,7 @@ def test_a_run_that_was_graded_again_has_figures_of_its_results_alone(
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_places_are_whole_and_no_label_is_cut(view: RunView) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -4,12 +4,14 @@ import csv
 import io
 from dataclasses import replace
 
+import pytest
 from live_runs import EndedRuns, Site
 
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import ranking_csv
 
 
+@pytest.mark.slow
 def test_a_spreadsheet_runs_no_name(site: Site, ended_runs: EndedRuns) -> None:
     view = read_view(ended_runs.copy(site))
     assert view.results is not None

@@ -92,6 +92,7 @@ def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
     return Found.of(site.directory())
 
 
+@pytest.mark.slow
 def test_it_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Found) -> None:
     cluster, config = NearCluster(), written(site, models=models(site, {"ada": 2, "bob": 3}, "held"))
     assert run_at(cluster, config, site, LetsGo(site, 6)) == ExitCode.SPENT
@@ -215,6 +216,7 @@ def test_a_site_that_is_lost_again_and_again_is_given_up(site: Site) -> None:
     assert max(placed.values()) == 4
 
 
+@pytest.mark.slow
 def test_answers_are_graded_where_they_are_made(site: Site, at_home: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     from adaptive_eval.graders.pool import GradingPool
 

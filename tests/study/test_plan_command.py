@@ -95,6 +95,7 @@ def test_a_pilot_tells_what_answers_use() -> None:
     assert LATENCY < 3600 * costs["gpu_hours"]["median"] / trials * 8 / 2 < 2 * LATENCY
 
 
+@pytest.mark.slow
 def test_a_finished_run_needs_nothing_more() -> None:
     """Its trials are fixed, so that every world gives the run that there was."""
     path = write_config(Path(), trials={"min": 4, "max": HORIZON, "lookahead": 1})
@@ -107,6 +108,7 @@ def test_a_finished_run_needs_nothing_more() -> None:
     assert f"the run has {trials} trials already; still to come: 0 (0 .. 0) trials" in found["shown"]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_what_it_has() -> None:
     path = write_config(Path())
     trials = store_run(prepared_from(path), Path("runs/small"), rounds=3)
@@ -120,6 +122,7 @@ def test_a_run_goes_on_from_what_it_has() -> None:
     assert other["spent"] is None and "goes on" not in other["basis"][0]
 
 
+@pytest.mark.slow
 def test_a_budget_is_forecast_beside_the_need() -> None:
     found = forecast(str(write_config(Path())), "--set", "budget.trials=200", worlds=12)
     assert found["capped"]["costs"]["trials"]["high"] <= 200 <= found["need"]["costs"]["trials"]["high"]
@@ -128,6 +131,7 @@ def test_a_budget_is_forecast_beside_the_need() -> None:
     assert "without a cap" not in found["shown"], "where answers are capped, what was begun is asked to its end"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [(), ("--set", "budget.trials=5000"), ("--set", "budget.usd=9")])
 def test_no_run_has_more_trials_than_the_maximum_for_everyone(cap: tuple[str, ...]) -> None:
     found = forecast(str(write_config(Path())), *cap, timed=True)
@@ -144,6 +148,7 @@ def test_the_same_seed_gives_the_same_forecast() -> None:
     assert one["need"] != other["need"]
 
 
+@pytest.mark.slow
 def test_models_and_questions_that_the_pilot_lacks_are_said() -> None:
     pilot = prepared_from(write_config(Path(), "pilot", ["ada", "bob"]), "trials.max=8")
     store_run(pilot, Path("runs/pilot"), WORLD[:2])
@@ -221,6 +226,7 @@ def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known()
     assert "tokens are unknown: give a pilot, or sampling.max_tokens for a guess" in unknown
 
 
+@pytest.mark.slow
 def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:
     found = forecast(str(write_config(Path())), timed=True)
     taken = found["decisions"]["trials"]["favour"]
@@ -236,6 +242,7 @@ def test_many_slots_take_longer_than_a_fixed_number() -> None:
     assert few["times_as_long"] < 1.0 < many["times_as_long"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken", ["answers", "time"])
 def test_what_takes_longer_names_the_pace_that_takes_less_time(taken: str) -> None:
     """Unless the run has it already."""
@@ -245,6 +252,7 @@ def test_what_takes_longer_names_the_pace_that_takes_less_time(taken: str) -> No
     assert ("trials.favour: time keeps its servers full" in found["shown"]) == (taken == "answers")
 
 
+@pytest.mark.slow
 def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> None:
     path = write_config(Path())
     one, *_ = prepared_from(path).models
@@ -296,6 +304,7 @@ def batch_models(changes: dict[str, object]) -> list[dict[str, object]]:
     return [{"name": one, **shared, **changes} for one in ("ada", "bob", "cyd")]
 
 
+@pytest.mark.slow
 def test_the_time_of_servers_that_the_run_starts_is_what_a_cap_on_gpu_hours_counts() -> None:
     """Without a pilot a start is a guess; with the run itself as one, what it has held counts from there on."""
     launched = [{"name": one, "gpus": 2, "launch": {"command": "serve --port {port}"}} for one in MODELS]

@@ -57,6 +57,7 @@ def test_a_pilot_says_what_the_run_will_cost(site: Site, url: str) -> None:
     assert costs["tokens"]["median"] == pytest.approx(results.cost.tokens, rel=0.05)
 
 
+@pytest.mark.slow
 def test_without_a_pilot_every_judge_and_every_vote_is_guessed(site: Site, url: str) -> None:
     none, _ = planned(site, site.write("none", **{**settings(url), "grader": "math"}))
     one, said = planned(site, site.write("one", **settings(url)))
@@ -83,6 +84,7 @@ def whole_plan(site: Site, config: Path, *options: str) -> tuple[dict[str, Any],
     return json.loads((site.folder / "plan.json").read_text()), said
 
 
+@pytest.mark.slow
 def test_the_time_that_grades_take_is_that_of_the_pilot(site: Site, url: str) -> None:
     """Replies of the pilot have their times; where they are the bottleneck, a run takes as long as they do."""
     assert site.run(site.write("pilot", **settings(url)), "--run-dir", str(site.directory("pilot"))).exit_code in ENDED

@@ -106,6 +106,7 @@ def test_true_scores_lie_anywhere_among_the_draws(worlds: int) -> None:
     assert drawn / true == pytest.approx(1.0, abs=0.05 * np.sqrt(120 / worlds))
 
 
+@pytest.mark.slow
 def test_a_model_without_trials_is_like_the_others_but_less_certain() -> None:
     rng = np.random.default_rng(5)
     counts = rng.multinomial(20, shared_difficulty(8, 20).p)

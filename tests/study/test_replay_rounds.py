@@ -58,6 +58,7 @@ def test_rounds_as_counts_give_what_trials_give(
     assert one.result() == other.result() and one.in_flight == other.in_flight == 0
 
 
+@pytest.mark.slow
 @given(st.integers(0, 999), st.integers(0, 2))
 @settings(max_examples=examples(20), deadline=None)
 def test_looks_that_are_not_kept_decide_alike(seed: int, lookahead: int) -> None:

@@ -85,6 +85,7 @@ def test_a_run_that_goes_on_is_played_as_its_resume(pace: Pace, seed: int) -> No
     assert 0 <= timeline.asked.sum() - len(further) <= (4 * 5 if pace.held else 0), "some still run at the last look"
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.integers(0, 4), st.integers(4, 12), st.integers(0, 99))
 @settings(max_examples=examples(20), deadline=None)
 def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
@@ -164,6 +165,7 @@ def test_answers_are_log_normal_with_the_mean_that_was_asked_for() -> None:
     assert np.exp(right.mean()) == pytest.approx(latency.median, rel=0.02)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 300))
 @settings(max_examples=examples(12), deadline=None)
 def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:

@@ -65,6 +65,7 @@ def test_precision_takes_the_trials_that_its_interval_needs(half_width: float) -
     assert np.mean(trials) == pytest.approx(0.25 * (1.959964 / half_width) ** 2, rel=0.12)
 
 
+@pytest.mark.slow
 def test_a_fixed_z_needs_the_trials_of_walds_first_passage() -> None:
     """A walk with drift d and variance v a trial first passes z sqrt(v n) = d n at about n = (z/d)^2 v, or before.
 
@@ -133,6 +134,7 @@ def test_a_server_of_a_parked_model_is_stopped_and_started_again() -> None:
     assert spans.held_seconds(60.0, 10.0, parks=True) == 0.0
 
 
+@pytest.mark.slow
 def test_a_cap_on_the_time_of_servers_ends_a_run_when_they_were_held_for_so_long() -> None:
     launched = served(2)._replace(launched={0: 2.0, 1: 1.0}, swap_seconds=60.0)
     for budget in (Budget(held_gpu_seconds=3.0 * 605.0), Budget(held_gpu_seconds=3.0 * 605.0, wall_seconds=10_000.0)):

@@ -71,6 +71,7 @@ def test_verdicts_of_one_round_wait_for_those_of_the_round_before() -> None:
     assert nobody.enqueue(4.0, five) == 4.0 and nobody.last_verdict(7.0, 4.0) == 7.0
 
 
+@pytest.mark.slow
 def test_a_run_with_many_rounds_takes_no_less_with_a_judge_than_without() -> None:
     plan = Plan(Bench(2, QUESTIONS, BINARY))
     close = binary(np.repeat(np.array([0.55, 0.45])[:, None], QUESTIONS, axis=1))

@@ -72,6 +72,7 @@ def test_one_draw_is_bayes_however_many_trials(successes: int) -> None:
         assert getattr(scorio_eval, name)(model(successes), 1)[:2] == pytest.approx(expected, rel=1e-9), name
 
 
+@pytest.mark.slow
 def test_the_area_under_fifty_thousand_points() -> None:
     """AUC@K from E[(1-p)^i] = (b)_i / (a+b)_i, and its square from the trapezoid's weights convolved."""
     from scipy.signal import fftconvolve  # here, since it loads slowly, and every worker reads this file
@@ -89,6 +90,7 @@ def test_the_area_under_fifty_thousand_points() -> None:
     assert 4.0 * sigma**2 - other[1] ** 2 == pytest.approx(both - missed**2, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_majority_of_a_symmetric_question_is_a_half() -> None:
     assert scorio_eval.maj_at_k(model(N // 2), K - 1) == pytest.approx(0.5, rel=1e-9)
     assert scorio_eval.maj_at_k_ci(model(N // 2), K - 1)[0] == pytest.approx(0.5, rel=1e-9)

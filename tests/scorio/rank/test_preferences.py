@@ -63,6 +63,7 @@ def test_hunters_algorithm_finds_the_same_where_both_orders_were_shown_alike() -
     assert found.score == pytest.approx((shares.sum(axis=1) - 0.5) / 3, abs=1e-3)  # up to the imagined ties
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", first_of([1.0, 0.0], 1))
 def test_intervals_hold_the_truth_as_often_as_they_say(shared: float) -> None:
     truth = preferences(*drawn(10**6, questions=20_000, shared=shared)).score

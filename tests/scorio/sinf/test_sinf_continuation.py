@@ -69,6 +69,7 @@ def test_at_the_horizon_nothing_is_left_but_what_went_unseen() -> None:
     assert np.isinf(spent.new_height(np.array([2.0]))[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [300, pytest.param(3000, marks=pytest.mark.release)])
 @pytest.mark.parametrize("last", [6, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("greedy", [pytest.param(False, marks=pytest.mark.slow), True])

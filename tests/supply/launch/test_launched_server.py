@@ -179,6 +179,7 @@ async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_se
     await bed.server.stop()
 
 
+@pytest.mark.slow
 async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: int) -> None:
     bed = Bed(tmp_path, port)
     await bed.start()
@@ -234,6 +235,7 @@ async def test_what_was_in_flight_when_a_server_ended_is_lost_and_asked_again_wi
     assert bool(inners[1].asked) is leave
 
 
+@pytest.mark.slow
 async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_seeds(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +286,7 @@ async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, t
     assert not running(str(two_ports[0])), "what sleeps is stopped in the end"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flaw", ["dazed", "says=awake", "killed"])
 async def test_a_server_that_does_not_sleep_or_wake_up_is_started_anew(
     tmp_path: Path, two_ports: tuple[int, int], flaw: str
@@ -302,6 +305,7 @@ async def test_a_server_that_does_not_sleep_or_wake_up_is_started_anew(
     assert not any(running(str(port)) for port in two_ports)
 
 
+@pytest.mark.slow
 async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
     beds = [Bed(tmp_path, port, f"says={name}", place="gpu0") for name in ("one", "two")]
     host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
@@ -322,6 +326,7 @@ async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
     assert not running(str(port))
 
 
+@pytest.mark.slow
 async def test_one_that_was_up_and_does_not_come_up_in_its_next_turn_is_started_again(
     tmp_path: Path, port: int
 ) -> None:
@@ -362,6 +367,7 @@ def taken(port: int) -> Iterator[int]:
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seen", [True, False], ids=["before it is started", "while it starts"])
 async def test_where_another_program_takes_its_port_it_has_another(
     tmp_path: Path, taken: int, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch, seen: bool
