@@ -144,7 +144,7 @@ def test_python_is_without_lint(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_python_is_typed(tmp_path: Path) -> None:
     paths = [str(write_module(block, tmp_path)) for block in blocks("python")]
     words = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml")]

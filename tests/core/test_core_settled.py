@@ -35,7 +35,7 @@ def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
     "objective", [Ranking(), Best(), TopK(2), Baseline(2), Pairs(((0, 1), (1, 2), (4, 5)))], ids=repr
 )
 @pytest.mark.parametrize("pace", PACES, ids=["rounds", "lookahead", "need"])
-@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 6), marks=pytest.mark.slow)], ids=["one", "more"])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 6), marks=pytest.mark.release)], ids=["one", "more"])
 def test_nobody_is_wanted_again_who_was_not(objective: Objective, pace: Pace, seeds: range) -> None:
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     plan = Plan(bench, objective=objective, trials=Trials(min=4, max=40), pace=pace)

@@ -16,12 +16,16 @@ LONG = {
 """Of these the parts have short tests, or another of their kind is among the short ones."""
 
 
+def marks_of(name: str, like: str) -> list[pytest.MarkDecorator]:
+    """Runs that go like another one with more or fewer requests at once are played before a release."""
+    if name.endswith("_at_a_time"):
+        return [pytest.mark.release]
+    return [pytest.mark.slow] if name in LONG or like != name else []
+
+
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name in LONG or one.expected != name else [])
-        for name, one in CASES.items()
-    ],
+    [pytest.param(name, marks=marks_of(name, one.expected)) for name, one in CASES.items()],
 )
 def test_a_run_is_as_it_was(name: str, tmp_path: Path) -> None:
     one = CASES[name]

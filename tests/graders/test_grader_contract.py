@@ -118,7 +118,7 @@ OTHERS_LIKE_THEM = {
 
 @names
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in OTHERS_LIKE_THEM else []) for kind in BIG]
+    "kind", [pytest.param(kind, marks=[pytest.mark.release] if kind in OTHERS_LIKE_THEM else []) for kind in BIG]
 )
 def test_time_grows_with_an_answer_and_not_with_its_square(name: str, kind: str) -> None:
     """The bounds are fifty times and more of what it takes; its square would be hours, and seconds in the loop."""

@@ -107,12 +107,16 @@ KINDS = {
     "sandboxed": {},
     "images": {},
 }
+SOONER = ("exactly", "judged", "sandboxed")
+"""The others are asked before a release."""
 CALLS = {"judged": 2, "agent": 2, "turns": 3}
 """Calls of models in a sample, of all together."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow if kind in SOONER else pytest.mark.release) for kind in KINDS],
+)
 def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: str) -> None:
     ended = run(site, write(site, kind, benchmark=KINDS[kind]))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output

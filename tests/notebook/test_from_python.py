@@ -44,7 +44,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_function_stays_one_whatever_was_imported_before() -> None:
     code = (
         "import adaptive_eval.running.execute, adaptive_eval.cli.run, adaptive_eval.config.run, adaptive_eval;"
@@ -89,7 +89,7 @@ async def test_other_tasks_go_on_while_a_run_is_awaited(place: Site) -> None:
     assert turns > 10 and (await going).directory == Path("runs/run")
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_mapping_and_a_whole_configuration_decide_as_their_file_does(place: Site) -> None:
     of_file = adaptive_eval.run(place.write(), display="none")
     settings = place.config(name="mapped", questions=place.folder / "questions.jsonl")

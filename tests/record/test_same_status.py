@@ -285,7 +285,7 @@ ALIKE = {"settled", "out of reach", "tokens", "blocked", "a fixed number, one se
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in ALIKE else []) for name in LIVES]
+    "name", [pytest.param(name, marks=[pytest.mark.release] if name in ALIKE else []) for name in LIVES]
 )
 def test_at_the_end(tmp_path: Path, name: str) -> None:
     directory, life = tmp_path / "run", LIVES[name]

@@ -586,50 +586,56 @@ def test_figures_of_intervals_and_of_lines_pass_without_a_bug() -> None:
         (with_intervals("cut off"), "is outside of the axes"),
         (with_intervals("cut bars"), "is outside of the axes"),
         (over_looks("no label"), "the numbers along y have no label"),
-        pytest.param(with_intervals("even"), "moves the other end of its interval", marks=pytest.mark.slow),
-        pytest.param(with_intervals("none is zero"), "as if its score were 0", marks=pytest.mark.slow),
-        pytest.param(with_intervals("zero is none"), "score is 0 is drawn as if it had none", marks=pytest.mark.slow),
-        pytest.param(over_looks("sorted"), "in the legend", marks=pytest.mark.slow),
-        pytest.param(over_looks("one colour"), "look alike", marks=pytest.mark.slow),
-        pytest.param(over_looks("no legend"), "has no name beside it", marks=pytest.mark.slow),
-        pytest.param(over_looks("none is zero"), "as if its score were 0", marks=pytest.mark.slow),
+        pytest.param(with_intervals("even"), "moves the other end of its interval", marks=pytest.mark.release),
+        pytest.param(with_intervals("none is zero"), "as if its score were 0", marks=pytest.mark.release),
+        pytest.param(
+            with_intervals("zero is none"), "score is 0 is drawn as if it had none", marks=pytest.mark.release
+        ),
+        pytest.param(over_looks("sorted"), "in the legend", marks=pytest.mark.release),
+        pytest.param(over_looks("one colour"), "look alike", marks=pytest.mark.release),
+        pytest.param(over_looks("no legend"), "has no name beside it", marks=pytest.mark.release),
+        pytest.param(over_looks("none is zero"), "as if its score were 0", marks=pytest.mark.release),
         (bars(lambda view: view.models), "lists the models in another order"),
         (bars(lambda view: in_order(view)[::-1]), "what is known of cyd is drawn by the name of ada"),
-        pytest.param(bars(plain=str), "would be a formula", marks=pytest.mark.slow),
+        pytest.param(bars(plain=str), "would be a formula", marks=pytest.mark.release),
         pytest.param(
             bars(plain=lambda name: safe_line(name, 28).replace("$", r"\$")),
             "are all drawn as",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.release,
         ),
         (bars(values=lambda rows: sorted(row.trials for row in rows)[::-1]), "is drawn by the name of"),
         pytest.param(
             bars(values=lambda rows: [rows[at - 1].trials + rows[at - 3].trials for at in range(4)]),
             "by other names",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.release,
         ),
         (bars(label="n_trials"), "no plain English"),
-        pytest.param(bars(label="accuracy"), "an axis says accuracy, but shows something else", marks=pytest.mark.slow),
-        pytest.param(bars(label="cost in USD"), "an axis says usd, but shows something else", marks=pytest.mark.slow),
+        pytest.param(
+            bars(label="accuracy"), "an axis says accuracy, but shows something else", marks=pytest.mark.release
+        ),
+        pytest.param(
+            bars(label="cost in USD"), "an axis says usd, but shows something else", marks=pytest.mark.release
+        ),
         (bars(values=lambda rows: [row.score or 0 for row in rows], label="score"), "as if its score were 0"),
         pytest.param(
             bars(values=lambda rows: [row.tokens for row in rows], label="trials"),
             "says trials, but shows something else",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.release,
         ),
         pytest.param(
             bars(values=lambda rows: [row.trials for row in rows], label="score"),
             "says score, but shows something else",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.release,
         ),
         pytest.param(
-            bars(label="mean number of tokens"), "says tokens, but shows something else", marks=pytest.mark.slow
+            bars(label="mean number of tokens"), "says tokens, but shows something else", marks=pytest.mark.release
         ),
-        pytest.param(bars(lambda view: sorted(in_order(view))), "by the name of dan", marks=pytest.mark.slow),
-        pytest.param(bars(plain=lambda name: name.replace("$", "")), "obeys a name", marks=pytest.mark.slow),
-        pytest.param(bars(plain=lambda name: plain_name(name, 1000)), "is drawn whole", marks=pytest.mark.slow),
-        pytest.param(bars(label=""), "no axis with a label", marks=pytest.mark.slow),
-        pytest.param(bars(blot=1.0), "another way each time", marks=pytest.mark.slow),
-        pytest.param(scores, "raises", marks=pytest.mark.slow),
+        pytest.param(bars(lambda view: sorted(in_order(view))), "by the name of dan", marks=pytest.mark.release),
+        pytest.param(bars(plain=lambda name: name.replace("$", "")), "obeys a name", marks=pytest.mark.release),
+        pytest.param(bars(plain=lambda name: plain_name(name, 1000)), "is drawn whole", marks=pytest.mark.release),
+        pytest.param(bars(label=""), "no axis with a label", marks=pytest.mark.release),
+        pytest.param(bars(blot=1.0), "another way each time", marks=pytest.mark.release),
+        pytest.param(scores, "raises", marks=pytest.mark.release),
     ],
 )
 def test_a_bug_in_a_figure_is_found(draw: Any, said: str) -> None:
