@@ -1,8 +1,8 @@
 """Every pair of features in some life, each life judged by what is true and what the servers counted.
 
 `factors.py` says what a run can have, `covering.py` makes the rows, `life.py` leads a life, `checker.py` judges it. A
-row that the program refuses is refused before anything is bought. Before a release triples are brought together, other
-supplies are asked, and faults are planted.
+row that the program refuses is refused before anything is bought. Pairs are among the long tests; before a release
+triples are brought together, other supplies are asked, and faults are planted.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -51,7 +51,6 @@ def seeds(run: Path) -> list[tuple[str, str, int]]:
 
 FORMS: dict[str, Callable[[Path, Path], Path]] = {
     "jsonl": lambda run, path: export(ExportRequest(run, "jsonl", path)).path,
-    "csv": lambda run, path: export(ExportRequest(run, "csv", path)).path,
     "inspect": lambda run, path: export(ExportRequest(run, "inspect", path)).path,
     "parquet": lambda run, path: export(ExportRequest(run, "parquet", path)).path,
 }
@@ -72,16 +71,6 @@ def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, whole: Whole, f
     ended = site.run(config)
     assert ended.exit_code in ENDED, ended.stderr
     assert max(Counter(seeds(run)).values()) == 1
-    assert Found.of(run) == whole.found
-
-
-@pytest.mark.slow
-def test_it_may_be_imported_from_several_files(site: Site, whole: Whole) -> None:
-    config, run = site.write(), site.directory()
-    parts = [whole.interrupted[start::3] for start in range(3)]
-    logs = [lines(site.folder / f"{number}.jsonl", rows) for number, rows in enumerate(parts)]
-    assert imported(*logs, "--to", run, "--config", config).exit_code == 0
-    assert site.run(config).exit_code in ENDED
     assert Found.of(run) == whole.found
 
 

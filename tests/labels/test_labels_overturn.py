@@ -124,23 +124,6 @@ def test_every_display_follows_labels_that_leave_the_ranking_undecided(lenient_r
     assert "adaptive-eval label" in report(lenient_run, "pr") and "is best:" not in headlines(lenient_run)["pr"]
 
 
-@pytest.mark.slow
-def test_the_same_command_again_ends_undecided(site: Site, lenient_run: Path, lenient_url: str) -> None:
-    config = site.write(**settings(lenient_url))
-    assert site.run(config).exit_code == ExitCode.REACHED
-    label(lenient_run, labels_of(lenient_run, 25))
-    before = results(lenient_run)
-    again = site.run(config)
-    assert again.exit_code == ExitCode.SPENT and WRONG not in again.stdout.split("The grades alone")[0]
-    assert "labels leave" in again.stdout and "adaptive-eval label" in again.stdout
-    after = results(lenient_run)
-    assert (after["pairs"], after["models"], after["labelled"]) == (
-        before["pairs"],
-        before["models"],
-        before["labelled"],
-    )
-
-
 def test_labels_of_all_answers_turn_the_order_round(site: Site, lenient_run: Path, lenient_url: str) -> None:
     label(lenient_run, labels_of(lenient_run, None))
     for kind, line in headlines(lenient_run).items():
