@@ -52,6 +52,7 @@ def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
     assert (bob.results.scores[0].scored_samples, bob.results.scores[0].unscored_samples) == (5, 1)
 
 
+@pytest.mark.slow
 def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -> None:
     folder = export(ExportRequest(make_run(tmp_path, ragged()), "inspect")).path
     sample = read_sample(folder / "org-ada-7b.eval", "q1", 3)

@@ -74,6 +74,7 @@ def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, whole: Whole, f
     assert Found.of(run) == whole.found
 
 
+@pytest.mark.slow
 def test_what_has_no_grade_is_a_gap_where_there_is_nothing_to_grade(site: Site, whole: Whole) -> None:
     """An answer without text and grade is asked for again; one that its server fails every time is a trial."""
     lost: dict[str, object] = {"category": None, "label": None, "value": None, "text": ""}

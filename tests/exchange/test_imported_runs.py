@@ -100,6 +100,7 @@ def test_going_on_with_the_same_configuration_changes_no_setting_and_keeps_the_p
     assert "redecided" not in [warning["kind"] for warning in told["warnings"]]
 
 
+@pytest.mark.slow
 def test_a_finished_import_has_no_more_to_ask(site: Site, whole: Whole) -> None:
     done = imported(whole.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 4}))
     assert done.exit_code == 0, done.stderr
@@ -137,6 +138,7 @@ def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, whole:
     assert first_look(site.directory()) == [48, 48, 48]
 
 
+@pytest.mark.slow
 def test_it_goes_on_with_the_configuration_beside_it(site: Site, whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     run = site.directory()
     done = imported(whole.logs, "--to", run, "--grader", "numeric")

@@ -134,6 +134,7 @@ LONG: dict[str, Any] = {"trials": {"min": 4, "max": 20_000, "policy": "uniform"}
 """A run that nobody waits for."""
 
 
+@pytest.mark.slow
 async def test_a_run_that_is_cancelled_stops_and_can_go_on(site: Site) -> None:
     path = site.write(**LONG)
     going = asyncio.create_task(adaptive_eval.run_async(path, directory=site.directory(), display="none"))

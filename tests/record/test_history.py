@@ -95,6 +95,7 @@ def test_the_earlier_run_is_needed_once(site: Site, earlier: Path) -> None:
     assert len(Found.of(site.directory()).outcomes) > len(before.outcomes)
 
 
+@pytest.mark.slow
 def test_what_is_stored_leads_to_the_looks_that_are_stored(site: Site, earlier: Path) -> None:
     run_with(site, {"run": str(earlier)})
     with closing(RunReader.open(site.directory())) as reader:

@@ -38,6 +38,7 @@ def without_times(results: dict[str, object]) -> dict[str, object]:
     return results | {"run": {key: value for key, value in run.items() if key not in TIMES}}
 
 
+@pytest.mark.slow
 def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
     site.run(site.write())
     as_published = published(site.directory())

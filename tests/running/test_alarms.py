@@ -127,6 +127,7 @@ def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(pl
     assert not re.search("equal to|better than|worse than|[1-9] of \\d comparisons", report.stdout + told)
 
 
+@pytest.mark.slow
 def test_a_gate_is_undecided_where_nothing_is_read_of_any_model(place: Place) -> None:
     gate = {"kind": "baseline", "baseline": MODELS[0], "gate": True}
     assert place.run(grader=NEVER, objective=gate, stopping={"delta": 0.9}).exit_code == ExitCode.SPENT
@@ -134,6 +135,7 @@ def test_a_gate_is_undecided_where_nothing_is_read_of_any_model(place: Place) ->
     assert [row["outcome"] for row in results["gate"]] == ["UNDECIDED"] and results["run"]["status"] == "stopped"
 
 
+@pytest.mark.slow
 def test_graded_anew_such_a_run_goes_on_with_what_it_has(place: Place, server: Saying) -> None:
     assert place.run(grader=NEVER).exit_code == ExitCode.SPENT
     asked = len(server.asked)

@@ -83,6 +83,7 @@ def place(tmp_path: Path, server: Saying) -> Place:
     return Place(tmp_path, server)
 
 
+@pytest.mark.slow
 def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(place: Place, server: Saying) -> None:
     server.says = lambda model, question, seed: (
         "Well" if model == "ada" and seed % 20 else answer(model, question, seed)

@@ -188,7 +188,7 @@ def check(**chosen: Any) -> None:
 
 
 @seed(1)
-@only_drawn(examples(12))
+@only_drawn(3)
 @given(**BUDGETS)
 def test_some_budgets_hold(**chosen: Any) -> None:
     check(**chosen)
@@ -230,6 +230,7 @@ def test_some_budgets_hold_where_much_is_sent_twice(**chosen: Any) -> None:
         check(**chosen)
 
 
+@pytest.mark.slow
 def test_what_was_sent_twice_is_told_as_lost_once() -> None:
     with much_is_sent_twice():
         life = lead({"tokens": 3_000_000})
@@ -290,6 +291,7 @@ def test_what_was_in_flight_at_a_kill_counts_as_spent_at_its_worst() -> None:
     holds(life)
 
 
+@pytest.mark.slow
 def test_where_nothing_bounds_an_answer_what_was_in_flight_counts_by_the_largest_that_is_stored() -> None:
     life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 60),), bounded=False)
     assert life.lost

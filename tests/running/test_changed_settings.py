@@ -73,8 +73,8 @@ def test_a_setting_that_is_changed_in_the_file_or_set_again_replaces_what_the_ru
     ("lowered", "said"),
     [
         ({"trials": {"min": 2, "max": 3}}, "--set trials.max=6"),
-        ({"budget": {"trials": 20}}, "--set budget.trials=500"),
-        ({"budget": {"wall_time": "0.001s"}}, "--set budget.wall_time="),
+        pytest.param({"budget": {"trials": 20}}, "--set budget.trials=500", marks=pytest.mark.slow),
+        pytest.param({"budget": {"wall_time": "0.001s"}}, "--set budget.wall_time=", marks=pytest.mark.slow),
     ],
 )
 def test_what_would_contradict_the_run_is_refused_with_what_to_type(

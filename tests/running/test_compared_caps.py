@@ -103,6 +103,7 @@ def check_compared(**chosen: Any) -> None:
     check_caps(life)
 
 
+@pytest.mark.slow
 @seed(1)
 @only_drawn(examples(2))
 @given(**COMPARED)

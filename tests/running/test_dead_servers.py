@@ -31,6 +31,7 @@ def test_a_dead_server_ends_a_new_run_before_any_model_is_asked(site: Site, dead
     assert not server.counts and not trials_in(site.directory())
 
 
+@pytest.mark.slow
 def test_one_of_several_replicas_is_enough(site: Site, dead_url: str) -> None:
     with serving(SimulatedServer(small_world())) as url:
         replicas = [{"name": name, "base_url": [dead_url, url]} for name in MODELS]

@@ -24,6 +24,7 @@ def run_to(site: Site, most: int, least: int = 2) -> str:
     return ended.stdout
 
 
+@pytest.mark.slow
 def test_each_change_is_stored_told_and_found_again(site: Site) -> None:
     run_to(site, 3)
     with closing(RunReader.open(site.directory())) as reader:

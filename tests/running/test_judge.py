@@ -101,6 +101,7 @@ def assert_sums_up(site: Site) -> None:
     assert results.cost.tokens == sum(row.tokens for row in results.models)
 
 
+@pytest.mark.slow
 def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url: str) -> None:
     priced = judged_by(fair_url, {"price": {"input": 3.0, "output": 4.0}, "gpus": 2})
     ended = site.run(site.write(**settings(fair_url, grader=priced)))

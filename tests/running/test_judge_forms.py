@@ -109,6 +109,7 @@ def test_who_wants_the_schema_and_cannot_have_it_gets_no_grade(site: Site) -> No
     assert server.counts["rejected"] == before and all(one.category is not None for one in stored(site, "never"))
 
 
+@pytest.mark.slow
 def test_a_comparison_is_made_in_both_orders(site: Site, fair_url: str) -> None:
     assert site.run(site.write(**settings(site, fair_url, AGAINST))).exit_code in ENDED
     found = read_results(site.directory())

@@ -117,6 +117,7 @@ def test_answers_are_graded_anew_and_labelled(site: Site, fair_url: str) -> None
     assert f"graded {len(rows)} stored answers again" in report.stdout
 
 
+@pytest.mark.slow
 def test_a_dry_run_names_the_judge_of_each_benchmark_and_plan_what_it_costs(site: Site, fair_url: str) -> None:
     config = write(site, fair_url, judge_url=fair_url)
     checked = CliRunner().invoke(app, ["run", str(config), "--dry-run"])

@@ -164,6 +164,7 @@ def recorded_lives(histories: int, number: int = 0) -> None:
     run_state_machine_as_test(seed(number)(type("RecordedLives", (RecordedLives,), {})), settings=chosen)
 
 
+@pytest.mark.slow
 def test_some_lives_among_recorded_models() -> None:
     recorded_lives(histories=1)
 

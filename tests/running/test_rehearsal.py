@@ -130,6 +130,7 @@ def test_a_dry_run_writes_money_to_the_cent_or_finer_and_says_that_its_time_has_
     assert "tokens, $0.0015\n" in capped
 
 
+@pytest.mark.slow
 def test_a_dry_run_finds_that_a_run_cannot_go_on_or_begin(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 2})
     site.run(config)

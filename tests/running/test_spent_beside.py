@@ -51,6 +51,7 @@ def sums(site: Site) -> dict[str, tuple[int, int, float]]:
         return {name: (trials, tokens, usd) for name, trials, tokens, usd in rows}
 
 
+@pytest.mark.slow
 def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url, "price": PRICE, "gpus": 1} for name in ("ada", "bob", "cyd")]
     few = {"trials": {"min": 4, "max": 4}, "budget": CAPS}

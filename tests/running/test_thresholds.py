@@ -84,6 +84,7 @@ def pilot(site: Site) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_thresholds_are_fitted_on_the_first_round_of_the_other_run(site: Site, pilot: Path) -> None:
     config = site.write(**settings(rubric=taking(SHORT, pilot), seed=5))
     assert site.run(config).exit_code in ENDED
@@ -206,6 +207,7 @@ def test_lengths_go_by_the_median_of_the_question_in_the_other_run(site: Site, p
     assert command("rescore", site.directory()).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -> None:
     confidence = {"name": "conf_wrong_penalty"}
     sampling = {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}

@@ -36,6 +36,7 @@ def run_as(site: Site, ended_runs: EndedRuns) -> RunAs:
     return run
 
 
+@pytest.mark.slow
 def test_a_run_compared_with_itself_has_not_changed(run_as: RunAs) -> None:
     directory = run_as("a")
     view, counts = read_view(directory), read_counts(directory)

@@ -29,6 +29,7 @@ def view(site: Site, ended_runs: EndedRuns) -> RunView:
     return read_view(ended_runs.copy(site))
 
 
+@pytest.mark.slow
 def test_a_path_keeps_its_sign_when_the_order_turns(view: RunView) -> None:
     paths = pair_paths(view)
     assert {frozenset((path.better, path.worse)) for path in paths} == {
@@ -60,6 +61,7 @@ def test_precision_has_widths_in_the_place_of_z(site: Site, ended_runs: EndedRun
     assert any("half of the 95% interval" in text for text in written)
 
 
+@pytest.mark.slow
 def test_a_path_of_a_gate_ends_in_its_outcome() -> None:
     objective = {"kind": "baseline", "baseline": "d", "gate": True}
     view = simulated(world("abcdefgh", 8), objective=objective, stopping={"delta": "4%"})

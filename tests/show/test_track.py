@@ -30,6 +30,7 @@ def test_no_name_of_a_model_leads_anywhere_and_none_is_taken_for_another(models:
         assert re.fullmatch(r"[A-Za-z0-9._-]{1,90}", name) and ".." not in name
 
 
+@pytest.mark.slow
 def test_every_look_is_a_point_with_what_was_used_by_then(site: Site) -> None:
     site.run(site.write(seed=2, trials={"min": 2, "max": 6}))
     view = read_view(site.directory())

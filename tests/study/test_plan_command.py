@@ -82,6 +82,7 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     assert last == f"Next: adaptive-eval run {path} {' '.join(IN_STEP)}"
 
 
+@pytest.mark.slow
 def test_a_pilot_tells_what_answers_use() -> None:
     pilot = prepared_from(write_config(Path(), "pilot"), "trials.max=8")
     store_run(pilot, Path("runs/pilot"))

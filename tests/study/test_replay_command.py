@@ -170,6 +170,7 @@ def test_a_study_tells_what_runs_cost_and_got_wrong() -> None:
     assert results("one")["cost"]["trials"] == int(rows[2]["trials"]), "a run of a study is the replay of its seed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("favour", ["answers", "time"])
 def test_what_was_asked_ahead_is_in_the_cost_and_in_the_scores(favour: str) -> None:
     """In a replay all of it has come, and a study tells the same cost as its replays one by one."""

@@ -34,6 +34,7 @@ def test_a_call_for_the_worse_or_for_an_equal_is_wrong(pair: PairVerdict, refere
     assert is_wrong(pair, TRUTH, reference) is wrong
 
 
+@pytest.mark.slow
 def test_a_replay_is_judged_by_its_last_look() -> None:
     world = coins()
     controller = drive(
