@@ -217,15 +217,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=[] if path.stem == "first-run" else pytest.mark.slow)
-        for path in ALL
-        if path.parent.name == "guide"
-    ],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [path for path in ALL if path.parent.name == "guide"], ids=lambda path: path.stem)
 def test_commands_that_need_no_server_of_yours_run(
     path: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,9 +85,8 @@ def test_a_model_that_leaves_takes_its_pairs_with_it_and_nothing_else(pace: Pace
     assert less.finished is not None
 
 
-@pytest.mark.parametrize(
-    "pace", [*(pytest.param(*one.values, marks=pytest.mark.slow, id=one.id) for one in PACES[:-1]), PACES[-1]]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("pace", PACES)
 def test_arrival_order_and_restarts_change_nothing_after_a_change(pace: Pace) -> None:
     before = straight(plan(3, pace), Named((0, 1, 2)), looks=3)
     changed = after(before, plan(4, pace, policy=Uniform()), (0, 1, None, 2))

@@ -124,6 +124,7 @@ def test_every_display_follows_labels_that_leave_the_ranking_undecided(lenient_r
     assert "adaptive-eval label" in report(lenient_run, "pr") and "is best:" not in headlines(lenient_run)["pr"]
 
 
+@pytest.mark.slow
 def test_labels_of_all_answers_turn_the_order_round(site: Site, lenient_run: Path, lenient_url: str) -> None:
     label(lenient_run, labels_of(lenient_run, None))
     for kind, line in headlines(lenient_run).items():
@@ -154,6 +155,7 @@ def test_labels_of_one_model_alone_decide_nothing_anew(lenient_run: Path) -> Non
     assert "20 labels of ada" in report(lenient_run, "summary")
 
 
+@pytest.mark.slow
 def test_a_gate_follows_labels(site: Site, ended_runs: EndedRuns, lenient_url: str) -> None:
     gate = {
         "objective": {"kind": "baseline", "baseline": "ada", "gate": True},

@@ -24,6 +24,7 @@ from adaptive_eval.simulate.judging import SimulatedJudge, parse_judge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 
 
+@pytest.mark.slow
 def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
     command = [sys.executable, "-m", "adaptive_eval", "simulate", "coins", "--port", "0"]
     with subprocess.Popen([*command, "--fault", "ignore_n"], stdout=subprocess.PIPE, text=True) as process:
