@@ -122,6 +122,9 @@ def check_rules_fit_objective(
     if rule is not None and rule.only_for and asked.name not in rule.only_for:
         said = f"{rule.name} is for the {_objectives(rule.only_for)}"
         yield Problem(("stopping", "rule"), said, rule.instead, asked.name)
+    if rule is not None and rule.lenient and not stopping.delta:
+        mend = "write how far behind a pick may be, as in `delta: 2%`, or use `rule: optimal`"
+        yield Problem(("stopping", "delta"), f"must be above 0 for the rule {rule.name}", mend)
     if stopping.familywise == "holm" and asked.own_rule is not None and not asked.own_rule.correctable:
         mend = "every score has an interval of its own: remove familywise"
         yield Problem(("stopping", "familywise"), "is for objectives that compare scores", mend, asked.name)

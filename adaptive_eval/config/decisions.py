@@ -22,6 +22,7 @@ from adaptive_eval.base.imports import SPECIFICATION
 from adaptive_eval.base.sections import Count, Seconds, Section, Share, StopOnAlarm, refuse
 from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core.entries import Entry, OptionType
+from adaptive_eval.core.near_best import MARGIN, NEAR_BEST
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
 from adaptive_eval.graders.rubric import RubricConfig
@@ -156,12 +157,13 @@ class StoppingConfig(Section):
     rule: RuleName = "optimal"
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Options of the rule: for optimal {worth: 3}, how many times the cost of deciding a comparison its decision is
-    worth; for expected_loss {epsilon: 0.001}, the largest acceptable loss in score; or those of your own rule."""
+    worth; or those of your own rule."""
     confidence: Share = 0.95
     """One-sided confidence in an order: the wrong order is called with probability at most 1 - confidence, a winner
     among exact ties with at most twice that."""
     delta: Share = Field(0.0, ge=0)
-    """Largest difference of scores that counts as a tie: 0.01 or "1%". With 0 no tie can be certified."""
+    """Largest difference of scores that does not matter: 0.01 or "1%". Models within it are tied; with 0 no tie can be
+    certified. Under near_best, a pick is less than `delta` behind (default there: 0.02)."""
     familywise: Literal["none", "holm"] = "none"
     """holm: `confidence` holds for all comparisons of the run together; none: for each."""
     prior: Literal["uniform", "self"] = Field("self", validate_default=True)
@@ -308,6 +310,22 @@ class Decisions(Section):
     stopping: StoppingConfig = StoppingConfig()
     trials: TrialsConfig = TrialsConfig()
     budget: BudgetConfig = BudgetConfig()
+
+    @model_validator(mode="after")
+    def _default_of_picks(self) -> Self:
+        """Set the default rule where models are picked, and its `delta`, without marking them as set."""
+        given, stopping = self.stopping.model_fields_set, self.stopping
+        wants_proof = stopping.familywise != "none" or stopping.options or (stopping.delta == 0.0 and "delta" in given)
+        changed: dict[str, Any] = {}
+        if "rule" not in given and self.objective.kind in NEAR_BEST.only_for and not wants_proof:
+            changed["rule"] = NEAR_BEST.name
+        if "delta" not in given and changed.get("rule", stopping.rule) == NEAR_BEST.name:
+            changed["delta"] = MARGIN
+        if changed:
+            fresh = stopping.model_copy(update=changed)
+            fresh.model_fields_set.difference_update(changed.keys() - given)
+            object.__setattr__(self, "stopping", fresh)
+        return self
 
     @property
     def chosen(self) -> dict[str, str]:

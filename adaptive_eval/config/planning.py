@@ -123,11 +123,12 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
         bench = replace(bench, gates=())
     objective, stopping = _objective(config, names, bench), config.stopping
     policy: Policy = _chosen_part(config, "trials.policy", POLICIES, Policy, config.trials.options, {})
-    known = {"confidence": stopping.confidence, "start": start}
+    known = {"confidence": stopping.confidence, "start": start, "delta": stopping.delta}
     rule: Rule = _chosen_part(config, "stopping.rule", RULES, Rule, stopping.options, known)
     rubric = open_rubric(config.rubric)
     judged_by = RULES.get(str(stopping.rule)) if objective.rule is None else None
     latch = judged_by is None or judged_by.latching
+    tests_delta = config.objective.gate or (judged_by is not None and judged_by.lenient)
     with _explain_misfit(config):
         return Plan(
             bench=bench,
@@ -135,7 +136,7 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
             rule=rule,
             policy=policy,
             judging=Judging(
-                delta=0.0 if config.objective.gate else stopping.delta,  # a gate itself tests for delta
+                delta=0.0 if tests_delta else stopping.delta,
                 futility=FUTILITY if latch else None,
                 familywise=stopping.familywise == "holm",
                 latch=latch,

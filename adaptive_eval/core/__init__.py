@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Threshold as Threshold,
         TopK as TopK,
     )
+    from adaptive_eval.core.near_best import NearBest as NearBest
     from adaptive_eval.core.optimal import Optimal as Optimal
     from adaptive_eval.core.plan import Plan as Plan
     from adaptive_eval.core.policies import (
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from adaptive_eval.core.rules import (
         Correctable as Correctable,
         ErrorLeft as ErrorLeft,
-        ExpectedLoss as ExpectedLoss,
         Extendable as Extendable,
         GivingUp as GivingUp,
         Precision as Precision,
@@ -81,13 +81,14 @@ _HOMES = {
     "entries": "Entry Option",
     "evidence": "Estimates Evidence Prior",
     "judge": "Judging",
+    "near_best": "NearBest",
     "objectives": "Baseline Best Objective ObjectiveEntry Pairs Place PrecisionOf Ranking Threshold TopK",
     "optimal": "Optimal",
     "plan": "Plan",
     "policies": "Leader Policy PolicyEntry Uniform UnresolvedPairs View Weighted",
     "registry": "OBJECTIVES POLICIES RULES",
     "result": "ComparisonResult ModelResult Result",
-    "rules": "Correctable ErrorLeft ExpectedLoss Extendable GivingUp Precision Rule RuleEntry ZScore",
+    "rules": "Correctable ErrorLeft Extendable GivingUp Precision Rule RuleEntry ZScore",
     "settings": "Bench Budget Pace Trials",
     "stages": "Extension StageBefore",
     "types": "NO_COST Ask Cost Look Outcome PairVerdict Reason SetAside Verdict",

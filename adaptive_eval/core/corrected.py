@@ -29,7 +29,7 @@ from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray
 from adaptive_eval.core.gates import SeveralGates, deciding_parts
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts, judge
 from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, compared_pairs, models_in_order
-from adaptive_eval.core.rules import Correctable, Rule, calls, is_correctable
+from adaptive_eval.core.rules import Correctable, Rule, calls, is_correctable, is_lenient
 from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import Verdict
 from scorio.moments import FloatArray
@@ -152,7 +152,9 @@ def judge_corrected(
     more for a call in the other direction than that call did.
     """
     own, rule = judge(LatchedVerdicts.blank(len(grades.call)), moved, criteria)
-    at_call = np.where(grades.call != 0, np.nan_to_num(decided.boundary, nan=np.inf), np.inf)
+    # a lenient boundary depends on the standard error, which is larger now
+    called = (grades.call != 0) & (not is_lenient(rule))
+    at_call = np.where(called, np.nan_to_num(decided.boundary, nan=np.inf), np.inf)
     confirming = [_confirming_boundary(rule, one) for one in moved]
     bounds = [
         np.where(np.sign(one.z) == grades.call, least, np.minimum(at_call, rule.boundary(one)))

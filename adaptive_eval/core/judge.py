@@ -24,6 +24,7 @@ from adaptive_eval.core.rules import (
     has_error_left,
     is_correctable,
     is_giving_up,
+    is_lenient,
     judges_by_pair,
     tie_boundary,
 )
@@ -250,6 +251,8 @@ def _ties(ways: Sequence[Evidence], rule: Rule, delta: float, bounds: Sequence[F
     """For each reading of the evidence, with its boundary, the pairs that are tied."""
     if has_error_left(rule) and delta > 0.0:
         return [rule.tied(way, delta) for way in ways]
+    if is_lenient(rule):  # it calls all that it could tie but for equal scores
+        delta = rule.margin
     return [
         tied(way.difference, way.sigma, tie_boundary(rule, way, bound), delta)
         for way, bound in zip(ways, bounds, strict=True)
@@ -308,6 +311,11 @@ def _power(
 def times_needed(ahead: PairForecast, evidence: Evidence, rule: Rule) -> FloatArray:
     """The multiple u of today's trials at which today's difference d, with standard error s, is called, or certified as
     tied if that is sooner: u = (b(u)/z)^2, or u = (b(u) s/(delta - |d|))^2."""
+    if is_lenient(rule):  # by (|d| + margin)/s, since the boundary on |z| falls faster than the root of information
+        with np.errstate(divide="ignore"):
+            lead = np.where(np.isfinite(evidence.sigma), np.abs(evidence.z) + rule.margin / evidence.sigma, 0.0)
+        at_horizon = rule.strict_boundary(_with_information(evidence, ahead.horizon))
+        return _times_to_cross(evidence, lead, rule.strict_boundary, at_horizon)
     called = _times_to_cross(evidence, evidence.z, rule.boundary, ahead.boundary)
     if not ahead.delta > 0.0:
         return called

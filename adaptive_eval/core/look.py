@@ -40,7 +40,7 @@ from adaptive_eval.core.judge import (
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.rules import Rule, has_error_left, is_giving_up
+from adaptive_eval.core.rules import Rule, calls, has_error_left, is_giving_up, is_lenient
 from adaptive_eval.core.shared_trials import PairedEvidence
 from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
@@ -109,6 +109,16 @@ class JudgedLook:
     def least_z(self) -> FloatArray:
         """What |z| of each pair must reach for a call."""
         return self.rule.boundary(self.evidence) if self.boundary is None else self.boundary
+
+    def shown_different(self) -> NDArray[np.int8]:
+        """For each pair the sign of the model that is shown to be better, 0: neither. It is the call, unless the rule
+        also calls models that are merely not much worse."""
+        if not is_lenient(self.rule):
+            return self.memory.call
+        scenarios = self.evidence, self.cautious  # both, since labels correct the first only
+        signs = [calls(self.rule, [one], [self.rule.strict_boundary(one)]) for one in scenarios]
+        call = self.memory.call
+        return np.where((signs[0] == call) & (signs[1] == call), call, 0).astype(np.int8)
 
     def open_pairs(self) -> IndexArray:
         return np.asarray(self.pairs[self.verdicts == VERDICTS.index(Verdict.OPEN)])
@@ -390,7 +400,7 @@ def tiers(standing: JudgedLook) -> tuple[int, ...]:
 
     Against a fixed value there are at most three tiers: resolved above it, not resolved, resolved below it.
     """
-    evidence, order, call = standing.evidence, standing.order, standing.memory.call
+    evidence, order, call = standing.evidence, standing.order, standing.shown_different()
     if evidence.against_reference:
         stands = np.where(np.sign(evidence.z) == -call, 0, call)
         return tuple((1 + np.unique(-stands, return_inverse=True)[1]).tolist())
@@ -416,4 +426,4 @@ def _resolved_in_order(standing: JudgedLook, pairs: IndexArray) -> BoolArray:
     evidence = standing.evidence
     at = evidence.plain_positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1, -1)
-    return np.asarray(sign * standing.memory.call[at] > 0)
+    return np.asarray(sign * standing.shown_different()[at] > 0)

@@ -3,14 +3,14 @@
 A rule is one method, `boundary`; those that can be corrected for many comparisons also give a p-value of one look,
 whose running minimum is valid at any time, and know how to work `at_level` of another error probability. A rule that
 continues in another form when the horizon changes after looks has `extended`. Each rule is followed by its entry, which
-`registry` lists. `optimal` and `anytime` have files of their own; the others are here.
+`registry` lists. `optimal`, `anytime` and `near_best` have files of their own; the others are here.
 
 | rule            | boundary on |z|                        | promise                                         |
 |-----------------|----------------------------------------|-------------------------------------------------|
 | `published`     | constant, and nothing latches          | as published: none at repeated looks            |
 | `anytime`       | normal mixture                         | holds at whatever looks, without a horizon      |
 | `optimal`       | computed with giving up (`optimal`)    | holds at whatever looks, up to the horizon      |
-| `expected_loss` | loss of the leader's choice < epsilon  | bounded regret                                  |
+| `near_best`     | lower by the margin (`near_best`)      | the model ahead is less than the margin behind  |
 
 What holds, per pair: a wrong order with probability at most 1 - confidence, a call between exact ties at most twice
 that.
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -31,8 +30,6 @@ from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 
 if TYPE_CHECKING:  # so that the schema, which only lists the rules, does not load scipy
-    from scipy.interpolate import PchipInterpolator
-
     from adaptive_eval.core.evidence import Estimator, Evidence
 
 
@@ -106,6 +103,20 @@ class GivingUp(Rule, Protocol):
         """A rule that gives nothing up: it certifies ties within delta and gives the p-values of all pairs."""
 
 
+class Lenient(Rule, Protocol):
+    """A rule that calls the model ahead if it is less than a margin behind: not all that it calls is better."""
+
+    margin: float
+
+    def strict_boundary(self, evidence: Evidence) -> FloatArray:
+        """What |z| must reach for the model ahead to be better."""
+
+
+def is_lenient(rule: Rule) -> TypeGuard[Lenient]:
+    """Whether a rule is a `Lenient`, without `isinstance` as below."""
+    return hasattr(rule, "strict_boundary")
+
+
 def judges_by_pair(rule: Rule) -> bool:
     """Whether a rule declares, by `by_pair = True`, that its verdict on a pair depends on that pair's evidence alone:
     pairs of several runs can then be judged at once."""
@@ -129,9 +140,11 @@ def is_correctable(rule: Rule) -> TypeGuard[Correctable]:
 
 
 def tie_boundary(rule: Rule, evidence: Evidence, boundary: FloatArray | None = None) -> FloatArray:
-    """The boundary on |z| that certifies a tie: the given one, unless that relies on giving up."""
+    """The boundary on |z| that certifies a tie: the given one, unless that relies on giving up or on a margin."""
     if is_giving_up(rule):
         return rule.ties.boundary(evidence)
+    if is_lenient(rule):
+        return rule.strict_boundary(evidence)
     return rule.boundary(evidence) if boundary is None else boundary
 
 
@@ -157,6 +170,8 @@ class RuleEntry(Entry[Rule]):
     """What it compares."""
     gives_up: bool = False
     """Whether it is a `GivingUp`."""
+    lenient: bool = False
+    """Whether it is a `Lenient`, with the margin `stopping.delta`: its calls do not say that a model is better."""
     surest: float = 1.0
     """The highest confidence that it can be computed for."""
     only_for: tuple[str, ...] = ()
@@ -231,44 +246,6 @@ PUBLISHED = RuleEntry(
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedLoss:
-    """Called when choosing the one ahead loses less than epsilon on average: s [phi(z) - z (1 - Phi(z))] < epsilon."""
-
-    by_pair: ClassVar[bool] = True
-
-    epsilon: float = 0.001
-
-    def __post_init__(self) -> None:
-        require(self.epsilon > 0.0, "epsilon must be positive", self.epsilon)
-
-    def boundary(self, evidence: Evidence) -> FloatArray:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            allowed = np.where(np.isfinite(evidence.sigma), self.epsilon / evidence.sigma, 0.0)
-        return _z_at_loss(allowed)
-
-
-EXPECTED_LOSS = RuleEntry(
-    name="expected_loss",
-    make=ExpectedLoss,
-    gist="bounds what the choice may lose, for `best`",
-    says="A comparison is called when choosing the model ahead loses less than {epsilon} on average.",
-    promise="The model chosen is on average no more than this loss behind the best.",
-    correctable=False,
-    only_for=("best",),
-    instead="its promise is about the model that is chosen: use optimal",
-    options=(
-        Option(
-            name="epsilon",
-            type="difference",
-            says="Largest acceptable loss in score of `expected_loss`; default 0.001.",
-            example=0.001,
-            default="0.001",
-        ),
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
 class Precision:
     """The rule of the objective `precision`: called when z_(1+confidence)/2 sigma <= half_width, whatever z is.
 
@@ -308,24 +285,3 @@ def _quantile(probability: float) -> float:
 
 def check_confidence(confidence: float) -> None:
     require(0.5 <= confidence < 1.0, "confidence must lie in [0.5, 1)", confidence)
-
-
-@lru_cache(maxsize=1)
-def _loss_table() -> PchipInterpolator:
-    """z over ln(expected loss at sigma 1), which falls with z."""
-    from scipy.interpolate import PchipInterpolator
-
-    from scorio.sinf.compare import expected_loss
-
-    z = np.linspace(0.0, 8.0, 801)
-    return PchipInterpolator(np.log(expected_loss(z, np.ones_like(z)))[::-1], z[::-1])
-
-
-def _z_at_loss(loss: FloatArray) -> FloatArray:
-    """The z at which the unit expected loss phi(z) - z (1 - Phi(z)) has this value; infinite if it is 0."""
-    table = _loss_table()
-    lowest, highest = table.x[0], table.x[-1]
-    with np.errstate(divide="ignore"):
-        logs = np.log(loss)
-    z = np.where(logs < highest, table(np.clip(logs, lowest, highest)), 0.0)
-    return np.where(logs < lowest, np.inf, z)

@@ -130,14 +130,20 @@ class ContinuedSequential:
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
         """Pairs for which both (delta - d)/s and (delta + d)/s reach their boundaries; each is a separate test."""
-        below = above = self.critical(evidence)
-        for one in self.spent_errors:
-            if one.below is None or one.above is None:
-                return np.zeros(len(evidence.z), bool)
-            below, above = one.below.new_height(below), one.above.new_height(above)
+        below, above = self.margin_heights(evidence)
         margins = _margins(evidence, delta)
         reached = [margin >= self._at(evidence, to) for margin, to in zip(margins, (below, above), strict=True)]
         return np.asarray(reached[0] & reached[1])
+
+    def margin_heights(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
+        """What (delta - d)/s and (delta + d)/s of each pair must reach, times t**kappa; infinite without delta."""
+        below = above = self.critical(evidence)
+        for one in self.spent_errors:
+            if one.below is None or one.above is None:
+                never = np.full(len(evidence.z), np.inf)
+                return never, never
+            below, above = one.below.new_height(below), one.above.new_height(above)
+        return below, above
 
     def remaining_error(self, evidence: Evidence) -> FloatArray:
         """For each pair, the chance that it would have been called under the previous horizon."""

@@ -203,6 +203,7 @@ class JoinedRule:
         )
 
     _OF_NEW_PAIRS: ClassVar[Mapping[str, Callable[..., NDArray[Any]]]] = {
+        "strict_boundary": lambda fresh, evidence: fresh.strict_boundary(evidence),
         "p_value": lambda fresh, evidence, sign: fresh.p_value(evidence, sign),
         "gives_up": lambda fresh, evidence: np.zeros(len(evidence.z), bool),
         "exhausted": lambda fresh, evidence: np.zeros(len(evidence.z), bool),

@@ -145,7 +145,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *judge_caution(subject.decisions, found.models, found.corrected),
             *label_cautions(found.models, found.labelled),
             *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, snapshot.events),
-            *reversal_cautions(found.reversals),
+            *reversal_cautions(found.reversals, subject.decisions),
             *metric_cautions(metrics),
             *snapshot.noticed,
             *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),

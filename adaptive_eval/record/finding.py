@@ -12,7 +12,7 @@ from adaptive_eval.record.lines import Scale, safe_line, safe_name, several
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
 from adaptive_eval.record.undecided import UNDECIDED, undecided_sentence
 from adaptive_eval.record.warnings import alarm_in_words, is_alarmed
-from adaptive_eval.record.words import objective_view
+from adaptive_eval.record.words import deciding_rule, objective_view
 
 TIMING = "how many depends on timing, verdicts do not"
 MAX_GATE_LINES = 5
@@ -212,7 +212,9 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
     if len(scored) == 1:
         return f"{_name(leader.name)} is the only model with a score: {Scale.of(results.weights).score(leader.score)}."
     if not rivals:
-        return f"{_standing(results, leader, scored[1], 'is best:')}."
+        margin = pick_margin(results)
+        best = "is best:" if margin is None else f"is the best, or less than {margin} behind the best:"
+        return f"{_standing(results, leader, scored[1], best)}."
     standing = _standing(results, leader, rivals[0])
     among = _names([leader, *rivals])
     verdicts = {pair.verdict for pair in results.pairs if pair.better in among and pair.worse in among}
@@ -253,7 +255,9 @@ def _top_sentence(results: Results, scored: list[ModelRow], wanted: int) -> str:
     why = _because_of_labels(results)
     verb = "is" if len(names) == 1 else "are"
     if not open_:
-        return f"{_list_names(names, wanted)} {verb} the best {wanted}, better than each of the others{nearest}."
+        margin = pick_margin(results)
+        lead = "better than each of the others" if margin is None else f"or less than {margin} behind any of the others"
+        return f"{_list_names(names, wanted)} {verb} the best {wanted}, {lead}{nearest}."
     left = f"{open_} of {several(len(results.pairs), 'comparison')}"
     return f"{_list_names(names, wanted)} {verb} ahead; {left} with the others not resolved{why}{nearest}."
 
@@ -323,8 +327,12 @@ def model_clauses(found: Results, row: ModelRow) -> Iterator[Clause]:
 
 def _relation(found: Results, pair: PairRow, name: str) -> str:
     """A verdict as words that stand before the name of the other model."""
-    ahead = pair.better == name
+    ahead, margin = pair.better == name, pick_margin(found)
     match pair.verdict:
+        case Verdict.RESOLVED if margin is not None:
+            if _is_reversed(found, pair):
+                return "undecided against"
+            return f"not {margin} behind" if ahead else f"not {margin} ahead of"
         case Verdict.RESOLVED if _is_reversed(found, pair):
             return "ahead now, but was called worse than" if ahead else "behind now, but was called better than"
         case Verdict.RESOLVED:
@@ -352,6 +360,13 @@ def _against_value(found: Results, relation: str, name: str) -> str:
 def _within_delta(found: Results) -> str:
     delta = found.setting("stopping", "delta")
     return f" within {Scale.of(found.weights).points(delta)}" if delta else ""
+
+
+def pick_margin(results: Results) -> str | None:
+    """By how much a model that was picked may be behind the best, in words; None if calls say which model is better."""
+    rule = deciding_rule(results.decisions)
+    delta = results.setting("stopping", "delta")
+    return Scale.of(results.weights).points(delta) if rule is not None and rule.lenient and delta else None
 
 
 def _is_reversed(results: Results, pair: PairRow) -> bool:

@@ -16,7 +16,7 @@ GLOSSARY: Mapping[str, Term] = {
     "tier": Term(
         "Tier",
         "Neighbours in the order that are not shown to differ. Walking down the order, a new tier begins where a model "
-        "is shown to be worse than the one above it (resolved). The first and the last model of a long tier may well "
+        "is shown to be worse than the one above it. The first and the last model of a long tier may well "
         "differ; the letters of the column Alike say which models do. A rank is the place by score alone.",
     ),
     "letters": Term(
@@ -70,8 +70,9 @@ GLOSSARY: Mapping[str, Term] = {
     "boundary": Term(
         "Boundary",
         "A call is made at the first look at which |z| reaches this value. It is larger than for a single look, "
-        "because looking often gives chance more opportunities. What was called stays called, even if z comes back "
-        "later. The rule `published` has one constant value, and judges anew at every look.",
+        "because looking often gives chance more opportunities, and lower again by delta under `near_best`. What was "
+        "called stays called, even if z comes back later. The rule `published` has one constant value, and "
+        "judges anew at every look.",
     ),
     "rho": Term(
         "ρ, order confidence",
@@ -81,7 +82,7 @@ GLOSSARY: Mapping[str, Term] = {
     "resolved": Term(
         "Resolved",
         "It is decided which of the two models is better. Later looks do not undo it, except under the rule "
-        "`published`.",
+        "`published`. Under `near_best` it says less: the model ahead is less than delta behind the other.",
     ),
     "tied": Term(
         "Tied",

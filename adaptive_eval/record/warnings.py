@@ -9,7 +9,7 @@ import numpy as np
 from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import ModelResult
-from adaptive_eval.core.rules import Correctable, Extendable, Rule
+from adaptive_eval.core.rules import Correctable, Extendable, Rule, is_lenient
 from adaptive_eval.core.stages import Extension
 from adaptive_eval.record.changes import changes_promise
 from adaptive_eval.record.earlier import LOGS
@@ -56,7 +56,10 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     if not len(able):
         return "no comparison was open then, and every call stands"
     confidence = getattr(rule, "confidence", None)
-    error = "the error" if confidence is None else f"the error ({2.0 * (1.0 - confidence):.3g}, both orders together)"
+    error = "the error"
+    if confidence is not None:
+        one_order = f"{1.0 - confidence:.3g}, for each order"
+        error += f" ({one_order if is_lenient(rule) else f'{2.0 * (1.0 - confidence):.3g}, both orders together'})"
     if not able.any():
         return f"open comparisons had used up {error} and cannot be decided any more; {AFRESH}"
     number = int(able.sum())
@@ -390,12 +393,12 @@ def alarm_in_words(cautions: Iterable[Caution]) -> str:
     return next(one.text.removesuffix(CHECK_SETUP) for one in cautions if one.kind == "alarm")
 
 
-def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:
+def reversal_cautions(pairs: Sequence[tuple[str, str | None]], decisions: Mapping[str, object]) -> Iterator[Caution]:
     """Warn of calls that stand although the scores have changed places since."""
+    rule = deciding_rule(decisions)
+    called = "picked" if rule is not None and rule.lenient else "called better"
     for better, worse in pairs:
-        yield Caution(
-            "reversal", better, f"is ahead of {worse or 'the reference'}, which an earlier look called better"
-        )
+        yield Caution("reversal", better, f"is ahead of {worse or 'the reference'}, which an earlier look {called}")
 
 
 def unknown_cautions(

@@ -119,6 +119,9 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
         beside = f", unless the plug-in that is the objective brings a rule of its own{beside}"
     if rule.in_short:
         return rule.in_short + beside
+    if rule.lenient:
+        wrong = _percent(1.0 - stopping["confidence"])
+        return f"per pair, at most {wrong} risk that the model ahead is behind by {stopping['delta']:g} or more{beside}"
     if not rule.correctable:
         return None
     wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
@@ -188,7 +191,8 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
         said = f"A comparison is called by the plug-in {config.stopping.rule}."
     else:
         said = AT_ANY_LOOKS if rule.gives_up and not gives_up else rule.says
-        said = said.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config))
+        within = _scale(config).points(config.stopping.delta)
+        said = said.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config), delta=within)
         if rule.gives_up and config.trials.seeds == "coupled":
             said += " For models that are compared trial by trial the power of t is -1/20, and c another."
     entry = OBJECTIVES.get(str(config.objective.kind))
@@ -196,7 +200,7 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
         return said
     if (rule is None or rule.latching) and not gives_up:
         said += " It is given up as out of reach when the trials that are left would hardly decide it."
-    if config.stopping.delta and not config.objective.gate:
+    if config.stopping.delta and not config.objective.gate and not (rule is not None and rule.lenient):
         within = _scale(config).points(config.stopping.delta)
         said += f" Two scores are certified as tied when they lie within {within} of each other."
     return said
@@ -252,6 +256,7 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
         tie=_percent(2 * wrong),
         whose="For all comparisons together" if together else "For each comparison",
         horizon=_horizon(config),
+        delta=_scale(config).points(stopping.delta),
         **_option_texts(rule, stopping.options),
     )
 

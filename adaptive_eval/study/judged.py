@@ -7,6 +7,7 @@ import numpy as np
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import Result
+from adaptive_eval.core.rules import is_lenient
 from adaptive_eval.core.types import PairVerdict, Verdict
 from scorio.moments import FloatArray
 from scorio.rank.order import pair_signs, tau_b
@@ -29,7 +30,7 @@ class JudgedReplay(NamedTuple):
     tied: int
     out_of_reach: int
     wrong: int
-    """Calls for the model that is truly worse or equal."""
+    """Calls for the model that is truly worse or equal, or if the rule has a margin, worse by that."""
     covered: float
     """The share of models whose 95% interval contains the true score."""
     tau_b: float
@@ -43,7 +44,9 @@ def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: Fl
         raise ValueError("a replay is judged after its first look, but it has had none; raise its budget")
     pairs = [one.verdict for one in result.comparisons]
     calls = [pair for pair in pairs if pair.verdict is Verdict.RESOLVED and not pair.reversed]
-    reference = controller.plan.objective.reference
+    plan, rule = controller.plan, controller.plan.deciding_rule
+    reference, compared = plan.objective.reference, compared_scores(plan, truth, means)
+    margin = rule.margin if is_lenient(rule) else 0.0
     return JudgedReplay(
         seed=seed,
         reason=str(result.reason),
@@ -53,7 +56,7 @@ def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: Fl
         called=len(calls),
         tied=sum(pair.verdict is Verdict.TIED for pair in pairs),
         out_of_reach=sum(pair.verdict is Verdict.OUT_OF_REACH for pair in pairs),
-        wrong=sum(is_wrong(pair, compared_scores(controller.plan, truth, means), reference) for pair in calls),
+        wrong=sum(is_wrong(pair, compared, reference, margin) for pair in calls),
         covered=float(np.mean([row.lo <= truth[row.model] <= row.hi for row in result.models], dtype=float)),
         tau_b=float(tau_b(pair_signs(_scores(result, len(truth)), EQUAL), pair_signs(truth, EQUAL))),
     )
@@ -74,11 +77,12 @@ def compared_scores(plan: Plan, truth: FloatArray, means: FloatArray | None = No
     return own[margin.baseline] + ahead if bench.gates else own
 
 
-def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = None) -> bool:
-    """Whether a call names the worse model, or one of two equals; `reference` is the fixed value to compare with."""
+def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = None, margin: float = 0.0) -> bool:
+    """Whether a call names the worse model, or one of two equals; `reference` is the fixed value to compare with.
+    With a margin, whether it names a model that is worse by that or more."""
     other = reference if call.worse is None else truth[call.worse]
     assert other is not None
-    return bool(np.sign(call.z) * (truth[call.better] - other) <= EQUAL)
+    return bool(np.sign(call.z) * (truth[call.better] - other) <= EQUAL - margin)
 
 
 def _scores(result: Result, models: int) -> FloatArray:

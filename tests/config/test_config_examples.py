@@ -119,7 +119,7 @@ def test_what_the_starter_shows_in_comments_is_sound() -> None:
 
 NEEDED_FOR = {
     "leader": ["objective=best"],
-    "expected_loss": ["objective=best"],
+    "near_best": ["objective=best"],
     "place": ["models.1={name: model-b, recorded: runs/before}"],
 }
 

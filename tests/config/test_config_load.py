@@ -355,7 +355,7 @@ class TestBetweenSections:
                 "objective.pairs[0][1] must be the name of a model, but got 'c'",
             ),
             ("objective: {kind: top_k, k: 2}", "objective.k must be below the number of models, which is 2, but got 2"),
-            ("stopping: expected_loss", "expected_loss is for the objective best"),
+            ("stopping: near_best", "near_best is for the objectives best and top_k"),
             ("trials: {policy: leader}", "leader is for the objectives best and top_k"),
             ("stopping: {delta: 5}", "stopping.delta must be a difference of scores, which run from 0 to 1, but got 5"),
             ("objective: {kind: precision, half_width: 3}", "must be a difference of scores"),

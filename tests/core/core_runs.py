@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Look, Outcome, Pace, Plan, SetAside, Trials
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.policies import Leader, Policy, Uniform, UnresolvedPairs, Weighted
-from adaptive_eval.core.rules import ExpectedLoss, Rule, ZScore
+from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stages import StageBefore
 
@@ -24,7 +25,7 @@ RULES: tuple[Rule, ...] = (
     Sequential(),
     ZScore(),
     Anytime(),
-    ExpectedLoss(0.02),
+    NearBest(0.05),
     Sequential(0.8, kappa=0.5),
 )
 POLICIES: tuple[Policy, ...] = (Weighted(), UnresolvedPairs(), Uniform(), Leader())

@@ -14,10 +14,11 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.corrected import ScoreCorrection, judge_corrected
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Criteria, DecidingLooks, Judging, LatchedVerdicts, judge
+from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Best, Gate, Objective, PrecisionOf, Ranking, Threshold
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.result import ComparisonResult, Result
-from adaptive_eval.core.rules import ExpectedLoss, Rule, ZScore
+from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.stages import StageBefore
@@ -142,7 +143,7 @@ def test_a_tie_is_judged_by_the_corrected_difference() -> None:
         (Optimal(), Judging(familywise=True)),
         (Sequential(), Judging(familywise=True)),
         (ZScore(), Judging(latch=False)),
-        (ExpectedLoss(0.02), Judging()),
+        (NearBest(0.05), Judging()),
     ],
 )
 def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> None:

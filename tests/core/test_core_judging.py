@@ -14,8 +14,9 @@ from adaptive_eval.core import Verdict
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.look import tiers
+from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
-from adaptive_eval.core.rules import Correctable, ExpectedLoss, ZScore
+from adaptive_eval.core.rules import Correctable, ZScore
 from adaptive_eval.core.sequential import Sequential
 
 FAR = [binary([19, 18, 19], 20), binary([2, 1, 1], 20)]
@@ -118,10 +119,10 @@ def test_tiers_chain_through_neighbours() -> None:
 
 
 def test_where_any_choice_will_do_a_tie_needs_no_winner() -> None:
-    """Two models that never fail, and an expected loss that is small: there is nothing left to find out."""
+    """Two models that never fail, and neither is far behind the other: there is nothing left to find out."""
     perfect = [binary([40] * 30, 40)] * 2
-    assert verdict(Looker(Best(), ExpectedLoss(0.01)), perfect) is Verdict.TIED
-    assert verdict(Looker(Best(), ExpectedLoss(1e-6)), perfect) is Verdict.OPEN
+    assert verdict(Looker(Best(), NearBest(0.1)), perfect) is Verdict.TIED
+    assert verdict(Looker(Best(), NearBest(1e-6)), perfect) is Verdict.OPEN
     assert verdict(Looker(Best(), ZScore()), perfect) is Verdict.OPEN
 
 

@@ -10,9 +10,10 @@ from core_runs import Answers
 from adaptive_eval.core import Bench, Controller, Cost, Look, Outcome, Pace, Plan, SetAside, Trials
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Threshold, TopK
 from adaptive_eval.core.policies import Leader, View, Weighted
-from adaptive_eval.core.rules import ExpectedLoss, Precision, ZScore
+from adaptive_eval.core.rules import Precision, ZScore
 from adaptive_eval.core.sequential import Sequential
 from scorio.moments import IntArray
 
@@ -100,7 +101,7 @@ def test_an_objective_compares_models_that_are_there(objective: Objective, rule:
         Plan(BENCH, objective)
 
 
-@pytest.mark.parametrize("rule", [ZScore(), ExpectedLoss()])
+@pytest.mark.parametrize("rule", [ZScore(), NearBest()])
 def test_familywise_needs_p_values(rule: ZScore) -> None:
     with pytest.raises(ValueError, match="familywise needs a rule with p-values"):
         Plan(BENCH, rule=rule, judging=Judging(familywise=True))
@@ -129,7 +130,7 @@ def test_familywise_does_not_go_with_precision() -> None:
         (lambda: Anytime(confidence=0.4), "confidence must lie in [0.5, 1)"),
         (lambda: Anytime(start=-0.1), "start must lie in [0, 1]"),
         (lambda: Anytime(optimum=0.0), "optimum must be positive"),
-        (lambda: ExpectedLoss(0.0), "epsilon must be positive"),
+        (lambda: NearBest(0.0), "margin must be positive"),
         (lambda: Weighted(shrink=1.1), "shrink must lie in [0, 1]"),
         (lambda: Weighted(floor=-0.1), "floor must not be negative"),
         (lambda: Leader(share=2.0), "share must lie in [0, 1]"),

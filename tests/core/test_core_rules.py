@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 from core_evidence import evidence
-from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 from adaptive_eval.core.anytime import Anytime
-from adaptive_eval.core.rules import ExpectedLoss, Precision, ZScore
+from adaptive_eval.core.near_best import NearBest
+from adaptive_eval.core.rules import Precision, ZScore
 from adaptive_eval.core.sequential import Sequential
 
 
@@ -57,21 +57,22 @@ def test_anytime_is_the_normal_mixture() -> None:
     assert np.isinf(Anytime().boundary(evidence(2, [9.0], [0.049]))).all()
 
 
-@pytest.mark.parametrize("sigma", [0.01, 0.03, 0.2])
-@pytest.mark.parametrize("z", [0.2, 0.9, 1.4, 2.0])
-def test_expected_loss_calls_where_the_regret_is_small(sigma: float, z: float) -> None:
-    own = sigma / math.sqrt(2.0)
-    on = evidence(2, [z], [0.3], [own, own])
-    regret, _ = quad(lambda d: max(-d, 0.0) * norm.pdf(d, z * sigma, sigma), -10 * sigma, 0.0)
-    epsilon = 0.0025
-    assert abs(regret - epsilon) > 1e-5, "too near to tell"
-    assert (z >= ExpectedLoss(epsilon).boundary(on)[0]) == (regret < epsilon)
+def test_near_best_tests_whether_the_model_ahead_is_worse_by_the_margin() -> None:
+    """The boundary on |z| is that on (|d| + margin)/s less margin/s, whichever of the two is ahead."""
+    rule, own = NearBest(0.02), 0.01 / math.sqrt(2.0)
+    for z in (-0.4, 0.0, 0.4, 1.0):
+        on = evidence(2, [z], [0.3], [own, own])
+        strict = rule.strict_boundary(on)[0]
+        assert rule.boundary(on)[0] == pytest.approx(strict - 2.0)
+        assert (abs(z) >= rule.boundary(on)[0]) == (abs(z) * 0.01 + 0.02 >= strict * 0.01)
 
 
-def test_expected_loss_where_any_choice_will_do() -> None:
+def test_near_best_calls_either_of_two_models_whose_difference_is_known_to_be_small() -> None:
     on = evidence(2, [0.0], [0.3], [0.001, 0.001])
-    assert ExpectedLoss(0.01).boundary(on).tolist() == [0.0]
-    assert ExpectedLoss(1e-12).boundary(evidence(2, [7.0], [0.3], [0.2, 0.2]))[0] > 6.0
+    assert NearBest(0.02).boundary(on).tolist() == [0.0]
+    assert NearBest(1e-9).boundary(evidence(2, [2.0], [0.3], [0.2, 0.2]))[0] > 2.4
+    unknown = evidence(2, [0.0], [0.0], [math.inf, 0.2])
+    assert NearBest().boundary(unknown).tolist() == [math.inf]
 
 
 @pytest.mark.parametrize(("sigma", "reached"), [(0.0256, False), (0.0255, True), (0.001, True), (math.inf, False)])

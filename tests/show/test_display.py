@@ -156,8 +156,13 @@ LETTERS = tuple(f"model-{letter}" for letter in "abcdefgh")
     ("sections", "said"),
     [
         (
-            {"objective": "best", "stopping": {"rule": "expected_loss", "options": {"epsilon": 0.0025}}},
-            r"model-a is best: .*",
+            {"objective": "best", "stopping": {"delta": 0.2}},
+            r"model-. is the best, or less than 20 points behind the best: .*",
+        ),
+        ({"objective": "best", "stopping": {"rule": "optimal", "confidence": 0.55}}, r"model-. is best: .*"),
+        (
+            {"objective": {"kind": "top_k", "k": 2}, "stopping": {"delta": 0.2}},
+            r"model-. and model-. are the best 2, or less than 20 points behind any of the others: .*",
         ),
         ({"objective": {"kind": "threshold", "value": 0.6}}, r".* above 60\.0%.*"),
         (

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.browser
 MODELS = tuple(f"model-{letter}" for letter in "abcdefgh")
 ASKED: dict[str, dict[str, object]] = {
     "ranking": {"stopping": {"delta": "2%"}, "budget": {"trials": 5000, "wall_time": "1h"}},
-    "best": {"objective": "best", "stopping": {"rule": "expected_loss"}},
+    "best": {"objective": "best"},
     "top_k": {"objective": {"kind": "top_k", "k": 3}},
     "baseline": {"objective": {"kind": "baseline", "baseline": MODELS[3]}, "stopping": {"familywise": "holm"}},
     "pairs": {"objective": {"kind": "pairs", "pairs": [[MODELS[0], MODELS[1]], [MODELS[4], MODELS[2]]]}},

@@ -15,10 +15,11 @@ from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials, stack
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.look import judge_look
+from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Objective, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.policies import Leader, Policy, Uniform, UnresolvedPairs, Weighted
-from adaptive_eval.core.rules import ExpectedLoss, Rule, ZScore
+from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.stack import can_stand_side_by_side
@@ -31,7 +32,7 @@ from scorio.moments import FloatArray
 
 MODELS, ASKED = 4, 6
 RULES: list[Rule] = [
-    Sequential(), Sequential(0.8, kappa=0.5), ZScore(), Anytime(), ExpectedLoss(0.02),
+    Sequential(), Sequential(0.8, kappa=0.5), ZScore(), Anytime(), NearBest(0.05),
     Optimal(spacing=Spacing(1.0)),
 ]  # fmt: skip
 OBJECTIVES: list[Objective] = [Ranking(), Best(), TopK(2), Threshold(0.5), PrecisionOf(0.1), Baseline(1)]

@@ -25,12 +25,12 @@ from adaptive_eval.testing.policies import view_cases
 from adaptive_eval.testing.rules import evidence_cases
 
 MODELS = ("model-a", "model-b", "model-c", "model-d")
-KNOWN = {"confidence": 0.95, "start": 0.05, "models": MODELS, "recorded": frozenset({0})}
+KNOWN = {"confidence": 0.95, "start": 0.05, "delta": 0.05, "models": MODELS, "recorded": frozenset({0})}
 KEY = Question("q", "?", "4", metadata={"year": 2024})
 
 
 SELDOM = {
-    *("published", "expected_loss", "optimal"),
+    *("published", "near_best", "optimal"),
     *("leader", "unresolved_pairs", "uniform", "weighted"),
     *("best", "top_k", "place", "baseline", "ranking", "precision", "threshold"),
 }

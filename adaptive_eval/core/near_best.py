@@ -1,0 +1,143 @@
+"""The rule `near_best`: the model ahead is good enough once it is shown to be less than `margin` behind.
+
+For each pair it tests whether the model ahead is worse than the other by `margin` or more, by the boundary
+c t^(-1/20) on (|d| + margin)/s. It holds at any schedule of looks up to the horizon (Wang and Tsiatis 1987), and is
+nearly flat, since most rivals of a leader are far behind it and can be dismissed at the first look. Expressed as a
+boundary on |z|, it is lower by margin/s: of two equal models one is called sooner or later, whichever is ahead, and
+either is a good pick.
+
+So a call says less than one of `optimal`: not that the model ahead is better, but that choosing it loses less than the
+margin. Tiers and letters, which do say that models differ, therefore use the boundary without the margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.rules import RuleEntry
+from adaptive_eval.core.sequential import ContinuedSequential, Sequential, reached_information
+from adaptive_eval.core.settings import require
+from scorio.moments import FloatArray
+
+if TYPE_CHECKING:
+    from adaptive_eval.core.evidence import Evidence
+
+MARGIN = 0.02
+"""The default of `stopping.delta` for this rule: two points in a hundred."""
+KAPPA = 0.05
+MAX_HEIGHT = 1e9
+
+
+def slack_of(margin: float, evidence: Evidence) -> FloatArray:
+    """The margin in standard errors of each pair; 0 if nothing is known of it."""
+    with np.errstate(divide="ignore"):
+        return np.where(np.isfinite(evidence.sigma), margin / evidence.sigma, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class NearBest:
+    """Called when the model ahead is less than `margin` behind, at this one-sided confidence.
+
+    Examples:
+        >>> from adaptive_eval.core import Bench, Best, NearBest, Plan
+        >>> Plan(Bench(models=3, questions=30, weights=[0.0, 1.0]), Best(), NearBest(margin=0.01)).rule.margin
+        0.01
+    """
+
+    by_pair: ClassVar[bool] = True
+
+    margin: float = MARGIN
+    confidence: float = 0.95
+    start: float = 0.05
+
+    def __post_init__(self) -> None:
+        require(self.margin > 0.0, "margin must be positive", self.margin)
+        require(self.test.confidence > 0.5, "confidence must lie above 0.5", self.confidence)
+
+    @property
+    def test(self) -> Sequential:
+        """The rule that the margin is added to; it tells which models differ."""
+        return Sequential(self.confidence, self.start, KAPPA)
+
+    def boundary(self, evidence: Evidence) -> FloatArray:
+        return lowered(self.strict_boundary(evidence), evidence, self.margin)
+
+    def strict_boundary(self, evidence: Evidence) -> FloatArray:
+        """What |z| must reach for the model ahead to be better."""
+        return self.test.boundary(evidence)
+
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedNearBest:
+        """The rule under a new horizon: each direction of a pair has the error that its own test has left."""
+        return ContinuedNearBest(self.margin, self.confidence, self.test.extended(looks, now, self.margin))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContinuedNearBest:
+    """`near_best` after changes of the horizon."""
+
+    margin: float
+    confidence: float
+    test: ContinuedSequential
+
+    def boundary(self, evidence: Evidence) -> FloatArray:
+        below, above = self.test.margin_heights(evidence)
+        height = np.where(evidence.difference >= 0.0, above, below)
+        return lowered(height * reached_information(evidence) ** -KAPPA, evidence, self.margin)
+
+    def strict_boundary(self, evidence: Evidence) -> FloatArray:
+        """What |z| must reach for the model ahead to be better."""
+        return self.test.boundary(evidence)
+
+    def remaining_error(self, evidence: Evidence) -> FloatArray:
+        """For each pair, the chance that the model ahead would have been called under the previous horizon."""
+        *earlier, last = self.test.spent_errors
+        heights = replace(self.test, spent_errors=tuple(earlier)).margin_heights(evidence)
+        assert last.below is not None and last.above is not None  # the margin is positive
+        left = [
+            np.where(np.isfinite(height), spent.chance_left(np.minimum(height, MAX_HEIGHT)), 0.0)
+            for spent, height in zip((last.below, last.above), heights, strict=True)
+        ]
+        return np.where(evidence.difference >= 0.0, left[1], left[0])
+
+    def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
+        below, above = self.test.margin_heights(evidence)
+        return np.asarray(np.isinf(below) & np.isinf(above))
+
+    def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
+        """None: models within the margin are called."""
+        return np.zeros(len(evidence.z), bool)
+
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedNearBest:
+        return ContinuedNearBest(self.margin, self.confidence, self.test.extended(looks, now, self.margin))
+
+
+def lowered(boundary: FloatArray, evidence: Evidence, margin: float) -> FloatArray:
+    """A boundary on (|d| + margin)/s as one on |z|; infinite if nothing is known of a pair."""
+    known = np.isfinite(evidence.sigma)
+    with np.errstate(invalid="ignore"):
+        return np.where(known & np.isfinite(boundary), np.maximum(boundary - slack_of(margin, evidence), 0.0), np.inf)
+
+
+def _near_best(confidence: float, start: float, delta: float = MARGIN) -> NearBest:
+    return NearBest(delta, confidence, start)
+
+
+NEAR_BEST = RuleEntry(
+    name="near_best",
+    make=_near_best,
+    gist="the model ahead is less than `delta` behind; the default for `best` and `top_k`",
+    says="A comparison is called when the model ahead is shown to be less than {delta} behind the other: "
+    "(|d| + delta)/s reaches c t^(-1/20), where t is the share of the information at the horizon of {horizon}, and c "
+    "is such that the promise holds at whatever looks are taken from the first one on.",
+    promise="{whose}: at most {wrong} risk that the model named ahead is worse than the other by {delta} or more, "
+    "however often you look. It does not say that the model ahead is better.",
+    correctable=False,
+    only_for=("best", "top_k"),
+    instead="its calls do not say that one model is better than another: use optimal",
+    lenient=True,
+)

@@ -1,0 +1,229 @@
+"""`near_best`: how often a pick is behind the best by its margin or more, and what may not make a pick."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from adaptive_eval.core import Ask, Bench, Best, Controller, NearBest, Outcome, Pace, Plan, StageBefore, TopK, Trials
+from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.corrected import ScoreCorrection
+from adaptive_eval.core.look import tiers
+from adaptive_eval.core.objectives import Objective
+from adaptive_eval.core.stack import RunStack, SummedTapes
+from adaptive_eval.core.tape import Tape
+from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.study.judged import judge_replay
+from scorio.moments import FloatArray
+
+W = np.array([0.0, 1.0])
+QUESTIONS, MARGIN, RUNS = 20, 0.04, 400
+
+
+def chances(scores: list[float]) -> FloatArray:
+    """Probabilities (L, M, 2) of models with these scores, on questions of different difficulty."""
+    spread = 0.6 * (np.arange(QUESTIONS) / (QUESTIONS - 1) - 0.5)
+    right = np.array(scores)[:, None] + spread
+    return np.stack([1.0 - right, right], axis=-1)
+
+
+def plan(models: int, objective: Objective | None = None, most: int = 60, **more: object) -> Plan:
+    chosen = Plan(
+        Bench(models, QUESTIONS, W),
+        objective or Best(),
+        NearBest(MARGIN, start=4 / most),
+        trials=Trials(4, most),
+        pace=Pace(lookahead=0),
+    )
+    return replace(chosen, **more)  # type: ignore[arg-type]
+
+
+Wrong = dict[tuple[int, int], float]
+
+
+def wrong_picks(scores: list[float], objective: Objective, picks: int, confidence: float) -> tuple[Wrong, float]:
+    """The shares of finished runs in which a model was picked that another, left out, is better than by the margin: for
+    each two such models, and of any."""
+    models, truth = len(scores), np.array(scores)
+    asked = plan(models, objective, rule=NearBest(MARGIN, confidence, 4 / 60))
+    tapes = [Tape.from_chances(chances(scores), W, np.random.default_rng(seed)) for seed in range(RUNS)]
+    pairs, some = dict[tuple[int, int], float](), 0
+    for end in RunStack(asked, SummedTapes(tapes, 2), RUNS).ends():
+        measured = (end.counts[..., 1] / end.counts.sum(axis=-1)).mean(axis=1)
+        order = np.argsort(-measured, kind="stable").tolist()
+        lost = [(a, b) for a in order[:picks] for b in order[picks:] if truth[b] - truth[a] >= MARGIN - 1e-9]
+        for pair in lost if end.reason == Reason.SETTLED else ():
+            pairs[pair] = pairs.get(pair, 0.0) + 1 / RUNS
+        some += bool(lost) and end.reason == Reason.SETTLED
+    return pairs, some / RUNS
+
+
+ALLOWED = 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / RUNS)
+WORST = [
+    ([0.54, 0.50], Best(), 1),
+    ([0.54, *[0.50] * 4], Best(), 1),
+    ([0.54, *[0.50] * 11], Best(), 1),
+    ([0.58, 0.56, 0.54, 0.50, 0.50, 0.46], Best(), 1),
+    ([0.54, 0.54, 0.50, 0.50, 0.50], TopK(2), 2),
+]
+"""Worlds where others are behind by exactly the margin, so that a wrong pick is likeliest."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scores", "objective", "picks"), WORST)
+def test_a_pick_is_seldom_behind_another_model_by_the_margin(
+    scores: list[float], objective: Objective, picks: int
+) -> None:
+    pairs, _ = wrong_picks(scores, objective, picks, 0.95)
+    assert max(pairs.values(), default=0.0) <= ALLOWED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scores", "objective", "picks"), WORST)
+def test_a_confidence_shared_among_rivals_holds_for_the_pick(
+    scores: list[float], objective: Objective, picks: int
+) -> None:
+    family = objective.family(len(scores))
+    assert isinstance(family, int)
+    _, some = wrong_picks(scores, objective, picks, 1.0 - 0.05 / family)
+    assert some <= ALLOWED
+
+
+def test_equal_models_are_picked_from_and_not_shown_to_differ() -> None:
+    """Of equal models any is a good pick, so that the run ends before its horizon, with all in one tier."""
+    models = 3
+    tapes = [Tape.from_chances(chances([0.5] * models), W, np.random.default_rng(seed)) for seed in range(20)]
+    ends = RunStack(plan(models, most=400), SummedTapes(tapes, 2), len(tapes)).ends()
+    assert all(end.reason == Reason.SETTLED for end in ends)
+    assert np.mean([end.counts.sum() for end in ends]) < 0.5 * models * QUESTIONS * 400
+
+
+def ended(asked: Plan, scores: list[float], seed: int, cut: float = 0.0, ungraded: float = 0.0) -> Controller:
+    """A run to its end. Of the second model, shares of the answers are cut off and wrong, or right and
+    without a grade."""
+    rng, controller = np.random.default_rng(seed), Controller(asked)
+    right = chances(scores)[..., 1]
+
+    def outcome(ask: Ask) -> Outcome:
+        drawn, fate = rng.random(2)
+        own = ask.model == 1
+        if own and fate < ungraded and drawn < right[ask.model, ask.question]:
+            return Outcome(ask.model, ask.question, ask.trial, None)
+        is_cut = own and fate < cut
+        category = int(drawn < right[ask.model, ask.question] and not is_cut)
+        return Outcome(ask.model, ask.question, ask.trial, category, kinds=int(AnswerKind.TRUNCATED) * is_cut)
+
+    while controller.finished is None:
+        controller.tell([outcome(ask) for ask in controller.ask(1 << 20)])
+    return controller
+
+
+def verdict(run: Controller) -> Verdict:
+    result = run.result()
+    assert result is not None
+    (comparison,) = result.comparisons
+    return comparison.verdict.verdict
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cut_answers_make_no_pick_that_the_whole_answers_could_reverse(seed: int) -> None:
+    """The second model is the better one, and behind only because a fifth of its answers were cut off."""
+    scores, unsure = [0.56, 0.64], {"may_be_right": int(AnswerKind.TRUNCATED), "stops_on_alarm": False}
+    cut = ended(plan(2, **unsure), scores, seed, cut=0.2)
+    result = cut.result()
+    assert result is not None and result.models[0].model == 0, "by the grades the first is ahead"
+    assert verdict(cut) is Verdict.BLOCKED
+    whole = ended(plan(2, **unsure), scores, seed)
+    found = whole.result()
+    assert found is not None and found.models[0].model == 1 and verdict(whole) is Verdict.RESOLVED
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pick_holds_if_all_ungraded_answers_were_right(seed: int) -> None:
+    """The grader fails on right answers of the second model only, which is as good as the first."""
+    run = ended(plan(2, stops_on_alarm=False), [0.52, 0.52], seed, ungraded=0.08)
+    assert run.ungraded.sum() > 0
+    result, graded, missing = run.result(), run.trials[1] / QUESTIONS, run.ungraded[1] / QUESTIONS
+    assert result is not None
+    first, second = (next(one.score for one in result.models if one.model == model) for model in (0, 1))
+    if verdict(run) is Verdict.RESOLVED and result.models[0].model == 0:
+        at_best = (second * graded + missing.mean() * QUESTIONS) / (graded + missing.mean() * QUESTIONS)
+        assert at_best - first < MARGIN
+
+
+def test_an_alarm_decides_nothing() -> None:
+    """All answers of the second model are cut off: the run ends, and picks nothing."""
+    run = ended(plan(2, may_be_right=int(AnswerKind.TRUNCATED)), [0.6, 0.5], 0, cut=1.0)
+    assert verdict(run) is not Verdict.RESOLVED
+
+
+def corrections(shift: list[float], sigma: float) -> ScoreCorrection:
+    return ScoreCorrection(np.array(shift)[:, None], np.full((len(shift), 1), sigma**2))
+
+
+def test_labels_that_say_little_leave_no_pick() -> None:
+    """A call's own boundary was low since its standard error was small: it is none for scores known less well."""
+    run = ended(plan(2), [0.6, 0.5], 0)
+    assert verdict(run) is Verdict.RESOLVED
+    plain = run.result()
+    assert plain is not None
+    lead = plain.models[0].score - plain.models[1].score
+    for shift in (0.0, -lead - 0.001, -lead - 0.2):
+        found = run.result(corrections([shift, 0.0], 0.5))
+        assert found is not None
+        assert found.comparisons[0].verdict.verdict is Verdict.UNDECIDED_BY_LABELS
+
+
+def test_labels_of_both_turn_a_pick_round_only_by_as_much_as_they_say() -> None:
+    run = ended(plan(2), [0.6, 0.5], 0)
+    found = run.result(corrections([-0.6, 0.0], 0.01))
+    assert found is not None and found.models[0].model == 1
+    assert found.comparisons[0].verdict.verdict is Verdict.RESOLVED
+
+
+@pytest.mark.slow
+def test_labelled_picks_keep_the_promise() -> None:
+    """The grader flatters the first model by so much that the second is better by the margin; labels find out how much
+    with an error. A pick of the first is wrong, and 5% are allowed."""
+    bias, sigma, runs, wrong = 0.08, 0.02, 120, 0
+    for seed in range(runs):
+        run = ended(plan(2, most=16), [0.50 + bias - MARGIN, 0.50], seed)
+        measured = -bias + sigma * np.random.default_rng(10_000 + seed).standard_normal()
+        found = run.result(ScoreCorrection(np.array([[measured], [0.0]]), np.array([[sigma**2], [0.0]])))
+        assert found is not None
+        wrong += found.comparisons[0].verdict.verdict is Verdict.RESOLVED and found.models[0].model == 0
+    assert wrong / runs <= 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / runs)
+
+
+@pytest.mark.slow
+def test_a_raised_horizon_keeps_the_promise() -> None:
+    wrong, scores, runs = 0, [0.54, 0.50], 80
+    for seed in range(runs):
+        rng, before = np.random.default_rng(seed), None
+        for most in (15, 30, 60):
+            stage = None if before is None else StageBefore(before, (0, 1))
+            rule = NearBest(MARGIN, start=4 / 15)
+            controller = Controller(plan(2, most=most, rule=rule, before=stage), followed=True)
+            while controller.finished is None:
+                for asked in controller.ask_rounds():
+                    controller.tell_round(asked, rng.multinomial(asked.extra, chances(scores)))
+            before = controller
+        assert before is not None
+        result = before.result()
+        assert result is not None
+        wrong += verdict(before) is Verdict.RESOLVED and result.models[0].model == 1
+    assert wrong / runs <= 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / runs)
+
+
+def test_a_pick_is_no_proof_that_models_differ() -> None:
+    """Two models a point apart: the pick is settled, and they share a tier; far apart they do not."""
+    close, far = (ended(plan(2, most=200), scores, 1) for scores in ([0.505, 0.5], [0.75, 0.35]))
+    for run, expected in ((close, (1, 1)), (far, (1, 2))):
+        assert run.standing is not None and verdict(run) is Verdict.RESOLVED
+        assert tiers(run.standing) == expected
+
+
+@pytest.mark.parametrize(("lead", "wrong"), [(0.01, 0), (-0.02, 0), (-0.05, 1)])
+def test_a_replay_counts_a_pick_as_wrong_only_if_it_is_behind_by_the_margin(lead: float, wrong: int) -> None:
+    run = ended(plan(2), [0.6, 0.5], 0)
+    assert judge_replay(0, run, np.array([0.5 + lead, 0.5])).wrong == wrong
