@@ -24,10 +24,10 @@ from adaptive_eval.show.serve.site import (
     HTML,
     LOOPBACK,
     REVALIDATE,
-    found,
     host_of,
     is_ip_address,
     listen_at,
+    ok,
     path_of,
     problem,
     set_by_signals,
@@ -95,15 +95,15 @@ class LabellingSite:
             case ("GET" | "HEAD", []):
                 return web.Response(status=308, headers={"Location": f"/{self.secret}/"})
             case ("GET" | "HEAD", [""]):
-                return found(label_page().encode(), HTML, REVALIDATE)
+                return ok(label_page().encode(), HTML, REVALIDATE)
             case ("GET" | "HEAD", ["assets", name]) if name in self._assets:
                 kind, body = self._assets[name]
-                return found(body, kind, REVALIDATE)
+                return ok(body, kind, REVALIDATE)
             case ("GET" | "HEAD", ["now"]):
                 return await self._respond()
             case ("POST", ["end"]):
                 self._over()
-                return found(b"{}")
+                return ok(b"{}")
             case ("POST", ["label" | "skip" | "back" as what]):
                 return await self._respond(what, request.query.get("place", ""), request.query.get("label", ""))
         return problem(404, "there is nothing here")
@@ -112,7 +112,7 @@ class LabellingSite:
         """Carry out an action, and send the state."""
         loop = asyncio.get_running_loop()
         state = await loop.run_in_executor(self._thread, self._carry_out, what, place, label)
-        return found(to_json(state))
+        return ok(to_json(state))
 
     def _carry_out(self, what: str, place: str, label: str) -> dict[str, object]:
         """Act on the current answer; an action on another place, as from an outdated page, is ignored."""

@@ -1,9 +1,9 @@
 """Changes between two runs of the same questions.
 
-Scores are compared as a run compares its models, on the questions that both have: z = (a_B - a_A) / sqrt(var_A +
-var_B); if questions were drawn at random, by the differences on those asked in both. Questions are compared one by one,
-by the means and variances of their posteriors, and named if the change is significant at 5% for all of them together
-(Holm).
+Scores are compared as in a run, on the questions that both runs have: z = (a_B - a_A) / sqrt(var_A + var_B). If the
+questions were drawn at random, the differences on the questions asked in both runs are used instead. Single questions
+are compared by the means and variances of their posteriors, and listed if the change is significant at 5% for all
+questions together (Holm).
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ from scorio.moments import CountArray, FloatArray, question_moments, relative_we
 from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
 
-LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 COSTS = ("trials", "tokens", "gpu_seconds", "server_seconds", "server_gpu_seconds")
 FIELDS = ("reworded", "same_seeds", "recorded", "with_prior", "settings", "models", "questions_changed", "verdicts")
 
@@ -83,30 +83,30 @@ class RunSide:
 
     run: str
     only: tuple[str, ...]
-    """Questions that the other run does not have."""
+    """Questions that the other run lacks."""
     models_only: tuple[str, ...]
-    """Models that the other run does not have."""
+    """Models that the other run lacks."""
     trials: int
-    """All answers that were asked for."""
+    """All requested answers."""
     tokens: int = 0
     gpu_seconds: float = 0.0
     """GPU seconds of requests."""
     server_seconds: float | None = None
-    """Time for which servers were held; None if that is unknown, or nobody pays for it."""
+    """Time for which servers were held; None if unknown, or if nobody pays for it."""
     server_gpu_seconds: float | None = None
 
     @classmethod
     def of(cls, view: RunView, other: RunView) -> Self:
         """Describe one run in comparison with the other."""
-        there = {one.id for one in other.questions}
-        used: list[Any] = [sum(one.trials for one in view.traffic)]
+        other_ids = {question.id for question in other.questions}
+        used: list[Any] = [sum(row.trials for row in view.traffic)]
         if (results := view.results) is not None:
             cost, held = results.cost, COSTS[3:] if results.server_time_is_paid else ()
             used = [cost.asked, int(cost.in_all("tokens")), cost.in_all("gpu_seconds")]
             used += [getattr(cost, name) for name in held]
         return cls(
             view.name,
-            tuple(one.id for one in view.questions if one.id not in there),
+            tuple(question.id for question in view.questions if question.id not in other_ids),
             tuple(name for name in view.models if name not in other.models),
             *used,
         )
@@ -123,9 +123,9 @@ class RunDiff:
     reworded: tuple[str, ...]
     """Questions with the same id but another prompt or answer."""
     same_seeds: tuple[str, ...]
-    """Models whose trials had the same seeds in both runs, so that equal answers say nothing."""
+    """Models whose trials had the same seeds in both runs, so that equal answers are no evidence."""
     recorded: tuple[str, ...]
-    """Models that one of the runs did not ask, since it has outcomes of an earlier run."""
+    """Models that one of the runs did not ask, because it reuses outcomes of an earlier run."""
     with_prior: tuple[str, ...]
     """Runs with outcomes of an earlier run in their scores, perhaps of the other one."""
     settings: tuple[Change, ...]
@@ -133,7 +133,7 @@ class RunDiff:
     questions_changed: tuple[QuestionChange, ...]
     verdicts: tuple[PairChange, ...]
     drawn: bool
-    """Whether questions were drawn at random: each model is then compared on those that it was asked in both runs."""
+    """Whether questions were drawn at random: each model is then compared on those that both runs asked it."""
 
     def as_plain(self) -> dict[str, object]:
         """Convert to plain values by name, as `compare --format json` writes them: `run_a`, `run_b` ..."""
@@ -149,8 +149,8 @@ class RunDiff:
 
 def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> RunDiff:
     """Compare run B with run A."""
-    there = {one.id for one in b.questions}
-    common = [one.id for one in a.questions if one.id in there]
+    ids_b = {question.id for question in b.questions}
+    common = [question.id for question in a.questions if question.id in ids_b]
     recorded = counts_a.recorded | counts_b.recorded
     both = [name for name in a.models if name in b.models]
     names = [name for name in both if name not in recorded]
@@ -164,8 +164,10 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
         recorded=tuple(name for name in both if name in recorded),
         with_prior=tuple(view.name for view, counts in ((a, counts_a), (b, counts_b)) if counts.before.any()),
         settings=tuple(_setting_changes(a, b)),
-        # by z, which still tells apart what p no longer can
-        models=tuple(sorted(_scores(a, cells_a, b, cells_b), key=lambda one: (-abs(one.z), -abs(one.difference)))),
+        # by z, since p may be rounded to 0
+        models=tuple(
+            sorted(_scores(a, cells_a, b, cells_b), key=lambda change: (-abs(change.z), -abs(change.difference)))
+        ),
         questions_changed=tuple(_changed_questions(cells_a, cells_b, np.array(a.weights))),
         verdicts=tuple(_verdict_changes(a, b)),
         drawn=_are_drawn(a, b),
@@ -173,34 +175,38 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
 
 
 def _reworded_questions(a: RunView, b: RunView, common: list[str]) -> tuple[str, ...]:
-    asked_a, asked_b = ({one.id: (one.prompt, one.answer) for one in view.questions} for view in (a, b))
+    asked_a, asked_b = (
+        {question.id: (question.prompt, question.answer) for question in view.questions} for view in (a, b)
+    )
     return tuple(key for key in common if asked_a[key] != asked_b[key])
 
 
 def _setting_changes(a: RunView, b: RunView) -> Iterator[Change]:
-    """Settings that differ, without the places of the runs; models are compared by name.
+    """Settings that differ, without folders; models are compared by name.
 
-    A model's configuration has all defaults, so a change for the whole run is in each model, and is given once.
+    A model's configuration has all defaults, so a change for the whole run appears in every model; it is listed once.
     """
-    (rest_a, models_a), (rest_b, models_b) = _split_models(a.configuration), _split_models(b.configuration)
-    shared = list(differences(rest_a, rest_b))
+    (settings_a, models_a), (settings_b, models_b) = _split_models(a.configuration), _split_models(b.configuration)
+    shared = list(differences(settings_a, settings_b))
     yield from shared
     for name in (name for name in models_a if name in models_b):
-        own = (change for change in differences(models_a[name], models_b[name]) if change not in shared)
-        yield from (change._replace(path=f"models.{name}.{change.path}") for change in own)
+        model_changes = (change for change in differences(models_a[name], models_b[name]) if change not in shared)
+        yield from (change._replace(path=f"models.{name}.{change.path}") for change in model_changes)
 
 
 def _split_models(configuration: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Mapping[str, object]]]:
     """Settings of the whole run, and models by name."""
     models = configuration["models"]
     assert isinstance(models, list)
-    rest = {key: value for key, value in configuration.items() if key not in (*PLACE_SECTIONS, "models", "name")}
-    # recorded models are never asked, so their address does not matter
-    return rest, {one["name"]: {**one, "base_url": None} if one.get("recorded") else one for one in models}
+    settings = {key: value for key, value in configuration.items() if key not in (*PLACE_SECTIONS, "models", "name")}
+    # recorded models are never asked, so their address is irrelevant
+    return settings, {
+        model["name"]: {**model, "base_url": None} if model.get("recorded") else model for model in models
+    }
 
 
 def _equally_seeded(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
-    imports = (one.body for view in (a, b) for one in view.events if one.kind == TrialsImported.KIND)
+    imports = (event.body for view in (a, b) for event in view.events if event.kind == TrialsImported.KIND)
     if not all(body.get("seeds_match") for body in imports):
         return  # sampled elsewhere
     (in_a, models_a), (in_b, models_b) = _split_models(a.configuration), _split_models(b.configuration)
@@ -221,7 +227,7 @@ def _scores(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
     cells_a, cells_b = counts_a.cells, counts_b.cells
     listed = b.configuration.get("benchmarks") or ()
     assert isinstance(listed, list | tuple)
-    parts = [BenchmarkPart(name=one["name"], weight=one["weight"]) for one in listed]
+    parts = [BenchmarkPart(name=benchmark["name"], weight=benchmark["weight"]) for benchmark in listed]
     weighing = weigh_questions(parts, tuple(counts_a.roster.questions)) if len(counts_a.roster.questions) else None
     for model, name in enumerate(counts_a.roster.models):
         compared = _both_scores(cells_a[model], a, cells_b[model], b, weighing)
@@ -277,8 +283,8 @@ def _score(cells: CountArray, view: RunView, weighing: Weighing | None) -> tuple
     prior: Prior = "uniform" if setting(view.configuration, "stopping", "prior") == "uniform" else "self"
     weights = np.array(view.weights, dtype=float)
     g, groups = (None, None) if weighing is None else (relative_weights(weighing[0]), weighing[1])
-    found = estimate(cells[None], weights, prior, np.array(cells.sum(axis=-1))[None], g=g, groups=groups)
-    return float(found.score[0]), float(found.var[0])
+    estimates = estimate(cells[None], weights, prior, np.array(cells.sum(axis=-1))[None], g=g, groups=groups)
+    return float(estimates.score[0]), float(estimates.var[0])
 
 
 def _are_drawn(*views: RunView) -> bool:
@@ -301,8 +307,10 @@ def _changed_questions(counts_a: RunCounts, counts_b: RunCounts, w: NDArray[np.f
     tried = (cells_a.sum(axis=-1) > 0) & (cells_b.sum(axis=-1) > 0)
     p = np.where(tried, 2.0 * ndtr(-np.abs(z)), 1.0)
     adjusted = holm_adjusted(p.ravel()).reshape(p.shape)
-    # by z too, which still tells apart what p no longer can
-    for model, question in sorted(zip(*np.nonzero(adjusted < LEVEL), strict=True), key=lambda at: -abs(z[at])):
+    # by z, since p may be rounded to 0
+    for model, question in sorted(
+        zip(*np.nonzero(adjusted < SIGNIFICANCE_LEVEL), strict=True), key=lambda at: -abs(z[at])
+    ):
         values = mean_a[model, question], mean_b[model, question], adjusted[model, question]
         yield QuestionChange(names[model], keys[question], *map(float, values))
 
@@ -310,9 +318,9 @@ def _changed_questions(counts_a: RunCounts, counts_b: RunCounts, w: NDArray[np.f
 def _verdict_changes(a: RunView, b: RunView) -> Iterator[PairChange]:
     if a.results is None or b.results is None:
         return
-    then = {frozenset((pair.better, pair.worse)): pair for pair in a.results.pairs}
+    pairs_a = {frozenset((pair.better, pair.worse)): pair for pair in a.results.pairs}
     for pair in b.results.pairs:
-        old = then.get(frozenset((pair.better, pair.worse)))
+        old = pairs_a.get(frozenset((pair.better, pair.worse)))
         if old is None:
             continue
         turned = old.better != pair.better and Verdict.RESOLVED in (old.verdict, pair.verdict)

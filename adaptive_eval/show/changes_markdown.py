@@ -1,63 +1,71 @@
-"""Differences between two runs as Markdown that reads well on a terminal."""
+"""Differences between two runs as Markdown that is readable on a terminal."""
 
 from collections.abc import Iterator, Sequence
 
 from adaptive_eval.record.finding import state_word
 from adaptive_eval.record.lines import Scale, count, duration, first_few, several
-from adaptive_eval.show.changes import LEVEL, ModelChange, RunDiff
+from adaptive_eval.show.changes import SIGNIFICANCE_LEVEL, ModelChange, RunDiff
 from adaptive_eval.show.text import markdown_cell, markdown_table, number_or_dash
 
-SHOWN = 20
+MAX_ITEMS = 20
+"""Longest list of questions, names or settings."""
 
 
-def changes_markdown(found: RunDiff, weights: Sequence[float]) -> str:
+def changes_markdown(diff: RunDiff, weights: Sequence[float]) -> str:
     """Render the whole comparison; `weights` are those of the rubric."""
     scale = Scale.of(weights)
-    parts = [f"# {markdown_cell(found.a.run)} → {markdown_cell(found.b.run)}", _headline(found), *_models(found, scale)]
-    parts += [*_verdicts(found), *_questions(found, scale), *_caveats(found), *_settings(found)]
+    parts = [f"# {markdown_cell(diff.a.run)} → {markdown_cell(diff.b.run)}", _headline(diff), *_models(diff, scale)]
+    parts += [*_verdicts(diff), *_questions(diff, scale), *_caveats(diff), *_settings(diff)]
     return "\n\n".join(parts) + "\n"
 
 
-def _headline(found: RunDiff) -> str:
-    sure = [one for one in found.models if one.p < LEVEL]
-    told = f"{len(sure)} of {len(found.models)} models have changed by more than chance (p < {LEVEL:g} each)"
-    each = ", each by those that it was asked in both" if found.drawn else ""
-    return f"{told} on the {found.questions} questions that both runs have{each}; {', '.join(_cost_changes(found))}."
+def _headline(diff: RunDiff) -> str:
+    sure = [change for change in diff.models if change.p < SIGNIFICANCE_LEVEL]
+    changed = f"{len(sure)} of {len(diff.models)} models have changed by more than chance"
+    drawn_note = ", each model on those that it was asked in both" if diff.drawn else ""
+    return (
+        f"{changed} (p < {SIGNIFICANCE_LEVEL:g} each) on the {diff.questions} questions that both runs have"
+        f"{drawn_note}; {', '.join(_cost_changes(diff))}."
+    )
 
 
-def _cost_changes(found: RunDiff) -> Iterator[str]:
-    """Trials and costs of both runs, as far as both are known."""
-    a, b = found.a, found.b
-    yield f"answers asked for {count(a.trials)} → {count(b.trials)}"
+def _cost_changes(diff: RunDiff) -> Iterator[str]:
+    """Trials and costs of both runs, if known for both."""
+    a, b = diff.a, diff.b
+    yield f"answers requested {count(a.trials)} → {count(b.trials)}"
     for what, before, after, shown in (
         ("tokens", a.tokens, b.tokens, count),
         ("GPU time of requests", a.gpu_seconds, b.gpu_seconds, duration),
-        ("servers of all models together held for", a.server_seconds, b.server_seconds, duration),
-        ("their GPUs for", a.server_gpu_seconds, b.server_gpu_seconds, duration),
+        ("server time of all models", a.server_seconds, b.server_seconds, duration),
+        ("GPU time of these servers", a.server_gpu_seconds, b.server_gpu_seconds, duration),
     ):
         if before is not None and after is not None and (before or after):
             yield f"{what} {shown(before)} → {shown(after)}"
 
 
-def _models(found: RunDiff, scale: Scale) -> Iterator[str]:
-    if found.models:
+def _models(diff: RunDiff, scale: Scale) -> Iterator[str]:
+    if diff.models:
         head = ["model", "rank", "score before", "after", "difference", "95% interval", "z", "p", "trials"]
-        yield markdown_table(head, (_model_cells(one, scale) for one in found.models))
-        yield "The surest change comes first (by |z|)."
+        yield markdown_table(head, (_model_cells(change, scale) for change in diff.models))
+        yield "Sorted by certainty (|z|)."
 
 
-def _model_cells(one: ModelChange, scale: Scale) -> list[str]:
-    rank = f"{one.rank_a or '-'}" if one.rank_a == one.rank_b else f"{one.rank_a or '-'} → {one.rank_b or '-'}"
+def _model_cells(change: ModelChange, scale: Scale) -> list[str]:
+    rank = (
+        f"{change.rank_a or '-'}"
+        if change.rank_a == change.rank_b
+        else f"{change.rank_a or '-'} → {change.rank_b or '-'}"
+    )
     return [
-        markdown_cell(one.name),
+        markdown_cell(change.name),
         rank,
-        scale.score(one.score_a),
-        scale.score(one.score_b),
-        _points(scale, one.difference),
-        f"{_points(scale, one.lo).removesuffix(' points')} to {_points(scale, one.hi).removesuffix(' points')}",
-        number_or_dash(one.z),
-        _p_text(one.p),
-        f"{one.trials_a:,} → {one.trials_b:,}",
+        scale.score(change.score_a),
+        scale.score(change.score_b),
+        _points(scale, change.difference),
+        f"{_points(scale, change.lo).removesuffix(' points')} to {_points(scale, change.hi).removesuffix(' points')}",
+        number_or_dash(change.z),
+        _p_text(change.p),
+        f"{change.trials_a:,} → {change.trials_b:,}",
     ]
 
 
@@ -69,68 +77,68 @@ def _points(scale: Scale, value: float) -> str:
     return f"{'+' if value > 0 else ''}{scale.rounded_points(value)}"
 
 
-def _verdicts(found: RunDiff) -> Iterator[str]:
-    if found.verdicts:
+def _verdicts(diff: RunDiff) -> Iterator[str]:
+    if diff.verdicts:
         yield "## Comparisons that are decided differently"
         rows = (
             [
-                markdown_cell(one.first if one.second is None else f"{one.first} and {one.second}"),
-                *(markdown_cell(state_word(verdict)) for verdict in (one.verdict_a, one.verdict_b)),
+                markdown_cell(change.first if change.second is None else f"{change.first} and {change.second}"),
+                *(markdown_cell(state_word(verdict)) for verdict in (change.verdict_a, change.verdict_b)),
             ]
-            for one in found.verdicts
+            for change in diff.verdicts
         )
-        yield markdown_table(["comparison", "before", "after"], rows, left=3)
+        yield markdown_table(["comparison", "before", "after"], rows, left_columns=3)
 
 
-def _questions(found: RunDiff, scale: Scale) -> Iterator[str]:
-    if found.questions_changed:
-        yield "## Questions that have changed by more than chance, all questions and models considered"
+def _questions(diff: RunDiff, scale: Scale) -> Iterator[str]:
+    if diff.questions_changed:
+        yield "## Questions that have changed by more than chance (corrected for all questions and models)"
         rows = (
-            [markdown_cell(one.question), markdown_cell(one.model)]
-            + [scale.score(one.mean_a), scale.score(one.mean_b), _p_text(one.adjusted_p)]
-            for one in found.questions_changed[:SHOWN]
+            [markdown_cell(change.question), markdown_cell(change.model)]
+            + [scale.score(change.mean_a), scale.score(change.mean_b), _p_text(change.adjusted_p)]
+            for change in diff.questions_changed[:MAX_ITEMS]
         )
-        yield markdown_table(["question", "model", "before", "after", "adjusted p"], rows, left=2)
-        if (more := len(found.questions_changed) - SHOWN) > 0:
+        yield markdown_table(["question", "model", "before", "after", "adjusted p"], rows, left_columns=2)
+        if (more := len(diff.questions_changed) - MAX_ITEMS) > 0:
             yield f"and {more} more"
 
 
-def _caveats(found: RunDiff) -> Iterator[str]:
+def _caveats(diff: RunDiff) -> Iterator[str]:
     only = [
-        ("question", "of the first run alone", found.a.only),
-        ("question", "of the second run alone", found.b.only),
-        ("model", "of the first run alone", found.a.models_only),
-        ("model", "of the second run alone", found.b.models_only),
-        ("question", "with one id, but another prompt or answer", found.reworded),
+        ("question", "only in the first run", diff.a.only),
+        ("question", "only in the second run", diff.b.only),
+        ("model", "only in the first run", diff.a.models_only),
+        ("model", "only in the second run", diff.b.models_only),
+        ("question", "with the same id, but another prompt or answer", diff.reworded),
     ]
     lines = [f"- {several(len(names), what)} {why}: {_listed(names)}" for what, why, names in only if names]
-    if found.same_seeds:
+    if diff.same_seeds:
         lines.append(
-            f"- the same seeds in both runs for {_listed(found.same_seeds)}: a server that honours them gives the same "
+            f"- the same seeds in both runs for {_listed(diff.same_seeds)}: a server that honours them gives the same "
             "answers twice, and the intervals are then too wide"
         )
-    if found.recorded:
+    if diff.recorded:
         lines.append(
-            f"- not asked by both runs, and so not compared: {_listed(found.recorded)}, of which one has recorded "
-            "outcomes of an earlier run"
+            f"- not compared, since one of the runs has recorded outcomes of an earlier run instead of asking: "
+            f"{_listed(diff.recorded)}"
         )
-    if found.with_prior:
+    if diff.with_prior:
         lines.append(
-            f"- outcomes of an earlier run (R0) count in the scores of {_listed(found.with_prior)}: if that was the "
-            "other of the two, both share them, and differ less than the new trials alone would"
+            f"- outcomes of an earlier run (R0) count in the scores of {_listed(diff.with_prior)}: if that was the "
+            "other of the two, both share them, and differ less than their new trials do"
         )
     if lines:
-        yield "## To be considered"
+        yield "## Caveats"
         yield "\n".join(lines)
 
 
 def _listed(names: Sequence[str]) -> str:
-    return first_few(list(map(markdown_cell, names)), SHOWN)
+    return first_few(list(map(markdown_cell, names)), MAX_ITEMS)
 
 
-def _settings(found: RunDiff) -> Iterator[str]:
-    if found.settings:
+def _settings(diff: RunDiff) -> Iterator[str]:
+    if diff.settings:
         yield "## Settings that differ"
-        lines = [f"- {markdown_cell(str(change))}" for change in found.settings[:SHOWN]]
-        more = [f"- and {len(found.settings) - SHOWN} more"] if len(found.settings) > SHOWN else []
+        lines = [f"- {markdown_cell(str(change))}" for change in diff.settings[:MAX_ITEMS]]
+        more = [f"- and {len(diff.settings) - MAX_ITEMS} more"] if len(diff.settings) > MAX_ITEMS else []
         yield "\n".join(lines + more)

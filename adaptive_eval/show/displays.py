@@ -1,4 +1,4 @@
-"""Displays of a run, and the choice among them: a live view, plain lines for logs and pipes, JSON lines, or nothing."""
+"""The displays of a run: a live view, plain lines for logs and pipes, JSON lines, or none."""
 
 import asyncio
 import math
@@ -82,46 +82,46 @@ class JsonDisplay(Display):
         self._out.flush()
 
 
-SILENCE_SECONDS = 60.0
-"""Silence after which a line says how far the run is."""
-
-
+MAX_SILENCE_SECONDS = 60.0
+"""Silence after which a line reports the progress of the run."""
 MAX_LEADERS = 3
-"""Models of the first tier named in a line."""
-LOOK_SECONDS = 10.0
-"""Time after the last line before a look without a change has one."""
+"""Models of the first tier that a line names."""
+MIN_LOOK_SECONDS = 10.0
+"""Time between two lines about looks that changed nothing."""
 
 
 class PlainDisplay(Display):
-    """Prints lines as things happen."""
+    """Prints a line for each look and event."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self._rates = Rates()
         self._timer: asyncio.TimerHandle | None = None
-        self._told: tuple[str, str] | None = None
-        self._told_at = 0.0
+        self._printed_states: tuple[str, str] | None = None
+        self._printed_states_at = 0.0
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         self._models, self._take = models, take
         self._print(f"{safe_line(name)}: running")
         if (promise := take().promise) is not None:
             self._print(f"promise: {promise}")
-        self._start_timer(SILENCE_SECONDS)
+        self._start_timer(MAX_SILENCE_SECONDS)
 
     def looked(self, looks: Sequence[Look]) -> None:
         status = self._take()
         self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
         eta = self._rates.eta(status.trials_to_go)
-        left = "" if eta is None else f", about {duration(eta)} left"
+        remaining = "" if eta is None else f", about {duration(eta)} left"
         for look in looks[-1:] if status.gate else looks:
-            states = status.states if status.gate else count_states(one.verdict for one in look.comparisons)
+            states = (
+                status.states if status.gate else count_states(comparison.verdict for comparison in look.comparisons)
+            )
             if not self._deserves_line(look, states):
                 continue
             first = "" if status.gate else f"{self._leaders(look)}; "
             self._print(
                 f"look {look.index + 1}: {count(sum(look.trials))} trials, {states}; {first}"
-                f"{duration(status.elapsed)}{left}"
+                f"{duration(status.elapsed)}{remaining}"
             )
 
     def _leaders(self, look: Look) -> str:
@@ -135,16 +135,16 @@ class PlainDisplay(Display):
         return f"first {first_few([safe_name(self._models[model], 40) for model in first], MAX_LEADERS)}"
 
     def _deserves_line(self, look: Look, states: str) -> bool:
-        """Whether a look changes what was printed last, or that was long ago: there may be many looks a second."""
+        """Whether a look differs from the last printed one, or that was long ago; looks may be frequent."""
         now = (states, self._leaders(look))
-        if now == self._told and time.monotonic() - self._told_at < LOOK_SECONDS:
+        if now == self._printed_states and time.monotonic() - self._printed_states_at < MIN_LOOK_SECONDS:
             return False
-        self._told, self._told_at = now, time.monotonic()
+        self._printed_states, self._printed_states_at = now, time.monotonic()
         return True
 
     def happened(self, event: Event) -> None:
-        if (told := event_sentence(event)) is not None:
-            self._print(told)
+        if (sentence := event_sentence(event)) is not None:
+            self._print(sentence)
 
     def stopping(self, in_flight: int, at_most: float) -> None:
         self._print(stopping_line(in_flight, at_most))
@@ -161,12 +161,12 @@ class PlainDisplay(Display):
 
     def _break_silence(self) -> None:
         silent = time.monotonic() - self._printed
-        if silent >= SILENCE_SECONDS:
+        if silent >= MAX_SILENCE_SECONDS:
             status = self._take()
             self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
             self._print(f"{pending_look(status)}; {duration(status.elapsed)}")
             silent = 0.0
-        self._start_timer(SILENCE_SECONDS - silent)
+        self._start_timer(MAX_SILENCE_SECONDS - silent)
 
     def _print(self, line: str) -> None:
         self._printed = time.monotonic()
@@ -180,25 +180,25 @@ def pending_look(status: Status) -> str:
     parts += [f"{count(now.retries)} retries", f"{count(now.errors)} errors"] if now.errors else []
     down = now.replicas - now.healthy_replicas
     parts += [f"{down} of {now.replicas} replicas down"] if down else []
-    told = pending_in_short(status.batches)
-    parts += [told] if told is not None else []
+    pending = pending_in_short(status.batches)
+    parts += [pending] if pending is not None else []
     sites = counted_sites(status.sites)
     parts += [sites] if sites is not None else []
     return f"look {status.looks + 1} is not complete yet: {', '.join(parts)}"
 
 
 class DispensableDisplay:
-    """A display that may fail without ending the run: once it cannot write, nothing more is shown."""
+    """A display that may fail without ending the run: after an error nothing more is shown."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """A method of `Display` that is called as long as the display works."""
+        """A method of `Display`, called as long as the display works."""
 
-        def show(*given: object) -> None:
+        def show(*args: object) -> None:
             with self._hidden_after_error():
-                getattr(self._display, name)(*given)
+                getattr(self._display, name)(*args)
 
         return show
 
@@ -207,9 +207,9 @@ class DispensableDisplay:
         try:
             yield
         except OSError as error:
-            lost, self._display = self._display, Display()
+            broken, self._display = self._display, Display()
             with suppress(OSError):
-                lost.closed()
+                broken.closed()
             _redirect_to_null(sys.stdout)
             with suppress(OSError):
                 print(f"nothing more is shown ({error.strerror}); the run goes on", file=sys.stderr, flush=True)
@@ -217,10 +217,10 @@ class DispensableDisplay:
 
 def _redirect_to_null(stream: TextIO) -> None:
     """Redirect a stream to the null device, including its unwritten buffer."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    with suppress(OSError, ValueError):  # a stream that is no file, as in a test
-        os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+    null = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError, ValueError):  # a stream without a file, as in a test
+        os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 DisplayKind = Literal["rich", "plain", "json", "none"]

@@ -1,4 +1,4 @@
-"""A forecast on the terminal, and the table over many replays of the same run."""
+"""A forecast as text, and the table over many replays of the same run."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,13 +11,13 @@ from adaptive_eval.record.lines import Scale, count, duration, safe_line, severa
 from adaptive_eval.record.results import setting
 from adaptive_eval.record.undecided import pair_names
 from adaptive_eval.record.words import draws_questions
-from adaptive_eval.show.ranking import WIDEST_NAME
+from adaptive_eval.show.ranking import MAX_NAME_WIDTH
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS
 from adaptive_eval.show.text import amount, fit_columns, number_or_dash
 from adaptive_eval.study.judged import JudgedReplay
 from adaptive_eval.study.types import Costs, Forecast, GradeCosts, Outlook, Range, Undecided
 
-ROWS = {
+ROW_TITLES = {
     "cost": "cost, share of the maximum",
     "trials": "trials",
     "looks": "looks",
@@ -25,16 +25,16 @@ ROWS = {
     "wrong": "wrong calls",
     "tied": "tied",
     "out_of_reach": "out of reach",
-    "covered": "95% intervals that hold the truth",
-    "tau_b": "Kendall's tau-b with the truth",
+    "covered": "95% intervals that contain the true score",
+    "tau_b": "Kendall's tau-b with the true order",
 }
 
 
 def replays_table(runs: Sequence[JudgedReplay]) -> str:
-    """Mean, standard deviation and range over all replays, and how many made a wrong call."""
-    width = max(map(len, ROWS.values()))
-    lines = [f"{'':<{width}}  {'mean':>9}  {'sd':>9}  {'least':>9}  {'most':>9}"]
-    for name, title in ROWS.items():
+    """Mean, standard deviation and range over all replays, and the number of replays with a wrong call."""
+    width = max(map(len, ROW_TITLES.values()))
+    lines = [f"{'':<{width}}  {'mean':>9}  {'sd':>9}  {'min':>9}  {'max':>9}"]
+    for name, title in ROW_TITLES.items():
         values = np.array([getattr(run, name) for run in runs], dtype=float)
         if not np.isnan(values).all():
             lines.append(f"{title:<{width}}  {'  '.join(_summary_cells(values))}")
@@ -51,11 +51,11 @@ def _summary_cells(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> It
         yield f"{number_or_dash(value, digits):>9}"
 
 
-LONGEST = 400
+MAX_LINE = 400
 SETTLED = str(Reason.SETTLED)
 
-MUCH_LONGER = 1.1
-"""Time relative to the fixed design from which a faster setting is proposed."""
+SLOW_RATIO = 1.1
+"""Time relative to the fixed design above which a faster setting is proposed."""
 
 Formatter = Callable[[float], str]
 
@@ -76,29 +76,29 @@ FORMATS: Mapping[str, tuple[str, Formatter]] = {
     "gpu_hours": ("GPU hours", _gpu_hours),
     "seconds": ("time", duration),
 }
-WIDEST = max(len(label) for label, _ in FORMATS.values())
+LABEL_WIDTH = max(len(label) for label, _ in FORMATS.values())
 
 
 def answer_line(forecast: Forecast) -> str:
     """Expected cost, its share of the fixed design, and the chance to decide all, in one line."""
     outlook = forecast.equal or forecast.capped or forecast.need
-    name = next(one for one in ("usd", "gpu_hours", "trials") if getattr(outlook.costs, one) is not None)
+    name = next(key for key in ("usd", "gpu_hours", "trials") if getattr(outlook.costs, key) is not None)
     (label, written), cost = FORMATS[name], getattr(outlook.costs, name).median
     unit, fixed = "" if name == "usd" else f" {label}", forecast.fixed[name]
     trials = forecast.decisions["trials"]
-    each = several(int(trials["max"]), "answer") if isinstance(trials, Mapping) else ""
-    beside = f", {cost / fixed:.0%} of what {each} of every model to every question would take" if fixed else ""
+    answers = several(int(trials["max"]), "answer") if isinstance(trials, Mapping) else ""
+    compared = f", {cost / fixed:.0%} of the cost of {answers} per model and question" if fixed else ""
     decides = f"{_decided_text(outlook)} comparisons decided, all of them with a chance of {outlook.reached:.0%}"
     if forecast.equal is not None:
         decides = f"a build exactly as good as the baseline: {_gate_chances(forecast.equal)}"
-    return f"Expected: {written(cost)}{unit}{beside}; {decides}"
+    return f"Expected: {written(cost)}{unit}{compared}; {decides}"
 
 
 def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[str]:
     """Render the forecast; `weights` are those of the rubric."""
     scale = Scale.of(weights)
     for place, sentence in enumerate(forecast.basis):
-        yield f"{'basis' if place == 0 else '':<9} {safe_line(sentence, LONGEST)}"
+        yield f"{'basis' if place == 0 else '':<9} {safe_line(sentence, MAX_LINE)}"
     yield ""
     if forecast.equal is not None:
         median, *ends = (count(getattr(forecast.equal.costs.trials, name)) for name in ("median", "low", "high"))
@@ -119,14 +119,14 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
 
 
 def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
-    """Assumed true scores of the models; each model's own if there is a pilot."""
+    """Assumed true scores of the models, one by one if there is a pilot."""
     if len(forecast.models) > 1:
         apart, low, high = (scale.rounded_points(getattr(forecast.gap, name)) for name in ("median", "low", "high"))
         yield f"neighbours {apart} apart in true score, 80% of them {low} to {high}"
     if forecast.pilot is None:
         return
-    width = min(max(cell_len(safe_line(name)) for name in forecast.models), WIDEST_NAME)
-    ranked = sorted(zip(forecast.models, forecast.scores, strict=True), key=lambda one: -one[1].median)
+    width = min(max(cell_len(safe_line(name)) for name in forecast.models), MAX_NAME_WIDTH)
+    ranked = sorted(zip(forecast.models, forecast.scores, strict=True), key=lambda item: -item[1].median)
     yield f"{'model':<{width}}  {'score':>7}  {'80% interval':^17}".rstrip()
     for name, score in ranked[:SHOWN_MODELS]:
         yield f"{fit_columns(name, width)}  {scale.score(score.median):>7}  {scale.interval(score.low, score.high)}"
@@ -135,16 +135,16 @@ def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
 
 
 def _outlook_lines(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
-    yield f"{title:<{WIDEST + 2}}  {'median':>9}  {'80% interval':^21}  fixed design"
+    yield f"{title:<{LABEL_WIDTH + 2}}  {'median':>9}  {'80% interval':^21}  fixed design"
     for name, (label, written) in FORMATS.items():
-        found: Range | None = getattr(outlook.costs, name)
-        if found is not None:
-            interval = f"{written(found.low)} .. {written(found.high)}"
+        cost_range: Range | None = getattr(outlook.costs, name)
+        if cost_range is not None:
+            interval = f"{written(cost_range.low)} .. {written(cost_range.high)}"
             value = forecast.fixed.get(name)
             fixed = "" if value is None else written(value)
-            yield f"  {label:<{WIDEST}}  {written(found.median):>9}  {interval:^21}  {fixed}".rstrip()
+            yield f"  {label:<{LABEL_WIDTH}}  {written(cost_range.median):>9}  {interval:^21}  {fixed}".rstrip()
     interval = f"{outlook.decided.low:.0f} .. {outlook.decided.high:.0f}"
-    yield f"  {'decided':<{WIDEST}}  {_decided_text(outlook):>9}  {interval:^21}".rstrip()
+    yield f"  {'decided':<{LABEL_WIDTH}}  {_decided_text(outlook):>9}  {interval:^21}".rstrip()
     others = [f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in outlook.ended.items() if reason != SETTLED]
     if outlook.gate:
         yield f"  gate: {_gate_chances(outlook)}, over builds with such scores"
@@ -162,45 +162,47 @@ def _gate_chances(outlook: Outlook) -> str:
 
 
 def _grade_costs(costs: GradeCosts | None) -> Iterator[str]:
-    told = []
+    parts = []
     for name, (label, written) in FORMATS.items():
         cost: Range | None = getattr(costs, name, None)
         if cost is not None and cost.median:
-            told.append(written(cost.median) if name == "usd" else f"{written(cost.median)} {label}")
-    if told:
-        yield f"  of this for grades: {', '.join(told)}"
+            parts.append(written(cost.median) if name == "usd" else f"{written(cost.median)} {label}")
+    if parts:
+        yield f"  of this for grades: {', '.join(parts)}"
 
 
 def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
-    found = forecast.as_many
-    if found is None:
+    smallest = forecast.as_many
+    if smallest is None:
         return
     needs = "the fixed design is too small"
-    if found.number is not None:
-        needs = f"a fixed design would need {found.number:.0f} answers a question,\n  which is only known afterwards"
-    yield f"  to resolve as many pairs ({found.called:.1f} on average, ties not counted) {needs};"
-    yield f"  the run takes {found.cost:.2f} of its trials"
+    if smallest.number is not None:
+        needs = (
+            f"a fixed design would need {smallest.number:.0f} answers per question,\n  a number known only afterwards"
+        )
+    yield f"  to resolve as many pairs ({smallest.called:.1f} on average, ties not counted) {needs};"
+    yield f"  the run takes {smallest.cost:.2f} of its trials"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:
-    """Meaning of these figures, and the time relative to a fixed design."""
+    """Explanation of the figures, and the time relative to a fixed design."""
     yield "  these are expected costs; the worst case, which caps on tokens and USD reserve, is that of `run --dry-run`"
     if forecast.need.costs.gpu_hours is not None:
-        yield "  GPU hours as budget.gpu_hours counts them: of servers that the run starts while they are held,"
-        yield "  starts included; of others, which are held for longer, while they answer"
+        yield "  GPU hours as budget.gpu_hours counts them: servers that the run starts count while they are held,"
+        yield "  starts included; other servers count only while they answer"
     if forecast.times_as_long is not None:
-        told = [f"  it is expected to take {forecast.times_as_long:.1f} times as long as the fixed design"]
-        if forecast.times_as_long > MUCH_LONGER:
-            told = [f"{told[0]}, whose servers are always full", *_faster_settings(forecast)]
-        yield "; ".join(told)
+        parts = [f"  it is expected to take {forecast.times_as_long:.1f} times as long as the fixed design"]
+        if forecast.times_as_long > SLOW_RATIO:
+            parts = [f"{parts[0]}, whose servers are always busy", *_faster_settings(forecast)]
+        yield "; ".join(parts)
 
 
 def _faster_settings(forecast: Forecast) -> Iterator[str]:
     """Settings that would take less time."""
     if draws_questions(forecast.decisions):
-        yield "larger blocks (trials.draw) take less, and more trials"
+        yield "larger blocks (trials.draw) take less time, but more trials"
     elif setting(forecast.decisions, "trials", "favour") not in (None, "time"):
-        yield "trials.favour: time keeps its servers full"
+        yield "trials.favour: time keeps its servers busy"
 
 
 def _remaining_costs(forecast: Forecast) -> Iterator[str]:
@@ -210,10 +212,10 @@ def _remaining_costs(forecast: Forecast) -> Iterator[str]:
     costs: Costs = (forecast.capped or forecast.need).costs
     parts = []
     for name, (label, written) in FORMATS.items():
-        found: Range | None = getattr(costs, name)
+        cost_range: Range | None = getattr(costs, name)
         before: float | None = getattr(spent, name)
-        if found is not None and before is not None:
-            more = [written(max(value - before, 0.0)) for value in (found.median, found.low, found.high)]
+        if cost_range is not None and before is not None:
+            more = [written(max(value - before, 0.0)) for value in (cost_range.median, cost_range.low, cost_range.high)]
             further = f"{more[0]} ({more[1]} .. {more[2]})"
             parts.append(further if name in ("usd", "seconds") else f"{further} {label}")
     yield f"  of this, the run has {count(spent.trials)} trials already; still to come: {', '.join(parts)}"
@@ -223,9 +225,9 @@ def _undecided_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
     if not forecast.undecided or forecast.pilot is None:  # without a pilot all models are alike
         return
     yield ""
-    yield "likeliest to stay open"
+    yield "most likely to stay undecided"
     for pair in forecast.undecided[:SHOWN_PAIRS]:
-        apart = "" if pair.gap is None else f", then {scale.rounded_points(pair.gap)} apart"
+        apart = "" if pair.gap is None else f", if so {scale.rounded_points(pair.gap)} apart"
         yield f"  {pair_names(pair.better, pair.worse)}: {pair.chance:.0%}{apart}{_needed_text(forecast, pair)}"
 
 
@@ -235,7 +237,7 @@ def _needed_text(forecast: Forecast, pair: Undecided) -> str:
     if draws_questions(forecast.decisions):
         questions = (forecast.fixed["trials"] or 0.0) / len(forecast.models)
         return f", would need about {count(pair.trials_needed * questions)} questions"
-    return f", would need about {count(pair.trials_needed)} trials a question"
+    return f", would need about {count(pair.trials_needed)} trials per question"
 
 
 def _limit_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:

@@ -11,16 +11,15 @@ from adaptive_eval.record.results import GateRow, Results
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.text import number_or_dash
 
-LONGEST = 1000
+MAX_REASON = 1000
 
 
 def junit(view: RunView) -> str:
-    """Render the report. An undecided model is an error, so that nobody thinks it has passed."""
+    """Render the report; an undecided model is an error, so that it cannot be mistaken for a pass."""
     if (baseline := gate_baseline(view.configuration)) is None:
-        rule = "only a gate passes or fails, and this run has none"
-        raise ConfigError(f"{rule}; set objective.gate in its configuration, or take another --format")
+        raise ConfigError("this run has no gate; set objective.gate in its configuration, or choose another --format")
     cases = list(_cases(view, baseline))
-    outcomes = [one.get("outcome") for one in cases]
+    outcomes = [case.get("outcome") for case in cases]
     counted = {
         "name": safe_line(view.name),
         "tests": str(len(cases)),
@@ -38,38 +37,40 @@ def junit(view: RunView) -> str:
 
 
 def _cases(view: RunView, baseline: str) -> Iterator[Element]:
-    if (found := view.results) is not None:
-        for row in found.gate:
-            yield _case(view.name, row, gate_line(found, row), _score_text(found, row))
+    if (results := view.results) is not None:
+        for row in results.gate:
+            yield _case(view.name, row, gate_line(results, row), _score_text(results, row))
         return
     ended = None if view.ended is None else view.ended.removeprefix(f"{UNDECIDED}: ")
     outcome, why = (OPEN, "the run goes on") if ended is None else (UNDECIDED, ended)
     for model in view.models:
         if model != baseline:
-            yield _case(view.name, GateRow(model, baseline, outcome, why), f"{outcome}: {safe_line(why, LONGEST)}", "")
+            yield _case(
+                view.name, GateRow(model, baseline, outcome, why), f"{outcome}: {safe_line(why, MAX_REASON)}", ""
+            )
 
 
-def _case(run: str, row: GateRow, told: str, figures: str) -> Element:
+def _case(run: str, row: GateRow, message: str, figures: str) -> Element:
     name = safe_line(f"{row.model} against {row.baseline}")
     case = Element("testcase", {"classname": safe_line(run), "name": name, "outcome": row.outcome})
     if row.outcome == PASS:
-        SubElement(case, "system-out").text = f"{told}\n{figures}"
+        SubElement(case, "system-out").text = f"{message}\n{figures}"
     else:
         kind = "failure" if row.outcome == FAIL else "error"
-        SubElement(case, kind, {"message": told, "type": row.outcome}).text = figures
+        SubElement(case, kind, {"message": message, "type": row.outcome}).text = figures
     return case
 
 
 def _score_text(results: Results, row: GateRow) -> str:
-    scale, rows = Scale.of(results.weights), {one.name: one for one in results.models}
+    scale, rows = Scale.of(results.weights), {model.name: model for model in results.models}
     scores = [
         f"{safe_line(name)}: {scale.score(rows[name].score)} ({scale.interval(rows[name].lo, rows[name].hi)})"
         for name in (row.model, row.baseline)
     ]
     scores += [
-        f"{safe_line(one.group)}: {one.gate}, {scale.score(one.score)} ({scale.interval(one.lo, one.hi)})"
-        for one in results.groups
-        if one.model == row.model and one.gate is not None
+        f"{safe_line(group.group)}: {group.gate}, {scale.score(group.score)} ({scale.interval(group.lo, group.hi)})"
+        for group in results.groups
+        if group.model == row.model and group.gate is not None
     ]
     z = number_or_dash(gate_pair(results, row).signed_z(row.model))
     return "\n".join([*scores, f"z of the difference with delta added: {z}"])

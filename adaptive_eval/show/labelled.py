@@ -13,36 +13,36 @@ MAX_PAIRS = 66
 
 
 def label_sections(results: Results) -> Iterator[str]:
-    """Render tables of labels, grades and corrected scores; nothing without labels."""
+    """Render tables of labels, grades and corrected scores; empty without labels."""
     labelled = results.labelled
     if labelled is None:
         return
     if labelled.problem is not None:
-        yield f"There are labels, which cannot be used here: {markdown_cell(labelled.problem, 500)}"
+        yield f"The labels cannot be used: {markdown_cell(labelled.problem, 500)}"
         return
     wrong = sum(row.disagreements for row in labelled.models)
     with_label = f"{count(labelled.labels)} answer{' has' if labelled.labels == 1 else 's have'} a label"
     yield f"{with_label}; the grader ({labelled.grader}) disagrees with {count(wrong)} of them."
     if labelled.corrected:
         yield (
-            "A score with correction estimates what labels of all answers would give (prediction-powered), and its "
-            "interval has the error of the correction, too. The answers must not have been selected by their content: "
-            "`adaptive-eval label` does not. Ranking, verdicts and gate go by scores with correction."
+            "A corrected score estimates the score if all answers had labels (prediction-powered inference); its "
+            "interval includes the error of the correction. Labelled answers must not be selected by their content; "
+            "`adaptive-eval label` selects none. Ranking, verdicts and gate use the corrected scores."
         )
     if labelled.alone:
-        yield "Scores here are of this run's own answers: outcomes that were known before (R0) have no labels."
+        yield "These scores use only the answers of this run: earlier outcomes (R0) have no labels."
     if labelled.differ:
-        yield "**The grader errs differently about the models.**"
+        yield "**The grader's error differs between models.**"
     scale = Scale.of(results.weights)
     head = ["model", "labels", "disagree", "without correction", "with correction", "95% interval", "rank", "before"]
-    yield markdown_table(head, _rows(results, labelled, scale), left=1)
+    yield markdown_table(head, _rows(results, labelled, scale), left_columns=1)
     yield "Grades (columns) of answers with each label (rows):"
     columns = [*labelled.levels, "nothing"]
-    yield markdown_table(["model", "label", *columns], _confusions(labelled), left=2)
+    yield markdown_table(["model", "label", *columns], _confusions(labelled), left_columns=2)
     if changed := [pair for pair in results.pairs if _is_changed(pair)][:MAX_PAIRS]:
         yield "Comparisons that labels have changed:"
-        head = ["ahead with correction", "behind", "difference with correction", "verdict", "by the grades alone"]
-        yield markdown_table(head, (_pair_cells(pair, scale) for pair in changed), left=2)
+        head = ["ahead with correction", "behind", "difference with correction", "verdict", "without labels"]
+        yield markdown_table(head, (_pair_cells(pair, scale) for pair in changed), left_columns=2)
     if notes := list(_notes(labelled)):
         yield "\n".join(f"- {note}" for note in notes)
 
@@ -67,33 +67,33 @@ def _pair_cells(pair: PairRow, scale: Scale) -> list[str]:
 
 def _rows(results: Results, labelled: LabelledRun, scale: Scale) -> Iterator[list[str]]:
     ranks = {row.name: row.rank for row in results.models}
-    for place, one in enumerate(labelled.models, start=1):
-        mu, sigma = one.corrected, one.corrected_sigma
+    for place, model in enumerate(labelled.models, start=1):
+        mu, sigma = model.corrected, model.corrected_sigma
         yield [
-            markdown_cell(one.name),
-            count(one.labels),
-            count(one.disagreements),
-            f"{scale.score(one.score)} ± {scale.width(one.sigma)}",
+            markdown_cell(model.name),
+            count(model.labels),
+            count(model.disagreements),
+            f"{scale.score(model.score)} ± {scale.width(model.sigma)}",
             "-" if mu is None else f"{scale.score(mu)} ± {scale.width(sigma)}",
             "-"
             if mu is None or sigma is None
             else scale.interval(mu - TWO_SIDED_95 * sigma, mu + TWO_SIDED_95 * sigma),
-            str(ranks.get(one.name, "-")),
+            str(ranks.get(model.name, "-")),
             str(place),
         ]
 
 
 def _confusions(labelled: LabelledRun) -> Iterator[list[str]]:
-    for one in labelled.models:
-        for level, row in zip(labelled.levels, one.confusion, strict=True):
+    for model in labelled.models:
+        for level, row in zip(labelled.levels, model.confusion, strict=True):
             if any(row):
-                yield [markdown_cell(one.name), level, *map(count, row)]
+                yield [markdown_cell(model.name), level, *map(count, row)]
 
 
 def _notes(labelled: LabelledRun) -> Iterator[str]:
-    few = [markdown_cell(one.name) for one in labelled.models if one.corrected is None]
+    few = [markdown_cell(model.name) for model in labelled.models if model.corrected is None]
     if few:
         yield f"Fewer than {MIN_LABELS} labels, too few to correct a score: {', '.join(few)}."
     if labelled.left_out:
         left_out = several(labelled.left_out, "label")
-        yield f"Not counted: {left_out} of answers that this run does not have, or not in a complete round."
+        yield f"Not counted: {left_out} of answers that are not in this run, or not in a complete round."

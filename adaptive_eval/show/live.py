@@ -1,7 +1,7 @@
 """The live view: the current ranking, drawn four times a second.
 
-The status is taken in the loop, where nothing else changes it. rich's own thread draws the last status, so a slow
-terminal, or one paused with Ctrl-S, never delays the run.
+The status is taken in the event loop, and rich's thread draws the latest one: a slow or paused terminal (Ctrl-S) never
+delays the run.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from adaptive_eval.store import Event
 REFRESH_SECONDS = 0.25
 SHOWN_EVENTS = 3
 SHOWN_FINDINGS = 2
-"""Sentences of the finding: alarms come first, then one sentence, or one for each model of a gate, the worst first."""
+"""Sentences of the finding: alarms first, then one sentence, or one per model of a gate, the worst first."""
 OTHER_LINES = 5
-"""Lines of the screen that are always there besides the rows of the ranking."""
+"""Lines of the screen that are always shown in addition to the rows of the ranking."""
 MIN_ROWS = 5
 
 STYLES: dict[str, str] = {
@@ -71,8 +71,8 @@ class LiveDisplay(Display):
         self._tick()
 
     def happened(self, event: Event) -> None:
-        if (told := event_sentence(event)) is not None:
-            self._events.append(told)
+        if (sentence := event_sentence(event)) is not None:
+            self._events.append(sentence)
 
     def stopping(self, in_flight: int, at_most: float) -> None:
         self._events.append(stopping_line(in_flight, at_most, "Ctrl-C again stops at once"))
@@ -85,10 +85,10 @@ class LiveDisplay(Display):
                 self._console.print(Text(line))
 
     def ended(self, ended: Ended) -> None:
-        told = Text(last_screen(ended, self._console.width, self._console.height))
-        told.highlight_regex(r"(?m)^FAIL: .*", "red")
-        told.highlight_regex(r"(?m)^PASS: .*", "green")
-        self._console.print(told, soft_wrap=True)  # a command is one line, however long
+        screen = Text(last_screen(ended, self._console.width, self._console.height))
+        screen.highlight_regex(r"(?m)^FAIL: .*", "red")
+        screen.highlight_regex(r"(?m)^PASS: .*", "green")
+        self._console.print(screen, soft_wrap=True)  # a command is one line, however long
 
     def _tick(self) -> None:
         status = self._take()
@@ -125,9 +125,9 @@ class LiveDisplay(Display):
 
 
 def title_line(name: str, status: Status, eta: float | None) -> Text:
-    """The run's name, look, elapsed time and time left."""
-    left = "" if eta is None else f" · about {duration(eta)} left"
-    return Text.assemble((name, "bold"), f" · look {status.looks} · {duration(status.elapsed)}{left}")
+    """The run's name, look, elapsed time and remaining time."""
+    remaining = "" if eta is None else f" · about {duration(eta)} left"
+    return Text.assemble((name, "bold"), f" · look {status.looks} · {duration(status.elapsed)}{remaining}")
 
 
 def ranking(standings: Sequence[Standing], scale: Scale, width: int, rows: int, *, gated: bool) -> RenderableType:
@@ -137,9 +137,9 @@ def ranking(standings: Sequence[Standing], scale: Scale, width: int, rows: int, 
     shown = standings[:rows]
     head, lines, *_ = ranking_text(shown, scale, width, gated=gated)
     parts = [Text(head, style="dim")]
-    for one, (before, verdict) in zip(shown, lines, strict=True):
-        state = one.clauses[0].verdict if one.clauses else ""
-        style = "red" if one.row.set_aside is not None else STYLES.get(state, "")
+    for standing, (before, verdict) in zip(shown, lines, strict=True):
+        state = standing.clauses[0].verdict if standing.clauses else ""
+        style = "red" if standing.row.set_aside is not None else STYLES.get(state, "")
         parts.append(Text.assemble(before, (verdict, style)))
     if len(standings) > rows:
         parts.append(Text(f"      and {len(standings) - rows} more", style="dim"))
@@ -166,17 +166,17 @@ def traffic(status: Status, rates: Rates) -> Text:
     parts += [f"{count(now.retries)} retries"] if now.retries else []
     parts += [f"{count(now.errors)} errors"] if now.errors else []
     line = Text(" · ".join(parts), style="dim")
-    if (told := pending_in_short(status.batches)) is not None:
-        line.append(f" · {told}")
+    if (pending := pending_in_short(status.batches)) is not None:
+        line.append(f" · {pending}")
     if down := now.replicas - now.healthy_replicas:
         line.append(f" · {down} of {now.replicas} replicas down", style="red")
-    if (told := counted_sites(status.sites)) is not None:
-        line.append(f" · {told}")
+    if (sites := counted_sites(status.sites)) is not None:
+        line.append(f" · {sites}")
     return line
 
 
 SHOWN_SITES = 8
-MAX_WIDTH = 24
+MAX_CELL_WIDTH = 24
 
 
 def counted_sites(rows: Sequence[SiteRow]) -> str | None:
@@ -199,21 +199,21 @@ def has_open_site(status: Status) -> bool:
 def sites_table(status: Status, now: float | None = None) -> Table:
     """Table of the sites that have not ended, those in trouble first; `now` in seconds since 1970."""
     now = time.time() if now is None else now
-    there = [row for row in status.sites if row.state != SiteState.ENDED]
-    there.sort(key=lambda row: row.state == SiteState.SERVING)
+    open_rows = [row for row in status.sites if row.state != SiteState.ENDED]
+    open_rows.sort(key=lambda row: row.state == SiteState.SERVING)
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("site", "model", "host", "GPUs", "state", "for", "lost", "moved"):
         texts = title in ("site", "model", "host", "state")
         table.add_column(title, justify="left" if texts else "right", no_wrap=True)
-    for row in there[:SHOWN_SITES]:
+    for row in open_rows[:SHOWN_SITES]:
         table.add_row(
-            *(Text(safe_name(text, MAX_WIDTH)) for text in (row.site, row.model, row.host or "-")),
+            *(Text(safe_name(text, MAX_CELL_WIDTH)) for text in (row.site, row.model, row.host or "-")),
             Text(f"{row.gpus:g}"),
             Text(row.state, style=STYLES.get(row.state, "")),
             Text(duration(max(0.0, now - row.since))),
             Text(count(row.losses)),
             Text(count(row.moves)),
         )
-    if len(there) > SHOWN_SITES:
-        table.add_row(Text(f"and {len(there) - SHOWN_SITES} more", style="dim"))
+    if len(open_rows) > SHOWN_SITES:
+        table.add_row(Text(f"and {len(open_rows) - SHOWN_SITES} more", style="dim"))
     return table

@@ -1,4 +1,4 @@
-"""A run as Markdown, for a paper's appendix or a pull request: findings, their certainty, and how to repeat them."""
+"""A run as Markdown, for a paper's appendix or a pull request: findings, method, and how to reproduce them."""
 
 import platform
 import re
@@ -54,13 +54,13 @@ from adaptive_eval.show.text import (
 from adaptive_eval.store.spending import stored_cost
 
 MAPPING_FIELDS = ("signals", "sampling")
-"""Fields with mappings, whose keys become columns."""
+"""Fields that are mappings; their keys become columns."""
 
 
 def ranking_csv(view: RunView) -> str:
     """Write everything about the models in results.json as CSV."""
     models = () if view.results is None else view.results.models
-    columns = [one.name for one in fields(ModelRow) if one.name not in MAPPING_FIELDS]
+    columns = [field.name for field in fields(ModelRow) if field.name not in MAPPING_FIELDS]
     signals = sorted({signal for row in models for signal in row.signals})
     settings = list(dict.fromkeys(setting for row in models for setting in row.sampling))
     rows = (
@@ -75,17 +75,15 @@ def ranking_csv(view: RunView) -> str:
 
 
 SHOWN_EVENTS = 30
-MEANINGS = {
-    "z now": "z now: by all trials; z favours the model that stands first.",
+COLUMN_MEANINGS = {
+    "z now": "z now: over all trials; positive z favours the model named first.",
     "rho": "rho: Phi(|z|).",
-    "boundary now": "boundary now: what |z| has to reach.",
-    "called": "called: the look that decided it, and what |z| was then and had to reach, but for a tie.",
-    "trials a question needed": "Trials a question needed: at which it would be called if nothing else changed.",
-    "questions needed": "Questions needed: of which it would be called if nothing else changed.",
-    "ties within": "Ties within: the smallest delta that the trials which are left could certify.",
+    "boundary now": "boundary now: the |z| needed for a call.",
+    "called": "called: the look that decided it, with |z| and the boundary at that look; a tie has none.",
+    "ties within": "Ties within: the smallest delta that the remaining trials could certify.",
 }
-PULL_REQUEST_MODELS = 6
-"""Models with a line of their own in a comment on a pull request."""
+MAX_PULL_REQUEST_MODELS = 6
+"""Rows of the ranking in a comment on a pull request."""
 SAMPLING_COLUMNS = ("name", "model", "temperature", "top_p", "top_k", "min_p", "max_tokens", "reasoning_effort")
 
 
@@ -93,11 +91,11 @@ def summary(view: RunView) -> str:
     """Render findings and costs as plain text for a mail."""
     if (results := view.results) is None:
         return strip_markup(f"{markdown_cell(view.name)}\n\n" + "\n".join(_unjudged_paragraphs(view)))
-    told = (
+    heading = (
         [] if results.gate else [*finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
     )
     onwards = (line for step in _steps(view) for line in (step.says, f"  {step.command}")[: 1 + bool(step.command)])
-    return "\n".join([safe_line(view.name), "", *told, *findings(results, view.elapsed, None), *onwards]) + "\n"
+    return "\n".join([safe_line(view.name), "", *heading, *findings(results, view.elapsed, None), *onwards]) + "\n"
 
 
 def _steps(view: RunView) -> Iterator[Advice]:
@@ -118,25 +116,27 @@ def pull_request(view: RunView) -> str:
     """Render verdict, scores and cost in a few lines, for a comment on a pull request."""
     if (results := view.results) is None:
         return f"**{markdown_cell(view.name)}**: " + "\n\n".join(_unjudged_paragraphs(view)) + "\n"
-    told, steps = list(_verdicts(results)), list(_steps(view))[:-1]
+    paragraphs, steps = list(_verdicts(results)), list(_steps(view))[:-1]
     if view.ended is not None and results.run.reason is None and not view.ended.startswith(finding(results)):
-        told += [markdown_cell(view.ended, 1000), *_step_paragraphs(steps)]
-    shown = replace(results, models=results.models[:PULL_REQUEST_MODELS])
+        paragraphs += [markdown_cell(view.ended, 1000), *_step_paragraphs(steps)]
+    shown = replace(results, models=results.models[:MAX_PULL_REQUEST_MODELS])
     further = len(results.models) - len(shown.models)
     more = f" {several(further, 'more model')} in the report." if further > 0 else ""
     cost, counted = cost_line(results, view.elapsed), " ".join(["", *filter(None, [counted_sentence(results)])])
     if any(row.gate for row in results.groups):
-        told += [text for text in _groups(shown) if text.startswith("|")]
-    told += [_ranking(shown), f"{decided_text(results)}.{more} Cost: {markdown_cell(cost, 1000)}.{counted}"]
+        paragraphs += [text for text in _groups(shown) if text.startswith("|")]
+    paragraphs += [_ranking(shown), f"{decided_text(results)}.{more} Cost: {markdown_cell(cost, 1000)}.{counted}"]
     if results.run.reason and any(pair.verdict in UNDECIDED for pair in results.pairs):
-        told += _step_paragraphs(steps)
+        paragraphs += _step_paragraphs(steps)
     if (promised := promise_line(results)) is not None:
-        told.append(f"Promise: {promised}.")
+        paragraphs.append(f"Promise: {promised}.")
     if results.warnings:
         first = results.warnings[0]
         text = shorten(first.text if first.model is None else f"{first.model}: {first.text}", 400, placeholder=" …")
-        told.append(f"{several(len(results.warnings), 'warning')} in the report, the first: {markdown_cell(text, 400)}")
-    return "\n\n".join(told) + "\n"
+        paragraphs.append(
+            f"{several(len(results.warnings), 'warning')} in the report, the first: {markdown_cell(text, 400)}"
+        )
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def markdown(view: RunView) -> str:
@@ -145,7 +145,7 @@ def markdown(view: RunView) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-# -- what was found --------------------------------------------------------------------------------------------------
+# -- findings --------------------------------------------------------------------------------------------------------
 
 
 def _findings(view: RunView) -> Iterator[str]:
@@ -167,12 +167,12 @@ def _findings(view: RunView) -> Iterator[str]:
     yield "## Cost"
     yield cost_section(view, results)
     if view.batches:
-        yield "Pending at batch services; the same command collects it:"
+        yield "Pending at batch services; the same command collects their results:"
         rows = (
             [markdown_cell(row.model), markdown_cell(batch_state(row)), pending_since(row), count(row.requests)]
             for row in view.batches
         )
-        yield markdown_table(["model", "batch", "since", "requests"], rows, left=3)
+        yield markdown_table(["model", "batch", "since", "requests"], rows, left_columns=3)
     yield "## Details"
     yield _score_details(results)
     yield _column_notes(results)
@@ -183,46 +183,50 @@ def _findings(view: RunView) -> Iterator[str]:
 
 
 def _verdicts(results: Results) -> Iterator[str]:
-    return (f"**{markdown_cell(one, 1000)}**" for one in finding(results))
+    return (f"**{markdown_cell(sentence, 1000)}**" for sentence in finding(results))
 
 
 def _unjudged_paragraphs(view: RunView) -> Iterator[str]:
-    """State of a run without a look, and how to go on."""
+    """State of a run before its first look, and how to go on."""
     if view.ended is not None:
         yield markdown_cell(view.ended, 1000)
-    used = [f", for {shown}" for one in view.spending[-1:] if (shown := ", ".join(usage_parts(*stored_cost(one))))]
+    used = [
+        f", for {usage}" for spending in view.spending[-1:] if (usage := ", ".join(usage_parts(*stored_cost(spending))))
+    ]
     yield f"No look was taken yet: {count(sum(map(sum, view.trials)))} trials are graded{''.join(used)}."
     yield from _step_paragraphs(list(_steps(view))[:-1])
 
 
 def _column_notes(results: Results) -> str:
     drawn = draws_questions(results.decisions)
-    told = (
-        "avg@N: the average over all questions, those that were not asked too, as it is estimated from those that were."
+    notes = (
+        "avg@N: the average over all questions, estimated from the questions that were asked."
         if drawn
-        else "avg@N: the average over questions of each question's average. like these: its standard error if these "
-        "questions are taken as a sample of all questions like them. Bayes@N is on another scale: each question begins "
-        "with one imagined answer of every category, which pulls it to the middle, more so with fewer trials. "
-        f"Decisions are made by {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
+        else "avg@N: the mean over questions of each question's mean. like these: its standard error if these "
+        "questions are a sample from a larger set of similar questions. Bayes@N is on another scale: each question "
+        "starts with one imagined answer of every category, which pulls it to the middle, more so with fewer trials. "
+        f"Decisions use {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
     )
     if not results.gate:
-        told += " A new tier begins where neighbours are shown to differ, so the ends of a tier may differ too."
+        notes += (
+            " A new tier begins where neighbours are shown to differ, so the first and last model of a tier may differ."
+        )
     if letters_tell_more(results.models):
-        told += " Same letter (alike): no difference shown, of all pairs."
-    return told
+        notes += " Models that share a letter (alike) are not shown to differ; all pairs are compared."
+    return notes
 
 
 def _early_end(results: Results) -> Iterator[str]:
-    if (found := results.early_end) is None:
+    if (early_end := results.early_end) is None:
         return
-    if found.why_not is not None:
-        yield f"How far the early end of the run has moved the scores on average was not worked out: {found.why_not}."
+    if early_end.why_not is not None:
+        yield f"The mean effect of the early stop on the scores was not computed: {early_end.why_not}."
         return
     yield (
-        "corrected: stopping early biases scores slightly, and this column is without that, by "
-        f"{found.replays} simulated runs of the same plan. The error of a single score stays as large as it was. "
+        "corrected: stopping early biases scores slightly; this column removes that bias, estimated by "
+        f"{early_end.replays} simulated runs of the same plan. The error of a single score stays as large. "
         "Verdicts and intervals are of avg@N."
-        + ("" if found.spread is None else f" In these runs its errors spread by {found.spread:.2f} sigma.")
+        + ("" if early_end.spread is None else f" In these runs its errors spread by {early_end.spread:.2f} sigma.")
     )
 
 
@@ -239,9 +243,11 @@ def _headline(results: Results) -> str:
 def _ranking(results: Results) -> str:
     scale, gated = Scale.of(results.weights), bool(results.gate)
     verdicts = zip(results.models, model_verdicts(results), strict=True)
-    rows = ((row, markdown_cell(row.name) + model_remark(row), markdown_cell(said, 500)) for row, said in verdicts)
+    rows = (
+        (row, markdown_cell(row.name) + model_remark(row), markdown_cell(verdict, 500)) for row, verdict in verdicts
+    )
     head, *lines = ranking_table(rows, scale, gated=gated)
-    return markdown_table(head, lines, left=2 - gated, last=True)
+    return markdown_table(head, lines, left_columns=2 - gated, last=True)
 
 
 def _score_details(results: Results) -> str:
@@ -267,17 +273,17 @@ def _metrics(results: Results) -> Iterator[str]:
     names = list(dict.fromkeys(row.metric for row in results.metrics))
     if not names:
         return
-    found = {(row.metric, row.model): row for row in results.metrics}
+    values = {(row.metric, row.model): row for row in results.metrics}
     percent = Scale.of((0.0, 1.0))
-    yield "## Metrics of several draws"
+    yield "## Metrics over several trials"
     cells = (
-        [markdown_cell(row.name), *(_metric_cell(found[name, row.name], percent) for name in names)]
+        [markdown_cell(row.name), *(_metric_cell(values[name, row.name], percent) for name in names)]
         for row in results.models
     )
     yield markdown_table(["model", *names], cells)
     yield (
-        "Each is the mean over all draws of so many trials of a question, without bias whatever number of trials there "
-        "is, with a 95% interval on these questions. Nothing is decided by them."
+        "Each is the mean over all subsets of that many trials of a question, unbiased for any number of trials, with "
+        "a 95% interval on these questions. No decision uses them."
     )
 
 
@@ -286,21 +292,21 @@ def _metric_cell(row: MetricRow, percent: Scale) -> str:
 
 
 def _groups(results: Results) -> Iterator[str]:
-    """Scores on groups of questions: a table for each way to group them, with a row for each model."""
+    """Scores on groups of questions: a table per grouping, with a row per model."""
     scale = Scale.of(results.weights)
     for by in dict.fromkeys(row.by for row in results.groups):
-        own = {(row.group, row.model): row for row in results.groups if row.by == by}
-        groups = list(dict.fromkeys(group for group, _ in own))
-        some = next(iter(own.values())).model
+        rows = {(row.group, row.model): row for row in results.groups if row.by == by}
+        groups = list(dict.fromkeys(group for group, _ in rows))
+        any_model = next(iter(rows.values())).model
         yield f"## Scores by {markdown_cell(by)}"
-        head = [f"{markdown_cell(group)} ({several(own[group, some].questions, 'question')})" for group in groups]
-        shares = ["of the score", *(f"{own[group, some].share:.0%}" for group in groups)]
+        head = [f"{markdown_cell(group)} ({several(rows[group, any_model].questions, 'question')})" for group in groups]
+        shares = ["of the score", *(f"{rows[group, any_model].share:.0%}" for group in groups)]
         cells = (
-            [markdown_cell(row.name), *(_group_cell(own[group, row.name], scale) for group in groups)]
+            [markdown_cell(row.name), *(_group_cell(rows[group, row.name], scale) for group in groups)]
             for row in results.models
         )
         yield markdown_table(["model", *head], [shares, *cells])
-        decides = "" if any(row.gate for row in own.values()) else " Nothing is decided by them alone."
+        decides = "" if any(row.gate for row in rows.values()) else " No decision uses them alone."
         yield f"Each with a 95% interval on these questions.{decides}"
 
 
@@ -312,24 +318,25 @@ def _group_cell(row: GroupRow, scale: Scale) -> str:
 def _comparisons(results: Results) -> Iterator[str]:
     if not results.pairs:
         return
-    z, meanings = "z now", MEANINGS
+    z, needed = "z now", f"{needed_in_words(results, 0.0)[1]} needed"
+    meanings = COLUMN_MEANINGS | {needed: f"{needed.capitalize()}: for a call if nothing else changed."}
     if (terms := gate_terms(results.decisions, results.weights)) is not None:
         z, of = f"z of (difference + {terms.scale.points(terms.delta)})", ""
         if any(row.gate for row in results.groups):
             z, of = "z of the gate", ", with its delta, of the one that decides or is nearest to failing"
-        meanings = {z: f"{z}: by all trials{of}; positive speaks for a pass, negative for a fail."} | MEANINGS
+        meanings = {z: f"{z}: over all trials{of}; positive speaks for a pass, negative for a fail."} | meanings
     head = ["comparison" if results.compares else "score", "verdict", "difference", z, "boundary now", "rho"]
-    head += ["called", f"{needed_in_words(results, 0.0)[1]} needed", "ties within"]
+    head += ["called", needed, "ties within"]
     yield "## Comparisons" if results.compares else "## How precise the scores are"
     head, rows = informative_columns(head, (_comparison_cells(results, pair) for pair in results.pairs))
     yield markdown_table(head, rows)
-    yield " ".join(meaning for column, meaning in meanings.items() if column in head)
+    yield " ".join(meanings[column] for column in head if column in meanings)
     turned = [
         f"- {markdown_cell(better)} over {'the reference' if worse is None else markdown_cell(worse)}"
         for better, worse in results.reversals
     ]
-    if turned and terms is None:  # a gate's outcomes say it themselves
-        yield "## Called before, and in the other order today"
+    if turned and terms is None:  # the outcomes of a gate state it
+        yield "## Called earlier, with the opposite order now"
         yield "\n".join(turned)
 
 
@@ -363,7 +370,7 @@ def _call_text(pair: PairRow) -> str:
 def _warnings(results: Results) -> Iterator[str]:
     if results.warnings:
         yield "## Warnings"
-        lines = ((one.model, one.text) for one in results.warnings)
+        lines = ((warning.model, warning.text) for warning in results.warnings)
         yield "\n".join(
             f"- {'' if model is None else markdown_cell(model) + ': '}{markdown_cell(text, 1000)}"
             for model, text in lines
@@ -379,17 +386,25 @@ def _graders(view: RunView) -> Iterator[str]:
         yield from label_sections(view.results)
 
 
-# -- how it was found ------------------------------------------------------------------------------------------------
+# -- method ----------------------------------------------------------------------------------------------------------
 
 
 def _how(view: RunView) -> Iterator[str]:
     words = view.words
     yield "## How"
-    said = [words.objective, words.rule, words.promise, words.allocation, words.prior, words.seeds, _prior_depth(view)]
-    said += [markdown_cell(sentence, 1000) for sentence in view.by_trial]
+    sentences = [
+        words.objective,
+        words.rule,
+        words.promise,
+        words.allocation,
+        words.prior,
+        words.seeds,
+        _prior_depth(view),
+    ]
+    sentences += [markdown_cell(sentence, 1000) for sentence in view.by_trial]
     if view.thresholds is not None:
-        said.append(markdown_cell(view.thresholds))
-    yield "\n".join(f"- {sentence}" for sentence in said)
+        sentences.append(markdown_cell(view.thresholds))
+    yield "\n".join(f"- {sentence}" for sentence in sentences)
     yield from _prior_effect(view)
     yield f"Looks: {len(view.looks)}."
     rubric = ([markdown_cell(name), f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
@@ -398,20 +413,22 @@ def _how(view: RunView) -> Iterator[str]:
 
 
 def _transcripts(view: RunView) -> Iterator[str]:
-    """Table of Inspect's logs: one of each model for each start."""
+    """Table of Inspect's logs, one per model and start."""
     last = {end.log: end.text if end.role is None else f"{end.role}: {end.text}" for end in view.transcripts}
     rows = [
-        [markdown_cell(one.model), _log_link(one.replica), count(one.trials), markdown_cell(last.get(one.replica, ""))]
-        for one in view.traffic
-        if one.replica.startswith(f"{INSPECT_LOGS}/")
+        [markdown_cell(row.model), _log_link(row.replica), count(row.trials), markdown_cell(last.get(row.replica, ""))]
+        for row in view.traffic
+        if row.replica.startswith(f"{INSPECT_LOGS}/")
     ]
     if rows:
         yield "## Transcripts"
         yield (
-            "Inspect has them in its own logs, one of each model for each start of the run. In the run's directory, "
-            f"`inspect view --log-dir {INSPECT_LOGS}` shows them."
+            "They are in Inspect's logs, one per model and start of the run. To view them, in the run's directory: "
+            f"`inspect view --log-dir {INSPECT_LOGS}`."
         )
-        yield markdown_table(["model", "log", "trials", "last message of its latest sample"], rows, left=2, last=True)
+        yield markdown_table(
+            ["model", "log", "trials", "last message of its latest sample"], rows, left_columns=2, last=True
+        )
 
 
 def _log_link(log: str) -> str:
@@ -423,7 +440,7 @@ def _prior_effect(view: RunView) -> Iterator[str]:
     models = () if view.results is None else view.results.models
     if any(row.prior_depth for row in models):
         scale = Scale.of(view.weights)
-        yield "With outcomes of another run (R0), and without:"
+        yield "Scores with and without outcomes of another run (R0):"
         head = ["model", "D", "rank", "avg@N", "rank without R0", "avg@N without R0"]
         rows = (
             [
@@ -443,33 +460,37 @@ def _prior_depth(view: RunView) -> str:
     models = () if view.results is None else view.results.models
     depths = [f"{markdown_cell(row.name)} {row.prior_depth:.3g}" for row in models if row.prior_depth]
     if not depths:
-        return "Outcomes that were known beforehand (R0): none, D = 0."
-    return f"Outcomes of another run count as trials (R0), D of each question: {', '.join(depths)}."
+        return "Earlier outcomes (R0): none, D = 0."
+    return f"Outcomes of another run (R0) count as trials, D per question: {', '.join(depths)}."
 
 
-# -- how to repeat it ------------------------------------------------------------------------------------------------
+# -- reproduction ----------------------------------------------------------------------------------------------------
 
 
 def _repeat(view: RunView) -> Iterator[str]:
     config = view_config(view)
-    yield "## To repeat it"
-    yield _sampling([{"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.asked])
+    yield "## Reproduce it"
+    yield _sampling(
+        [{"name": model.name, "model": model.model} | model.sampling.model_dump() for model in config.asked]
+    )
     recorded = any(row.recorded for row in (view.results.models if view.results else ()))
-    others = " Of recorded models the reports of their own runs say it." * recorded
-    yield f"What is empty was not sent: the server's default held.{others}"
+    others = " For recorded models see the reports of their runs." * recorded
+    yield f"Empty settings were not sent: the server's defaults applied.{others}"
     yield (
         f"{len(view.questions)} questions, SHA-256 of ids, prompts and answers `{questions_digest(view.questions)}`. "
         f"This report was written by adaptive-eval {__version__}, Python {platform.python_version()}, numpy "
-        f"{np.__version__}, scipy {scipy.__version__}. The configuration, but for what is left at the defaults of "
+        f"{np.__version__}, scipy {scipy.__version__}. The configuration, without settings at the defaults of "
         f"adaptive-eval {published_version(view)}:"
     )
     text = yaml.safe_dump(published_configuration(config), sort_keys=False, allow_unicode=False, width=100)
     yield fenced_block(text, "yaml")
     if events := [(minute(event.at), event.text) for event in view.events if event.text is not None]:
-        yield "What happened:"
+        yield "Events:"
         yield "\n".join(f"- {at} {markdown_cell(text, 500)}" for at, text in events[-SHOWN_EVENTS:])
 
 
 def _sampling(models: Sequence[Mapping[str, object]]) -> str:
-    rows = ([markdown_cell("" if one[key] is None else str(one[key])) for key in SAMPLING_COLUMNS] for one in models)
-    return markdown_table([key.replace("_", " ") for key in SAMPLING_COLUMNS], rows, left=2)
+    rows = (
+        [markdown_cell("" if model[key] is None else str(model[key])) for key in SAMPLING_COLUMNS] for model in models
+    )
+    return markdown_table([key.replace("_", " ") for key in SAMPLING_COLUMNS], rows, left_columns=2)

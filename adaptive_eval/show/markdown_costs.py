@@ -9,67 +9,67 @@ from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.results import GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.summary import allowed_in_words, wasted_words
-from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, informative_columns, markdown_cell, markdown_table
+from adaptive_eval.show.text import SECONDS_PER_HOUR, amount, informative_columns, markdown_cell, markdown_table
 from adaptive_eval.store import JudgeUse
 
 
 def cost_section(view: RunView, results: Results) -> str:
-    """Render a row for each model and for other spending, their sum, and explanations."""
+    """Render a row per model and kind of other spending, their sum, and explanations."""
     retries: dict[str, int] = {}
-    for one in view.traffic:
-        retries[one.model] = retries.get(one.model, 0) + one.retries
+    for row in view.traffic:
+        retries[row.model] = retries.get(row.model, 0) + row.retries
     cost = results.cost
     others = summarize_other_costs(cost.beside)
     spent: list[ModelRow | OtherCostRow] = [*results.models, *others]
     usd = partial(amount, among=[row.usd for row in spent])
-    hours = partial(amount, among=[row.gpu_seconds / SECONDS_AN_HOUR for row in spent])
+    hours = partial(amount, among=[row.gpu_seconds / SECONDS_PER_HOUR for row in spent])
     paid = results.server_time_is_paid
     rows = [_cost_row(row, retries.get(row.name, 0), usd, hours, paid=paid) for row in results.models]
     if cost.grading is not None:
         rows += _grading_costs(cost.grading, usd, hours)
     rows += [_other_cost_row(row, usd, hours, paid=paid) for row in others]
     total = ["**all**", count(cost.asked), _or_dash(cost.in_all("tokens"), count)]
-    total += [_or_dash(cost.in_all("usd"), usd), _or_dash(cost.in_all("gpu_seconds") / SECONDS_AN_HOUR, hours)]
+    total += [_or_dash(cost.in_all("usd"), usd), _or_dash(cost.in_all("gpu_seconds") / SECONDS_PER_HOUR, hours)]
     total += _server_time(cost, hours, paid=paid)
     rows.append([*total, "", "", count(sum(retries.values()))])
     head = ["model", "trials", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
     head += ["truncated", "no grade", "retries"]
-    told = f"Trials asked: {count(cost.asked)}; {allowed_in_words(cost)}. Active for {duration(view.elapsed)}."
-    told += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
-    return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}{_judge_costs(view)}"
+    notes = f"Trials asked: {count(cost.asked)}; {allowed_in_words(cost)}. Active for {duration(view.elapsed)}."
+    notes += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
+    return f"{markdown_table(*informative_columns(head, rows))}\n\n{notes}{_judge_costs(view)}"
 
 
 def _judge_costs(view: RunView) -> str:
-    one = view.judge
-    if one is None:
+    judge = view.judge
+    if judge is None:
         return ""
-    usd = "" if not one.usd else f", {amount(one.usd, [one.usd])} USD"
-    hours = one.gpu_seconds / SECONDS_AN_HOUR
+    usd = "" if not judge.usd else f", {amount(judge.usd, [judge.usd])} USD"
+    hours = judge.gpu_seconds / SECONDS_PER_HOUR
     held = "" if not hours else f", {amount(hours, [hours])} GPU hours"
     return (
-        f"\n\nOf this the judge has used, for its verdicts on {count(one.answers)} answers: "
-        f"{count(one.prompt_tokens)} tokens of requests and {count(one.completion_tokens)} of replies{usd}{held}."
-        f"{_judge_agreement(view, one)}"
+        f"\n\nOf this the judge used, for its verdicts on {count(judge.answers)} answers: "
+        f"{count(judge.prompt_tokens)} tokens of requests and {count(judge.completion_tokens)} of replies{usd}{held}."
+        f"{_judge_agreement(view, judge)}"
     )
 
 
-def _judge_agreement(view: RunView, one: JudgeUse) -> str:
-    if not any(share is not None for share in one.agreements):
+def _judge_agreement(view: RunView, judge: JudgeUse) -> str:
+    if not any(share is not None for share in judge.agreements):
         return ""
     grader = view.configuration["grader"]
     assert isinstance(grader, dict)
-    if "graders" in grader:  # each of several benchmarks has its own judges
+    if "graders" in grader:  # the judges differ between benchmarks
         return ""
     names = [str(server["model"]) for server in grader["server"]]
-    each = zip(names, one.agreements, strict=False)
-    told = (f"{markdown_cell(name)} {'no vote' if share is None else f'{share:.1%}'}" for name, share in each)
-    return f" Votes that said what was decided, by judge: {', '.join(told)}."
+    named_shares = zip(names, judge.agreements, strict=False)
+    votes = (f"{markdown_cell(name)} {'no vote' if share is None else f'{share:.1%}'}" for name, share in named_shares)
+    return f" Share of votes for the final verdict, by judge: {', '.join(votes)}."
 
 
-def _server_time(one: ModelRow | OtherCostRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:
-    if not paid or one.server_seconds is None:
+def _server_time(row: ModelRow | OtherCostRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:
+    if not paid or row.server_seconds is None:
         return ["-", "-"]
-    return [duration(one.server_seconds), _or_dash((one.server_gpu_seconds or 0.0) / SECONDS_AN_HOUR, hours)]
+    return [duration(row.server_seconds), _or_dash((row.server_gpu_seconds or 0.0) / SECONDS_PER_HOUR, hours)]
 
 
 def _cost_row(
@@ -83,7 +83,7 @@ def _cost_row(
         count(row.stored_trials),
         _or_dash(row.tokens, count),
         _or_dash(row.usd, usd),
-        _or_dash(row.gpu_seconds / SECONDS_AN_HOUR, hours),
+        _or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours),
         *_server_time(row, hours, paid=paid),
         f"{share:.1%}",
         count(row.ungraded),
@@ -95,16 +95,20 @@ def _other_cost_row(
     row: OtherCostRow, usd: Callable[[float], str], hours: Callable[[float], str], *, paid: bool
 ) -> list[str]:
     used = [_or_dash(row.trials + row.answers, count), _or_dash(row.tokens, count), _or_dash(row.usd, usd)]
-    used += [_or_dash(row.gpu_seconds / SECONDS_AN_HOUR, hours), *_server_time(row, hours, paid=paid)]
+    used += [_or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours), *_server_time(row, hours, paid=paid)]
     return [markdown_cell(row.what), *used, *["-"] * 3]
 
 
 def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:
     parts: list[tuple[str, GradingCost | WastedCost]] = [(f"the grades of {count(row.answers)} answers", row)]
     parts += [] if row.in_vain is None else [(wasted_words(row.in_vain).removeprefix("for "), row.in_vain)]
-    for told, one in parts:
-        used = [_or_dash(one.tokens, count), _or_dash(one.usd, usd), _or_dash(one.gpu_seconds / SECONDS_AN_HOUR, hours)]
-        yield [f"of these {told}", "-", *used, *["-"] * 5]
+    for label, cost in parts:
+        used = [
+            _or_dash(cost.tokens, count),
+            _or_dash(cost.usd, usd),
+            _or_dash(cost.gpu_seconds / SECONDS_PER_HOUR, hours),
+        ]
+        yield [f"of these {label}", "-", *used, *["-"] * 5]
 
 
 def _or_dash(value: float, shown: Callable[[float], str]) -> str:

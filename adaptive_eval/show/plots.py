@@ -1,7 +1,7 @@
 """Figures of a run, as SVG and PNG: drawn by matplotlib, from the extra `plots`.
 
-The colours are those of Okabe and Ito, which people with any kind of colour vision tell apart, and never the only
-difference between two lines. A model has the same colour in all figures.
+The colours are those of Okabe and Ito, which are safe for colour-blind readers, and never the only difference between
+two lines. A model has the same colour in all figures.
 
 Figures over looks are first computed as plain series.
 """
@@ -69,8 +69,8 @@ def pair_paths(view: RunView) -> list[PairPath]:
     return paths
 
 
-def width_paths(view: RunView, wanted: float) -> list[PairPath]:
-    """Paths for the objective precision: half of each score's 95% interval instead of z, against the `wanted` half."""
+def width_paths(view: RunView, half_width: float) -> list[PairPath]:
+    """Paths for the objective precision: half widths of the scores' 95% intervals instead of z, and `half_width`."""
     paths = []
     for last in view.looks[-1].pairs if view.looks else ():
         seen = [
@@ -78,13 +78,13 @@ def width_paths(view: RunView, wanted: float) -> list[PairPath]:
         ]
         trials = tuple(sum(look.trials) for look, _ in seen)
         half = tuple(None if sigma is None else TWO_SIDED_95 * sigma for _, sigma in seen)
-        paths.append(PairPath(last.better, None, trials, half, (wanted,) * len(seen), state_word(last.verdict)))
+        paths.append(PairPath(last.better, None, trials, half, (half_width,) * len(seen), state_word(last.verdict)))
     return paths
 
 
 def rank_paths(view: RunView) -> list[RankPath]:
-    """Place of each model at each look, and in the final ranking if answers asked ahead have changed it; sorted by the
-    last place, with models without a score at the end."""
+    """Place of each model at each look, and in the final ranking if it differs; sorted by the last place, with models
+    without a score at the end."""
     orders = [Names(look.order) for look in view.looks]
     ranked = Names(models_in_order(view))
     orders += [ranked] if view.results is not None and orders and ranked != orders[-1] else []
@@ -99,9 +99,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ("-", "--", "-.", ":")
 MAX_PATHS = 9
 """Comparisons in one figure: those nearest to their boundary."""
-LONGEST_NAME = 28
+MAX_NAME = 28
 FORMATS = ("svg", "png")
-MEND = "Mend that, or give --plots another folder"
+WRITE_HINT = "Fix that, or give --plots another folder"
 STYLE: Any = {
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -120,16 +120,18 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = FORMATS) ->
         return []
     paths = []
     with styled():
-        make_folder(folder, MEND)
+        make_folder(folder, WRITE_HINT)
         for name, draw in (FIGURES | OVER_LOOKS if view.looks else FIGURES).items():
-            paths += save_figure(draw(view), folder, name, MEND, formats)
+            paths += save_figure(draw(view), folder, name, WRITE_HINT, formats)
         if view.rescored is not None:
-            paths += save_figure(rank_by_rubric(view.rescored, models_in_order(view)), folder, RUBRICS, MEND, formats)
+            paths += save_figure(
+                rank_by_rubric(view.rescored, models_in_order(view)), folder, RUBRICS, WRITE_HINT, formats
+            )
     return paths
 
 
-def save_figure(figure: Figure, folder: Path, name: str, mend: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:
-    """Save a figure in every format; `mend` says what to do if it cannot be written."""
+def save_figure(figure: Figure, folder: Path, name: str, hint: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:
+    """Save a figure in every format; `hint` says what to do if it cannot be written."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # laid out once, not again for each format
     paths = []
@@ -137,7 +139,7 @@ def save_figure(figure: Figure, folder: Path, name: str, mend: str, formats: tup
         path = folder / f"{name}.{kind}"
         drawn = BytesIO()
         figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-        write_whole(path, drawn.getvalue(), mend)
+        write_whole(path, drawn.getvalue(), hint)
         paths.append(path)
     return paths
 
@@ -165,22 +167,22 @@ def intervals(view: RunView) -> Figure:
 
 def z_trajectories(view: RunView) -> Figure:
     """z of the compared pairs and their boundary over the trials; for precision, half of the intervals' widths."""
-    wanted = view.objective.half_width
-    found = pair_paths(view) if wanted is None else width_paths(view, wanted)
-    paths = sorted(found, key=_boundary_distance)[:MAX_PATHS]
+    half_width = view.objective.half_width
+    all_paths = pair_paths(view) if half_width is None else width_paths(view, half_width)
+    paths = sorted(all_paths, key=_boundary_distance)[:MAX_PATHS]
     columns = min(3, len(paths))
     lines = -(-len(paths) // columns) if columns else 1
     figure, all_axes = grid(lines, max(columns, 1))
     for axes, path in zip(all_axes, paths, strict=False):
-        _draw_path(axes, path, signed=wanted is None)
+        _draw_path(axes, path, signed=half_width is None)
     for axes in all_axes[len(paths) :]:
         axes.set_visible(False)
     figure.supxlabel("trials of all models", fontsize=9)
     # in two lines, since one is longer than a figure of one row is high
     what = (
         ("z, and the boundary", "that calls the pair")
-        if wanted is None
-        else ("half of the 95% interval", "and what is wanted")
+        if half_width is None
+        else ("half of the 95% interval", "and its target")
     )
     figure.supylabel(f"{what[0]}\n{what[1]} (dashed)", fontsize=9)
     return figure
@@ -197,9 +199,9 @@ def rank_trajectories(view: RunView) -> Figure:
         trials.append(sum(row.trials for row in view.results.models if row.recorded is None))
     for path in paths:
         at = models_in_order(view).index(path.model)
-        known = [(x, place) for x, place in zip(trials, path.places, strict=True) if place is not None]
-        if known:
-            xs, ys = zip(*known, strict=True)
+        ranked = [(x, place) for x, place in zip(trials, path.places, strict=True) if place is not None]
+        if ranked:
+            xs, ys = zip(*ranked, strict=True)
             drawn: Any = {"color": colour(at), "linestyle": line_style(at), "linewidth": 1.4, **lone_point(xs)}
             axes.step(xs, ys, where="post", **drawn)
             axes.annotate(
@@ -224,21 +226,26 @@ def heat_map(view: RunView) -> Figure:
     return figure
 
 
-def rank_by_rubric(found: Rescoring, order: Sequence[str]) -> Figure:
+def rank_by_rubric(rescoring: Rescoring, order: Sequence[str]) -> Figure:
     """Rank of each model under each rubric (paper, Figure 7), with colours by this order."""
     from matplotlib.ticker import MaxNLocator
 
-    models = [model.name for model in found.rubrics[0].models]
+    models = [model.name for model in rescoring.rubrics[0].models]
     figure, axes = _figure(0.3 * len(models) + 2.2)
     for at, name in enumerate(models):
-        ranks = [_or_nan(rubric.models[at].rank) for rubric in found.rubrics]
-        own = order.index(name)
-        drawn: Any = {"color": colour(own), "linestyle": line_style(own), "linewidth": 1.4}
+        ranks = [_or_nan(rubric.models[at].rank) for rubric in rescoring.rubrics]
+        position = order.index(name)
+        drawn: Any = {"color": colour(position), "linestyle": line_style(position), "linewidth": 1.4}
         axes.plot(range(len(ranks)), ranks, "o", markersize=3.5, **drawn)
         if ranks[-1] == ranks[-1]:
             place = (len(ranks) - 1, ranks[-1])
             axes.annotate(plain_name(name), place, (8, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.set_xticks(range(len(found.rubrics)), [plain_name(one.name) for one in found.rubrics], rotation=35, ha="right")
+    axes.set_xticks(
+        range(len(rescoring.rubrics)),
+        [plain_name(rubric.name) for rubric in rescoring.rubrics],
+        rotation=35,
+        ha="right",
+    )
     axes.set_ylim(len(models) + 0.5, 0.5)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel("rank")
@@ -253,12 +260,12 @@ OVER_LOOKS: dict[str, Callable[[RunView], Figure]] = {"z": z_trajectories, "rank
 
 def _draw_path(axes: Axes, path: PairPath, *, signed: bool) -> None:
     """Draw one comparison; `signed` if either side may win."""
-    boundary = [_or_nan(one) for one in path.boundary]
+    boundary = [_or_nan(value) for value in path.boundary]
     limit: Any = {"color": "#444444", "linestyle": "--", "linewidth": 1.0, **lone_point(path.trials, "_", 14.0)}
     axes.plot(path.trials, boundary, **limit)
     if signed:
-        axes.plot(path.trials, [-one for one in boundary], **limit)
-    z = [_or_nan(one) for one in path.z]
+        axes.plot(path.trials, [-value for value in boundary], **limit)
+    z = [_or_nan(value) for value in path.z]
     axes.plot(path.trials, z, color="#000000", linewidth=1.6, **lone_point(path.trials))
     axes.axhline(0.0, color="#999999", linewidth=0.6)
     against = f"\nover {plain_name(path.worse)}" if path.worse is not None else "\nagainst the value" if signed else ""
@@ -276,8 +283,8 @@ def _or_nan(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def plain_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """Escape a name for matplotlib, which takes text between dollars for a formula."""
+def plain_name(name: str, longest: int = MAX_NAME) -> str:
+    """Escape a name for matplotlib, which reads text between dollars as a formula."""
     return safe_name(name, longest).replace("$", r"\$")
 
 
@@ -321,5 +328,5 @@ def styled() -> Iterator[None]:
     """Apply the style of all figures."""
     mpl = load_extra("matplotlib", "plots", "plots")
     with mpl.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # names in a script that the font lacks
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # names with letters that the font lacks
         yield

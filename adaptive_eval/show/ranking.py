@@ -12,9 +12,9 @@ from adaptive_eval.show.text import amount, cut_middle, fit_columns, informative
 
 RANKING = ("tier", "model", "score", "95% interval", "trials", "verdict")
 PER_ANSWER = ("$/answer", "tokens/answer", "s/answer")
-"""Columns after the interval; one without any value is left out."""
-WIDEST_NAME = 40
-MIN_NAME = 6
+"""Columns after the interval; those without any value are omitted."""
+MAX_NAME_WIDTH = 40
+MIN_NAME_WIDTH = 6
 
 
 def ranking_table(
@@ -33,7 +33,7 @@ def ranking_table(
 
 
 def per_answer_columns(rows: Sequence[ModelRow]) -> tuple[list[str], list[list[str]]]:
-    """Head and cells of price, tokens and seconds per answer; a dash where a model has no such number."""
+    """Head and cells of price, tokens and seconds per answer; a dash if a model has no such number."""
     prices, times = [row.usd_per_answer or 0.0 for row in rows], [row.seconds_per_answer or 0.0 for row in rows]
     cells = (
         [
@@ -47,7 +47,7 @@ def per_answer_columns(rows: Sequence[ModelRow]) -> tuple[list[str], list[list[s
 
 
 def model_remark(row: ModelRow) -> str:
-    """The remark behind a model's name, if any."""
+    """The remark after a model's name, or an empty string."""
     return " (set aside)" if row.set_aside is not None else " (recorded)" if row.recorded is not None else ""
 
 
@@ -58,7 +58,7 @@ class RankingText(NamedTuple):
     lines: tuple[tuple[str, str], ...]
     """For each model the text before its verdict, and the verdict."""
     names: dict[str, str]
-    """Names of the models as written there."""
+    """Names of the models as written in the lines."""
     per_answer: tuple[str, ...] = ()
     """A table of price, tokens and seconds per answer, if there is no room for them in the lines."""
 
@@ -66,17 +66,20 @@ class RankingText(NamedTuple):
 def ranking_text(ranked: Sequence[Standing], scale: Scale, width: int | None, *, gated: bool) -> RankingText:
     """Fit the ranking into `width` columns: shorten verdicts, omit trials, put the columns per answer into a table of
     their own, then cut names in the middle."""
-    longest = min(WIDEST_NAME, max((cell_len(safe_line(one.row.name)) for one in ranked), default=0))
+    max_name = min(MAX_NAME_WIDTH, max((cell_len(safe_line(standing.row.name)) for standing in ranked), default=0))
     for brevity in range(MAX_BREVITY + 1):
-        whole, over = _fit_ranking(ranked, scale, width, longest, brevity, gated=gated)
+        ranking, over = _fit_ranking(ranked, scale, width, max_name, brevity, gated=gated)
         if over <= 0:
-            return whole
+            return ranking
     brevity = 0
     while True:
-        found, over = _fit_ranking(ranked, scale, width, longest, brevity, gated=gated, per_answer=False)
-        if over <= 0 or longest <= MIN_NAME:
-            return found._replace(per_answer=_per_answer_lines(ranked, found.names))
-        brevity, longest = brevity + 1, longest if brevity < MAX_BREVITY else max(MIN_NAME, longest - max(1, over // 2))
+        ranking, over = _fit_ranking(ranked, scale, width, max_name, brevity, gated=gated, per_answer=False)
+        if over <= 0 or max_name <= MIN_NAME_WIDTH:
+            return ranking._replace(per_answer=_per_answer_lines(ranked, ranking.names))
+        brevity, max_name = (
+            brevity + 1,
+            max_name if brevity < MAX_BREVITY else max(MIN_NAME_WIDTH, max_name - max(1, over // 2)),
+        )
 
 
 MAX_BREVITY = 2
@@ -87,19 +90,23 @@ def _fit_ranking(
     ranked: Sequence[Standing],
     scale: Scale,
     width: int | None,
-    longest: int,
+    max_name: int,
     brevity: int,
     *,
     gated: bool,
     per_answer: bool = True,
 ) -> tuple[RankingText, int]:
-    """The ranking with names of up to `longest` columns, and by how many columns it is too wide."""
-    names = abbreviate([one.row.name for one in ranked], longest)
+    """The ranking with names of up to `max_name` columns, and the number of columns by which it is too wide."""
+    names = abbreviate([standing.row.name for standing in ranked], max_name)
     rows = (
-        (one.row, names[one.row.name], _verdict_in_short(one, names))
+        (standing.row, names[standing.row.name], _verdict_in_short(standing, names))
         if brevity
-        else (one.row, names[one.row.name] + model_remark(one.row), ", ".join(map(str, one.clauses)))
-        for one in ranked
+        else (
+            standing.row,
+            names[standing.row.name] + model_remark(standing.row),
+            ", ".join(map(str, standing.clauses)),
+        )
+        for standing in ranked
     )
     table = ranking_table(rows, scale, gated=gated, per_answer=per_answer)
     if brevity >= MAX_BREVITY:
@@ -112,10 +119,13 @@ def _fit_ranking(
 
 def _per_answer_lines(ranked: Sequence[Standing], names: dict[str, str]) -> tuple[str, ...]:
     """Price, tokens and seconds per answer as a table with names; empty if none is known."""
-    columns, cells = per_answer_columns([one.row for one in ranked])
+    columns, cells = per_answer_columns([standing.row for standing in ranked])
     if not columns:
         return ()
-    table = [["model", *columns], *([names[one.row.name], *row] for one, row in zip(ranked, cells, strict=True))]
+    table = [
+        ["model", *columns],
+        *([names[standing.row.name], *row] for standing, row in zip(ranked, cells, strict=True)),
+    ]
     widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
     return tuple(
         "  ".join([fit_columns(name, widths[0]), *map(str.rjust, cells, widths[1:])]) for name, *cells in table

@@ -1,4 +1,4 @@
-"""Published description of a run, for those who want to repeat it."""
+"""The published description of a run, to reproduce it."""
 
 import hashlib
 import json
@@ -13,12 +13,12 @@ from adaptive_eval.record.view import QuestionView, RunView
 from adaptive_eval.store import RunResumed, RunStarted
 
 PLACE_SECTIONS = {"folder", "store"}
-"""Sections with places on the machine of the run."""
+"""Sections with paths on the machine of the run."""
 START_EVENTS = (RunStarted.KIND, RunResumed.KIND)
 
 
 def view_config(view: RunView) -> RunConfig:
-    """The configuration of the run, checked anew."""
+    """The configuration of the run, validated again."""
     return RunConfig.model_validate_json(json.dumps(view.configuration))
 
 
@@ -30,30 +30,28 @@ def published_version(view: RunView) -> str:
 
 def questions_digest(questions: Sequence[Question | QuestionView]) -> str:
     """Digest of questions and answer keys, regardless of their order."""
-    rows = sorted([one.id, one.prompt, one.answer, list(one.choices)] for one in questions)
+    rows = sorted([question.id, question.prompt, question.answer, list(question.choices)] for question in questions)
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
 
 def published_configuration(config: RunConfig) -> dict[str, object]:
-    """The configuration without defaults and without places on the machine."""
-    whole: dict[str, Any] = config.model_dump(mode="json", exclude_defaults=True, exclude=PLACE_SECTIONS)
-    for model in whole["models"]:
+    """The configuration without defaults and paths on the machine."""
+    published: dict[str, Any] = config.model_dump(mode="json", exclude_defaults=True, exclude=PLACE_SECTIONS)
+    for model in published["models"]:
         for section in INHERITED:
-            if model.get(section) == whole.get(section):
+            if model.get(section) == published.get(section):
                 model.pop(section, None)
-        if (
-            model.get("simulate") or model.get("recorded") or model.get("inspect")
-        ):  # an address of nothing that is asked
+        if model.get("simulate") or model.get("recorded") or model.get("inspect"):  # its address is never used
             del model["base_url"]
-    whole["grader"] = {"kind": config.grader.kind} | whole.get("grader", {})
+    published["grader"] = {"kind": config.grader.kind} | published.get("grader", {})
     if isinstance(config.grader, ByBenchmark):
-        questions, graders = whole.pop("questions")["benchmarks"], whole.pop("grader")["graders"]
-        for entry in whole["benchmarks"]:  # as in a configuration file
+        questions, graders = published.pop("questions")["benchmarks"], published.pop("grader")["graders"]
+        for entry in published["benchmarks"]:  # as in a configuration file
             name = entry["name"]
             entry |= {
                 "questions": questions[name],
                 "grader": {"kind": config.grader.graders[name].kind} | graders[name],
             }
     first = ("name", "seed", "benchmarks", "questions", "models", "prompt", "sampling", "grader")
-    order = [*first, *(key for key in whole if key not in first)]
-    return {key: whole[key] for key in order if key in whole}
+    order = [*first, *(key for key in published if key not in first)]
+    return {key: published[key] for key in order if key in published}

@@ -9,73 +9,73 @@ from adaptive_eval.show.text import markdown_cell, markdown_table, number_or_das
 MAX_MOVES = 3
 
 
-def rescored_markdown(found: Rescoring) -> str:
+def rescored_markdown(rescoring: Rescoring) -> str:
     """Render the whole document."""
-    parts = [f"# {markdown_cell(found.run)} under other rubrics", *rubric_sections(found)]
+    parts = [f"# {markdown_cell(rescoring.run)} under other rubrics", *rubric_sections(rescoring)]
     return "\n\n".join(parts) + "\n"
 
 
-def rubric_sections(found: Rescoring) -> Iterator[str]:
+def rubric_sections(rescoring: Rescoring) -> Iterator[str]:
     """Render tables of scores, ranks and tiers by rubric."""
-    said = (
-        "without the outcomes of another run (R0, or recorded), which have no other categories"
-        if found.with_prior
-        else ""
+    exclusion = (
+        "without outcomes of another run (R0, or recorded), whose category is fixed" if rescoring.with_prior else ""
     )
     yield (
-        f"{count(found.trials)} graded trials that the scores are of{', ' if said else ''}{said}, put into categories "
-        "anew by what is stored of each; nothing was asked, and nothing in the run is changed. A rubric that was "
-        "chosen because of what it shows here promises nothing."
+        f"The {count(rescoring.trials)} graded trials of the scores{', ' if exclusion else ''}{exclusion}, categorized "
+        "again by their stored signals. Nothing was asked, and the run is unchanged. The promise does not hold for a "
+        "rubric chosen after seeing these results."
     )
     head = ["", "rubric", "tau-b", "tiers", "first", "moves"]
-    yield markdown_table(head, (_summary_cells(number, one, found) for number, one in _numbered(found)), left=2)
-    yield (
-        "tau-b: agreement of its scores with those of the run's rubric (Kendall). tiers: how many there are, by one "
-        "look at these trials; the run may have called more comparisons at an earlier look."
+    yield markdown_table(
+        head, (_summary_cells(number, rubric, rescoring) for number, rubric in _numbered(rescoring)), left_columns=2
     )
-    numbers = [str(number) for number, _ in _numbered(found)]
-    if len({tuple(map(_rank_cell, one.models)) for one in found.rubrics}) > 1:
+    yield (
+        "tau-b: Kendall's agreement with the scores of the run's rubric. tiers: their number after a single look at "
+        "these trials; the run may have called more comparisons at an earlier look."
+    )
+    numbers = [str(number) for number, _ in _numbered(rescoring)]
+    if len({tuple(map(_rank_cell, rubric.models)) for rubric in rescoring.rubrics}) > 1:
         yield "Rank, and tier in brackets:"
-        yield markdown_table(["model", *numbers], _by_model(found, lambda model, _: _rank_cell(model)))
+        yield markdown_table(["model", *numbers], _by_model(rescoring, lambda model, _: _rank_cell(model)))
     else:
-        yield "Ranks and tiers are the same by all of these."
+        yield "Ranks and tiers are the same under all rubrics."
     yield "Score and its standard error:"
-    yield markdown_table(["model", *numbers], _by_model(found, _score_cell))
-    if notes := list(_rubric_notes(found)):
+    yield markdown_table(["model", *numbers], _by_model(rescoring, _score_cell))
+    if notes := list(_rubric_notes(rescoring)):
         yield "\n".join(f"- {note}" for note in notes)
 
 
-def _numbered(found: Rescoring) -> Iterator[tuple[int, RescoredRubric]]:
-    return enumerate(found.rubrics)
+def _numbered(rescoring: Rescoring) -> Iterator[tuple[int, RescoredRubric]]:
+    return enumerate(rescoring.rubrics)
 
 
-def _summary_cells(number: int, one: RescoredRubric, found: Rescoring) -> list[str]:
-    tiers = [model.tier for model in one.models if model.tier is not None]
-    first = [markdown_cell(model.name) for model in one.models if model.rank == 1]
+def _summary_cells(number: int, rubric: RescoredRubric, rescoring: Rescoring) -> list[str]:
+    tiers = [model.tier for model in rubric.models if model.tier is not None]
+    first = [markdown_cell(model.name) for model in rubric.models if model.rank == 1]
     return [
         str(number),
-        markdown_cell(one.name),
-        "" if number == 0 else number_or_dash(one.tau_b),
+        markdown_cell(rubric.name),
+        "" if number == 0 else number_or_dash(rubric.tau_b),
         str(max(tiers, default=0)),
         ", ".join(first),
-        ", ".join(_rank_moves(one, found.rubrics[0])),
+        ", ".join(_rank_moves(rubric, rescoring.rubrics[0])),
     ]
 
 
-def _rank_moves(one: RescoredRubric, own: RescoredRubric) -> Iterator[str]:
+def _rank_moves(rubric: RescoredRubric, run_rubric: RescoredRubric) -> Iterator[str]:
     """Largest changes of rank; +1 is one rank better."""
-    ranks = ((mine.name, mine.rank, theirs.rank) for mine, theirs in zip(one.models, own.models, strict=True))
-    known = [(name, before - now) for name, now, before in ranks if now is not None and before is not None]
-    moved = sorted((pair for pair in known if pair[1]), key=lambda pair: -abs(pair[1]))
+    ranks = ((mine.name, mine.rank, theirs.rank) for mine, theirs in zip(rubric.models, run_rubric.models, strict=True))
+    changes = [(name, before - now) for name, now, before in ranks if now is not None and before is not None]
+    moved = sorted((pair for pair in changes if pair[1]), key=lambda pair: -abs(pair[1]))
     yield from (f"{markdown_cell(name)} {by:+d}" for name, by in moved[:MAX_MOVES])
     if len(moved) > MAX_MOVES:
         yield f"{len(moved) - MAX_MOVES} more"
 
 
-def _by_model(found: Rescoring, shown: Callable[[RescoredModel, Scale], str]) -> Iterator[list[str]]:
-    scales = [Scale.of(one.weights) for one in found.rubrics]
-    for at, model in enumerate(found.rubrics[0].models):
-        cells = (shown(one.models[at], scale) for one, scale in zip(found.rubrics, scales, strict=True))
+def _by_model(rescoring: Rescoring, shown: Callable[[RescoredModel, Scale], str]) -> Iterator[list[str]]:
+    scales = [Scale.of(rubric.weights) for rubric in rescoring.rubrics]
+    for at, model in enumerate(rescoring.rubrics[0].models):
+        cells = (shown(rubric.models[at], scale) for rubric, scale in zip(rescoring.rubrics, scales, strict=True))
         yield [markdown_cell(model.name), *cells]
 
 
@@ -87,20 +87,20 @@ def _score_cell(model: RescoredModel, scale: Scale) -> str:
     return "-" if model.score is None else f"{scale.score(model.score)} ± {scale.width(model.sigma)}"
 
 
-def _rubric_notes(found: Rescoring) -> Iterator[str]:
-    for one in found.rubrics:
-        name = markdown_cell(one.name)
-        if one.fitted:
-            told = ", ".join(f"{key} {one.thresholds[key]:.4g}" for key in one.fitted)
-            yield f"{name}: thresholds fitted on these trials ({told}); further trials would move them."
-        left_out = sum(model.left_out for model in one.models)
+def _rubric_notes(rescoring: Rescoring) -> Iterator[str]:
+    for rubric in rescoring.rubrics:
+        name = markdown_cell(rubric.name)
+        if rubric.fitted:
+            thresholds = ", ".join(f"{key} {rubric.thresholds[key]:.4g}" for key in rubric.fitted)
+            yield f"{name}: thresholds fitted on these trials ({thresholds}); more trials would change them."
+        left_out = sum(model.left_out for model in rubric.models)
         if left_out:
-            yield f"{name}: {count(left_out)} trials lack a signal, and are left out."
-    assumed = {key: value for one in found.rubrics for key, value in one.assumed.items()}
+            yield f"{name}: {count(left_out)} trials lack a signal and are excluded."
+    assumed = {key: value for rubric in rescoring.rubrics for key, value in rubric.assumed.items()}
     for key, value in assumed.items():
-        names = ", ".join(markdown_cell(one.name) for one in found.rubrics if key in one.assumed)
-        yield f"No trial has {key}: taken for {value:g} by {names}."
-    why = dict.fromkeys(one.why for one in found.unavailable)
-    for told in why:
-        names = ", ".join(markdown_cell(one.name) for one in found.unavailable if one.why == told)
-        yield f"{names}: {markdown_cell(told, 500)}."
+        names = ", ".join(markdown_cell(rubric.name) for rubric in rescoring.rubrics if key in rubric.assumed)
+        yield f"No trial has {key}: {names} assume {value:g}."
+    reasons = dict.fromkeys(rubric.why for rubric in rescoring.unavailable)
+    for reason in reasons:
+        names = ", ".join(markdown_cell(rubric.name) for rubric in rescoring.unavailable if rubric.why == reason)
+        yield f"{names}: {markdown_cell(reason, 500)}."

@@ -21,17 +21,17 @@ from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.status import Status, standings
 from adaptive_eval.record.undecided import UNDECIDED, pair_names, pair_need, undecided_pair
 from adaptive_eval.record.words import draws_questions, promise_line
-from adaptive_eval.show.ranking import WIDEST_NAME, ranking_text
-from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, wrap_lines
+from adaptive_eval.show.ranking import MAX_NAME_WIDTH, ranking_text
+from adaptive_eval.show.text import NEXT, SECONDS_PER_HOUR, amount, wrap_lines
 
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 2
 SHOWN_ROWS = 5
 SHOWN_WARNINGS = 5
-WIDEST_ID = 40
-LONGEST_REASON = 1000
-LONGEST_WARNING = 400
-SHORT_NAME, SHORT_WARNING = 20, 60
+MAX_ID_WIDTH = 40
+MAX_REASON = 1000
+MAX_WARNING = 400
+SHORT_NAME_WIDTH, SHORT_WARNING_WIDTH = 20, 60
 
 
 def last_screen(ended: Ended, width: int | None = None, height: int | None = None) -> str:
@@ -48,23 +48,23 @@ def last_screen(ended: Ended, width: int | None = None, height: int | None = Non
 
 
 MAX_BREVITY = 3
-"""0: all; 1: one warning, no needs of further pairs; 2: no separate table per answer; 3: no promise."""
+"""0: all; 1: one warning, no further pairs; 2: no separate table per answer; 3: no promise."""
 
 
 def _last_screen(ended: Ended, width: int | None, brevity: int = 0) -> str:
     steps = [*_pending_batches(ended.status.batches), *_next_steps(ended)]
-    why = safe_line(ended.why, LONGEST_REASON)
+    why = safe_line(ended.why, MAX_REASON)
     if (results := ended.results) is None:
         return "\n".join(["", why, "", *_cost_without_results(ended.status), *steps])
-    told = finding(results)
-    found = findings(results, ended.status.elapsed, ended.directory, width, brevity)
+    sentences = finding(results)
+    lines = findings(results, ended.status.elapsed, ended.directory, width, brevity)
     report = [f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}"] if ended.trials else []
-    above = [] if ended.gate and why.startswith(told) else [why]
-    return "\n".join(["", *(() if ended.gate else told), *above, *filter(None, found), *steps, *report])
+    above = [] if ended.gate and why.startswith(sentences) else [why]
+    return "\n".join(["", *(() if ended.gate else sentences), *above, *filter(None, lines), *steps, *report])
 
 
 def judged_once(results: Results, directory: Path | None) -> Iterator[str]:
-    """Headline and findings of a run that this process has judged and that needs no time, as an import."""
+    """Headline and findings of a run without a duration, such as an import or a replay."""
     yield from () if results.gate else finding(results)
     yield from findings(results, None, directory)
 
@@ -91,14 +91,14 @@ def findings(
         if brevity < MAX_BREVITY and (promised := promise_line(results)) is not None:
             yield f"promise   {promised}"
     if draws_questions(results.decisions):
-        least, most = (count(extreme(row.trials for row in results.models)) for extreme in (min, max))
-        asked = most if least == most else f"{least} to {most}"
+        low, high = (count(extreme(row.trials for row in results.models)) for extreme in (min, max))
+        asked = high if low == high else f"{low} to {high}"
         yield f"drawn     {asked} of {count(results.max_each)} questions of each model; scores are for all"
     yield f"cost      {cost_line(results, elapsed)}"
     yield from _further_costs(results.cost.grading, results.cost.beside)
     for row in results.turns:
         loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
-        yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {loads}, {duration(row.seconds)}"
+        yield f"in turn   {row.models} models on {safe_name(row.on, MAX_NAME_WIDTH)}: {loads}, {duration(row.seconds)}"
     yield from _warnings(results, briefly=briefly)
     if directory is not None and results.cost.trials:
         yield f"answers   adaptive-eval export {shlex.quote(str(directory))} --format jsonl"
@@ -107,11 +107,11 @@ def findings(
 
 
 def _cost_without_results(status: Status) -> Iterator[str]:
-    """The cost of a run that ended before its first look; nothing if it asked nothing."""
+    """The cost of a run that ended before its first look; empty if it asked nothing."""
     if status.trials or status.beside:
         used = [*lost_answers(status.beside), *usage_parts(*status.usage, " of requests")]
         seconds, gpus = (
-            sum(getattr(one, f"server_{of}") or 0.0 for one in status.models) for of in ("seconds", "gpu_seconds")
+            sum(getattr(model, f"server_{of}") or 0.0 for model in status.models) for of in ("seconds", "gpu_seconds")
         )
         held = _server_time(seconds, gpus) if gpus else ()
         yield f"cost      {', '.join([f'{count(status.trials)} trials', *used, *held, duration(status.elapsed)])}"
@@ -137,10 +137,10 @@ def _next_steps(ended: Ended) -> Iterator[str]:
 def decided_text(results: Results) -> str:
     """Number of decided comparisons in words."""
     done = sum(pair.verdict not in UNDECIDED for pair in results.pairs)
-    alone = len(results.pairs) == 1
+    is_single = len(results.pairs) == 1
     if results.compares:
-        return f"{done} of {several(len(results.pairs), 'comparison')} {'is' if alone else 'are'} decided"
-    return f"{done} of {several(len(results.pairs), 'score')} {'is' if alone else 'are'} as precise as was asked"
+        return f"{done} of {several(len(results.pairs), 'comparison')} {'is' if is_single else 'are'} decided"
+    return f"{done} of {several(len(results.pairs), 'score')} {'is' if is_single else 'are'} as precise as required"
 
 
 def _need_lines(results: Results, names: Mapping[str, str]) -> Iterator[str]:
@@ -158,7 +158,7 @@ def _need_lines(results: Results, names: Mapping[str, str]) -> Iterator[str]:
 
 
 def cost_line(results: Results, elapsed: float | None) -> str:
-    """Trials, how many were allowed, and what they have used."""
+    """Trials, how many were allowed, and their cost."""
     cost = results.cost
     parts = [f"{count(cost.trials)} trials ({allowed_in_words(cost)})"]
     parts += lost_answers(cost.beside)
@@ -176,21 +176,21 @@ def allowed_in_words(cost: RunCost) -> str:
 
 
 def lost_answers(rows: Sequence[OtherCostRow]) -> list[str]:
-    """Answers that were asked for and never came, of all models that the run had; nothing if all came."""
+    """Requested answers that never came, of all models that the run had; empty if all came."""
     lost = sum(row.answers for row in rows if row.what != "discarded")
     return [several(lost, "lost answer")] if lost else []
 
 
 def _server_time(seconds: float, gpu_seconds: float | None) -> list[str]:
-    hours = f" ({amount(gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours)" if gpu_seconds else ""
-    return [f"servers held for {duration(seconds)} in all{hours}"]
+    hours = f" ({amount(gpu_seconds / SECONDS_PER_HOUR, ())} GPU hours)" if gpu_seconds else ""
+    return [f"servers held for {duration(seconds)} in total{hours}"]
 
 
 def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:
     for row in rows[:SHOWN_ROWS]:
         what = f"{count(row.requests)} requests {'in ' if row.batch else ''}{batch_state(row)}"
         where = f"{what}, since {pending_since(row)}"
-        yield f"pending   {safe_name(row.model, WIDEST_NAME)}: {where}"
+        yield f"pending   {safe_name(row.model, MAX_NAME_WIDTH)}: {where}"
     if len(rows) > SHOWN_ROWS:
         yield f"          and {len(rows) - SHOWN_ROWS} more batches"
 
@@ -201,16 +201,20 @@ def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
     for warning in results.warnings:
         same = warning.text.partition(" of its answers ")[2] or f"{warning.model}: {warning.text}"
         alike.setdefault((warning.kind, same), []).append(warning)
-    shown, width = list(alike.values())[: 1 if briefly else SHOWN_WARNINGS], SHORT_NAME if briefly else WIDEST_NAME
+    shown, width = (
+        list(alike.values())[: 1 if briefly else SHOWN_WARNINGS],
+        SHORT_NAME_WIDTH if briefly else MAX_NAME_WIDTH,
+    )
     further = len(alike) - len(shown)
     for warning, *others in shown:
         subject = "" if warning.model is None else f"{safe_name(warning.model, width)}: "
-        text = f"{subject}{safe_line(warning.text, LONGEST_REASON)}"
+        text = f"{subject}{safe_line(warning.text, MAX_REASON)}"
         if briefly:
-            yield f"warning   {shorten(text, SHORT_WARNING, placeholder=' …')}{f', {further} more' if further else ''}"
+            more = f", {further} more" if further else ""
+            yield f"warning   {shorten(text, SHORT_WARNING_WIDTH, placeholder=' …')}{more}"
             return
         alike_too = f" (the same of {several(len(others), 'more model')})" if others else ""
-        yield f"warning   {shorten(text, LONGEST_WARNING, placeholder=' …')}{alike_too}"
+        yield f"warning   {shorten(text, MAX_WARNING, placeholder=' …')}{alike_too}"
     if further:
         yield f"          and {several(further, 'more warning')} in {RESULTS_FILE}"
 
@@ -222,20 +226,20 @@ def other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
     """Other spending that caps count, in one line; None if there is none."""
     trials, *used = (sum(getattr(row, of) for row in rows) for of in ("trials", "tokens", "usd", "counted_gpu_seconds"))
     parts = [f"{count(trials)} trials"] * (trials > 0) + usage_parts(*used)
-    return f"{', '.join(parts)} on {'; '.join(one.what for one in summarize_other_costs(rows))}" if parts else None
+    return f"{', '.join(parts)} on {'; '.join(row.what for row in summarize_other_costs(rows))}" if parts else None
 
 
 def grading_in_short(row: GradingCost) -> str:
     """Cost of grades by a judge or a verifier, in one line."""
-    told = [f"{_grading_usage(row)} of it for the grades of {several(row.answers, 'answer')}"] * (row.answers > 0)
-    told += [] if row.in_vain is None else [f"{_grading_usage(row.in_vain)} {wasted_words(row.in_vain)}"]
-    return ", ".join(told)
+    parts = [f"{_grading_usage(row)} of it for the grades of {several(row.answers, 'answer')}"] * (row.answers > 0)
+    parts += [] if row.in_vain is None else [f"{_grading_usage(row.in_vain)} {wasted_words(row.in_vain)}"]
+    return ", ".join(parts)
 
 
 def wasted_words(row: WastedCost) -> str:
     """Describe unreadable and replaced verdicts."""
     verdicts = f" ({count(row.verdicts)})" if row.verdicts else ""
-    return f"for verdicts that could not be read, or were replaced{verdicts}"
+    return f"for unreadable or replaced verdicts{verdicts}"
 
 
 def _grading_usage(row: GradingCost | WastedCost) -> str:
@@ -245,7 +249,7 @@ def _grading_usage(row: GradingCost | WastedCost) -> str:
 def usage_parts(tokens: int, usd: float, gpu_seconds: float, gpu_hours_of: str = "") -> list[str]:
     """Tokens, dollars and GPU hours, without those that are zero."""
     parts = [f"{count(tokens)} tokens"] * (tokens > 0) + [f"${amount(usd, ())}"] * (usd > 0.0)
-    return parts + [f"{amount(gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours{gpu_hours_of}"] * (gpu_seconds > 0.0)
+    return parts + [f"{amount(gpu_seconds / SECONDS_PER_HOUR, ())} GPU hours{gpu_hours_of}"] * (gpu_seconds > 0.0)
 
 
 def pending_in_short(rows: Sequence[BatchRow]) -> str | None:
@@ -260,9 +264,9 @@ def pending_in_short(rows: Sequence[BatchRow]) -> str | None:
 def batch_state(row: BatchRow) -> str:
     """The batch's id at its service, and its state."""
     if row.batch is None:
-        return "being handed in"
+        return "being submitted"
     cancelled = ", being cancelled" if row.cancelled else ""
-    return f"{safe_line(row.batch, WIDEST_ID)}{cancelled}"
+    return f"{safe_line(row.batch, MAX_ID_WIDTH)}{cancelled}"
 
 
 def pending_since(row: BatchRow) -> str:

@@ -23,7 +23,7 @@ NEXT = "Next: "
 
 
 class Rates:
-    """Trials and tokens a second over the last half minute."""
+    """Trials and tokens per second over the last half minute."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, int]] = deque()
@@ -36,12 +36,12 @@ class Rates:
 
     @property
     def trials(self) -> float:
-        """Trials a second."""
+        """Trials per second."""
         return self._slope(1)
 
     @property
     def tokens(self) -> float:
-        """Tokens a second."""
+        """Tokens per second."""
         return self._slope(2)
 
     def eta(self, trials_to_go: float | None) -> float | None:
@@ -51,21 +51,21 @@ class Rates:
         return trials_to_go / speed
 
     def _slope(self, column: int) -> float:
-        seen = list(self._seen)  # as it is now: the loop adds while another thread draws
+        seen = list(self._seen)  # a copy: the event loop adds while another thread draws
         if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
             return 0.0
         return (seen[-1][column] - seen[0][column]) / (seen[-1][0] - seen[0][0])
 
 
-def stopping_line(under_way: int, at_most: float, again: str = "interrupt again to stop at once") -> str:
-    """The line after the first Ctrl-C, after which requests are waited for, for so many seconds at most."""
+def stopping_line(in_flight: int, at_most: float, again: str = "interrupt again to stop at once") -> str:
+    """The line after the first Ctrl-C: which requests are awaited, and for how many seconds at most."""
     limit = f", for {duration(at_most)} at most" if math.isfinite(at_most) else ""
-    waited = f"waiting for {several(under_way, 'request')} to be answered and graded{limit}; " if under_way else ""
+    waited = f"waiting for {several(in_flight, 'request')} to be answered and graded{limit}; " if in_flight else ""
     return f"stopping: {waited}{again}"
 
 
-SECONDS_AN_HOUR = 3600
-MAX_PLACES = 6
+SECONDS_PER_HOUR = 3600
+MAX_DECIMALS = 6
 
 
 def cut_middle(text: str, width: int, tail: int) -> str:
@@ -82,12 +82,12 @@ def cut_middle(text: str, width: int, tail: int) -> str:
 
 
 def fit_columns(text: str, width: int) -> str:
-    """Make a text exactly `width` columns wide, padded or without its middle."""
+    """Pad a text to exactly `width` columns, or cut its middle."""
     return set_cell_size(cut_middle(safe_line(text), width, (width - 1) // 2), width)
 
 
 COMMAND = re.compile(r"([\w-]+:?)? *(adaptive-eval|inspect) ")
-"""A line with a command, perhaps after a word that introduces it."""
+"""A line with a command, which may follow an introducing word."""
 
 
 def wrap_lines(text: str, width: int) -> str:
@@ -110,14 +110,13 @@ def number_or_dash(value: float | None, digits: int = 2) -> str:
 
 
 def amount(value: float, among: Iterable[float], decimals: int = 2) -> str:
-    """Format a number `among` others of its column: two significant digits of the smallest, and so many decimals at
-    least."""
-    least = min((abs(one) for one in (value, *among) if one and math.isfinite(one)), default=1.0)
-    places = min(max(decimals, 1 - math.floor(math.log10(least))), MAX_PLACES)
+    """Format a number `among` others of its column: two significant digits of the smallest, and at least `decimals`."""
+    smallest = min((abs(number) for number in (value, *among) if number and math.isfinite(number)), default=1.0)
+    places = min(max(decimals, 1 - math.floor(math.log10(smallest))), MAX_DECIMALS)
     return f"{value:,.{places}f}"
 
 
-NOTHING = ("", "-")
+EMPTY_CELLS = ("", "-")
 MARKUP = "\\`*_{}[]<>#|!~&"
 
 
@@ -126,10 +125,12 @@ def markdown_cell(text: str, longest: int = 200) -> str:
     return "".join(f"\\{ch}" if ch in MARKUP else ch for ch in safe_line(text, longest))
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, *, last: bool = False) -> str:
-    """Render a table; the first `left` columns, and the last one if `last`, are texts, the others numbers."""
+def markdown_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], left_columns: int = 1, *, last: bool = False
+) -> str:
+    """Render a table; the first `left_columns` and, if `last`, the last column are texts, the others numbers."""
     lines = [head, *rows]
-    texts = {*range(left), *([len(head) - 1] if last else [])}
+    texts = {*range(left_columns), *([len(head) - 1] if last else [])}
     widths = [max(3, *(cell_len(line[column]) for line in lines)) for column in range(len(head))]
     rule = [f":{'-' * (width - 1)}" if at in texts else f"{'-' * (width - 1)}:" for at, width in enumerate(widths)]
     padded = ([_pad(text, widths[at], at in texts) for at, text in enumerate(line)] for line in lines)
@@ -144,27 +145,27 @@ def strip_markup(document: str) -> str:
     """Convert a Markdown document of this program to plain text: tables as columns, nothing escaped."""
     lines = document.splitlines()
     rules = {at for at, line in enumerate(lines) if re.fullmatch(r"\|( :?-+:? \|)+", line)}
-    shown, left = [], []
+    shown, align_left = [], []
     for at, line in enumerate(lines):
         if at + 1 in rules:
-            left = [cell.startswith(":") for cell in lines[at + 1][2:-2].split(" | ")]
+            align_left = [cell.startswith(":") for cell in lines[at + 1][2:-2].split(" | ")]
         if line.startswith("| "):
-            line = "  ".join(map(_unescape_cell, line[2:-2].split(" | "), left)).rstrip()
+            line = "  ".join(map(_unescape_cell, line[2:-2].split(" | "), align_left)).rstrip()
         if at not in rules:
             shown.append(ESCAPED.sub(r"\1", re.sub(r"^#+ ", "", line)))
     return "\n".join(shown) + "\n"
 
 
-def _unescape_cell(cell: str, left: bool) -> str:
+def _unescape_cell(cell: str, align_left: bool) -> str:
     """Remove escapes but keep the width."""
-    return _pad(ESCAPED.sub(r"\1", cell).strip(), cell_len(cell), left)
+    return _pad(ESCAPED.sub(r"\1", cell).strip(), cell_len(cell), align_left)
 
 
 def informative_columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     """Remove the columns that are empty in all rows."""
     lines = list(rows)
-    kept = [at for at in range(len(head)) if any(line[at] not in NOTHING for line in lines)]
-    return [head[at] for at in kept], [[line[at] for at in kept] for line in lines]
+    columns = [at for at in range(len(head)) if any(line[at] not in EMPTY_CELLS for line in lines)]
+    return [head[at] for at in columns], [[line[at] for at in columns] for line in lines]
 
 
 def fenced_block(text: str, language: str) -> str:
@@ -175,6 +176,6 @@ def fenced_block(text: str, language: str) -> str:
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
-def _pad(text: str, width: int, left: bool) -> str:
+def _pad(text: str, width: int, align_left: bool) -> str:
     space = " " * (width - cell_len(text))
-    return text + space if left else space + text
+    return text + space if align_left else space + text

@@ -14,7 +14,7 @@ import numpy as np
 
 from adaptive_eval.record.results import ModelRow, Results
 from adaptive_eval.record.view import LookView, RunView, read_view
-from adaptive_eval.show.plots import LONGEST_NAME, styled
+from adaptive_eval.show.plots import MAX_NAME, styled
 from adaptive_eval.testing.runs import fail_unless
 from contracts.drawn import (
     formulas,
@@ -288,7 +288,7 @@ def _check_names(figures: _Figures, view: RunView, first: "Figure") -> None:
     fail_unless(formula is None, f"{figures.name}: {formula!r:.60} would be a formula; draw names by `plain_name`")
     for text in texts(figure):
         fail_unless("\x1b" not in text and "\u202e" not in text, f"{figures.name}: {text!r:.60} obeys a name")
-        longest = "x" * (LONGEST_NAME + 1)
+        longest = "x" * (MAX_NAME + 1)
         fail_unless(longest not in text, f"{figures.name}: a name of 300 characters is drawn whole; use `plain_name`")
     _check_names_apart(figures, view, first)
 

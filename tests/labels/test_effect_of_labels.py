@@ -200,7 +200,7 @@ def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: Ende
     assert told.exit_code == ExitCode.REACHED, told.output
     assert parse_labels_file(table) == read_labels(directory)
     assert read_labels(directory)[Labelled("ada", "q0", 0)] == "wrong"
-    assert "Not counted: 1 label of answers that this run does not have" in told.output
+    assert "Not counted: 1 label of answers that are not in this run" in told.output
 
 
 @pytest.mark.slow
@@ -221,4 +221,4 @@ def test_outcomes_of_an_earlier_run_have_no_labels_and_do_not_count_beside_them(
     assert with_prior.alone and not without.alone
     assert {one.name: one for one in with_prior.models} == {one.name: one for one in without.models}
     told = CliRunner().invoke(app, ["label", str(site.directory()), "--show"])
-    assert "Scores here are of this run's own answers" in told.output
+    assert "These scores use only the answers of this run" in told.output

@@ -66,7 +66,7 @@ def test_the_report_says_once_what_all_rubrics_share(run: Path) -> None:
     own, why = found.rubrics[0], "needs has_box, which no trial has"
     lacking = tuple(RubricUnavailable(name, why) for name in ("format_aware", "strict_compliance"))
     alike = "\n\n".join(rubric_sections(replace(found, rubrics=(own, replace(own, name="again")), unavailable=lacking)))
-    assert "Ranks and tiers are the same by all of these." in alike and "Rank, and tier" not in alike
+    assert "Ranks and tiers are the same under all rubrics." in alike and "Rank, and tier" not in alike
     assert alike.endswith("- format\\_aware, strict\\_compliance: needs has\\_box, which no trial has.")
     worse = replace(own, name="worse", models=(replace(own.models[0], rank=9), *own.models[1:]))
     assert "Rank, and tier" in "\n".join(rubric_sections(replace(found, rubrics=(own, worse))))

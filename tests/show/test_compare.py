@@ -116,7 +116,7 @@ def test_what_has_changed_most_comes_first_where_p_is_nothing_for_all(run_as: Ru
     assert [one.model for one in found.questions_changed] == [MODELS[2]] * 8 + [MODELS[1]] * 4 + [MODELS[0]] * 8
     assert {one.adjusted_p for one in found.questions_changed[:12]} == {0.0}
     text = changes_markdown(found, view.weights)
-    assert "| < 0.0001 |" in text and "0.0000" not in text and "The surest change comes first" in text
+    assert "| < 0.0001 |" in text and "0.0000" not in text and "Sorted by certainty" in text
 
 
 def test_a_question_that_got_worse_is_named_and_others_are_not(run_as: RunAs) -> None:

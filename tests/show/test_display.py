@@ -94,7 +94,7 @@ def how_it_ended(
 
 
 async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(displays, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(displays, "MIN_LOOK_SECONDS", 0.0)
     out = io.StringIO()
     bed = Watched(tmp_path)
     await bed.show(PlainDisplay(out))
@@ -242,7 +242,7 @@ async def test_plain_tells_of_looks_that_come_quickly_only_what_is_new(
     display.looked([replace(first, index=index) for index in range(3)])
     led = replace(first, index=3, tiers=(1, 1, 2))
     display.looked([led, replace(led, index=4)])
-    now[0] += displays.LOOK_SECONDS
+    now[0] += displays.MIN_LOOK_SECONDS
     display.looked([replace(led, index=5), replace(led, index=6)])
     display.closed()
     told = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("look ")]
@@ -431,7 +431,7 @@ async def test_a_run_without_a_look_tells_how_long_its_servers_were_held(tmp_pat
     status = bed.take()
     held = [replace(one, server_seconds=300.0, server_gpu_seconds=600.0) for one in status.models]
     ended = how_it_ended(Reason.GPU_TIME, replace(status, models=tuple(held)), tmp_path)
-    assert f"servers held for {len(held) * 5}m00s in all (0.50 GPU hours)" in last_screen(ended)
+    assert f"servers held for {len(held) * 5}m00s in total (0.50 GPU hours)" in last_screen(ended)
     assert "held" not in last_screen(how_it_ended(Reason.WALL_TIME, status, tmp_path))
 
 
@@ -476,7 +476,7 @@ def test_a_fixed_design_has_no_trials_left_to_speak_of() -> None:
 @pytest.mark.patient
 async def test_the_plain_display_breaks_a_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(displays, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
-    monkeypatch.setattr(displays, "SILENCE_SECONDS", 0.02)
+    monkeypatch.setattr(displays, "MAX_SILENCE_SECONDS", 0.02)
     bed, out = Watched(tmp_path), io.StringIO()
     await bed.show(Display())
     down = replace(bed.take(), looks=0, trials=7, traffic=CurrentTraffic(5, 12, 15, 1, 2))

@@ -108,7 +108,7 @@ def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunVie
     assert [row.corrected for row in again.models] == [row.corrected for row in results.models]
     assert "corrected" not in "\n".join(findings(results, None, None)), "the report has them"
     refused = replace(results, early_end=EarlyEnd(0, "it went on without a model"))
-    assert "was not worked out: it went on without a model." in markdown(replace(view, results=refused))
+    assert "was not computed: it went on without a model." in markdown(replace(view, results=refused))
 
 
 def test_a_gate_is_told_as_a_gate() -> None:
@@ -213,7 +213,7 @@ def test_a_run_before_its_first_look_says_so(play: Callable[..., Played], tmp_pa
         assert "Next: run the same command again" in text
     figures = tmp_path / "figures"
     told = CliRunner().invoke(app, ["report", str(run.directory), "--plots", str(figures)])
-    assert told.exit_code == 0 and "no figures: no look was taken yet" in told.stderr and not figures.exists()
+    assert told.exit_code == 0 and "no figures: there is no look yet" in told.stderr and not figures.exists()
 
 
 def test_every_format_is_written_whole_and_where_it_should_be(run: Path) -> None:
@@ -279,7 +279,7 @@ def test_columns_that_have_nothing_to_say_are_left_out(site: Site) -> None:
     heads = [line for line in text.splitlines() if line.startswith("| score ")]
     assert len(heads) == 1 and "verdict" in heads[0]
     assert not any(word in heads[0] for word in ("difference", " z ", "boundary", "ties within"))
-    assert "scores are as precise as was asked with" in text and "smallest delta" not in text
+    assert "scores are as precise as required with" in text and "smallest delta" not in text
     (cost,) = re.findall(r"^\| model +\| trials \|.*$", text, re.MULTILINE)
     assert "tokens" in cost and "USD" not in cost and "GPU" not in cost
 

@@ -331,9 +331,9 @@ def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play, monkey
     missing = CliRunner().invoke(app, ["monitor", str(tmp_path / "nothing"), "--once"])
     assert missing.exit_code == ExitCode.FAILED and "nothing holds no run" in missing.stderr
     alone = CliRunner().invoke(app, ["monitor", str(tmp_path), "--port", "80"])
-    assert alone.exit_code == ExitCode.CONFIGURATION and "add --web" in alone.stderr
+    assert alone.exit_code == ExitCode.CONFIGURATION and "need --web" in alone.stderr
     both = CliRunner().invoke(app, ["monitor", str(tmp_path), "--web", "--once"])
-    assert both.exit_code == ExitCode.CONFIGURATION and "are for a terminal" in both.stderr
+    assert both.exit_code == ExitCode.CONFIGURATION and "cannot be used with --web" in both.stderr
     file = tmp_path / "file"
     file.touch()
     web = CliRunner().invoke(app, ["monitor", str(file), "--web"])

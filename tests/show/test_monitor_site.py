@@ -312,8 +312,8 @@ def test_json_holds_whatever_a_model_wrote(play: Play) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_state, "STEP_SECONDS", 0.0)
-    monkeypatch.setattr(page_state, "SHARE_OF_TIME", math.inf)
+    monkeypatch.setattr(page_state, "MIN_STEP_SECONDS", 0.0)
+    monkeypatch.setattr(page_state, "MAX_READ_SHARE", math.inf)
 
 
 def posteriors_of(view: dict[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
@@ -413,7 +413,7 @@ async def test_a_run_that_is_moved_is_there_no_more(play: Play, quick: None, tmp
 
 
 async def test_views_of_many_runs_are_not_all_kept(play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sites, "MAX_KEPT", 4)
+    monkeypatch.setattr(sites, "MAX_STATES", 4)
     run = play("run0")
     run.close()
     for number in range(1, 6):

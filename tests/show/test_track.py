@@ -57,7 +57,9 @@ def test_every_look_is_a_point_with_what_was_used_by_then(site: Site) -> None:
 
 @pytest.mark.parametrize("uri", ["mlruns", "/data/mlruns", "file:///data/mlruns"])
 def test_a_store_in_files_is_refused_with_what_mlflow_takes_instead(uri: str) -> None:
-    with pytest.raises(ConfigError, match=r"was retired by MLflow: give a database, --tracking-uri sqlite:///"):
+    with pytest.raises(
+        ConfigError, match=r"no longer supports a store in files .*; give a database, --tracking-uri sqlite:///"
+    ):
         _require_no_file_store(uri)
     for taken in ("sqlite:///mlflow.db", "http://host:5000", "databricks", "postgresql://host/db"):
         _require_no_file_store(taken)

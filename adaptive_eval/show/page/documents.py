@@ -5,8 +5,8 @@ the enclosing element, and the script makes nodes and texts of them. The policy 
 allows its own script and style and nothing else; a report may not use the network at all.
 
 The page's modules are bundled as one script, which fits into a single file and which a browser fetches once. Only
-simple ES modules are supported under `static`: one import a line at the top, and exported functions, constants or
-classes at the left margin. Each module becomes a function of its own, so names need only be unique within a module.
+simple ES modules are supported under `static`: one import per line at the top, and exported functions, constants or
+classes at the left margin. Each module becomes a function, so names need only be unique within a module.
 """
 
 import re
@@ -35,7 +35,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", r
 
 @cache
 def script(entry: str = ENTRY, beside: Path | None = None) -> str:
-    """All modules that the entry needs, dependencies first: those of the page, and of the folder `beside`."""
+    """All modules that the entry needs, dependencies first, from the page and the folder `beside`."""
     modules: dict[str, str] = {}
     _collect(entry, beside, modules, ())
     return '"use strict";\n' + "\n".join(modules.values())
@@ -68,7 +68,7 @@ def _collect(name: str, beside: Path | None, modules: dict[str, str], importers:
 def _wrap_module(name: str, source: str) -> str:
     """Wrap a module as a constant that holds its exports."""
     exported = ", ".join(_EXPORT.findall(source))
-    body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{ {found[1]} }} = {_const_name(found[2])};\n", source))
+    body = _EXPORT.sub("", _IMPORT.sub(lambda match: f"const {{ {match[1]} }} = {_const_name(match[2])};\n", source))
     return f"const {_const_name(name)} = (() => {{\n{body.strip()}\nreturn {{ {exported} }};\n}})();\n"
 
 
@@ -106,28 +106,28 @@ def runs_page() -> str:
 
 
 def report_page(view: RunView) -> str:
-    """One file with everything about a run except the models' texts; it needs no server and no network."""
-    code, look = script(), style()
+    """The report: one file with everything about a run except the models' texts, without server and network."""
+    code, css = script(), style()
     tail = f'<script id="view" type="application/json">{_to_json(drop_rows(view))}</script>\n<script>{code}</script>\n'
-    still = f"{_NO_SCRIPT}\n<p>Without it, this is what was found:</p>\n<pre>{escape(summary(view))}</pre>"
-    return _document(f"{view.name} · adaptive-eval", _file_head(look, code), tail, {}, still)
+    without_script = f"{_NO_SCRIPT}\n<p>The findings, without the script:</p>\n<pre>{escape(summary(view))}</pre>"
+    return _document(f"{view.name} · adaptive-eval", _file_head(css, code), tail, {}, without_script)
 
 
 def demo_page() -> str:
-    """The demonstration: one file that needs no server and no network."""
-    code, look = script("demo.js"), style() + (STATIC / "demo.css").read_text("utf-8")
+    """The demonstration: one file, without server and network."""
+    code, css = script("demo.js"), style() + (STATIC / "demo.css").read_text("utf-8")
     rule = Sequential()
     boundary = {"c": rule.critical, "kappa": rule.kappa, "start": rule.start}
     tail = f'<script id="rule" type="application/json">{_to_json(boundary)}</script>\n<script>{code}</script>\n'
-    return _document("Ranking models by sampling · adaptive-eval", _file_head(look, code), tail, {})
+    return _document("Ranking models by sampling · adaptive-eval", _file_head(css, code), tail, {})
 
 
-def _file_head(look: str, code: str) -> str:
+def _file_head(css: str, code: str) -> str:
     """Head of a file that may run its own script and request nothing."""
-    policy = f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(look)}'; img-src data:"
+    policy = f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(css)}'; img-src data:"
     return (
         f"<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}; base-uri 'none'; form-action 'none'\">\n"
-        f'<link rel="icon" href="data:image/svg+xml,{quote(icon())}">\n<style>{look}</style>\n'
+        f'<link rel="icon" href="data:image/svg+xml,{quote(icon())}">\n<style>{css}</style>\n'
     )
 
 

@@ -1,4 +1,4 @@
-"""Show a run in another terminal: the displays of `run`, driven by the status of the stored run."""
+"""Show a run in another terminal, by the displays of `run` and the status of the stored run."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.displays import pending_look
 from adaptive_eval.show.live import title_line
-from adaptive_eval.show.ranking import WIDEST_NAME
+from adaptive_eval.show.ranking import MAX_NAME_WIDTH
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.summary import SHOWN_WARNINGS, findings
 from adaptive_eval.show.text import fit_columns
@@ -45,12 +45,12 @@ PAUSE_SECONDS = 0.2
 """Pause between two checks for a run that has not begun."""
 
 
-def open_feed(directory: Path, patience: float, tell: Callable[[], None], *, rows: bool = True) -> Feed:
-    """Open the feed of a run; if there is none, call `tell` once and wait up to `patience` seconds for it to begin.
+def open_feed(directory: Path, patience: float, on_wait: Callable[[], None], *, rows: bool = True) -> Feed:
+    """Open the feed of a run; if there is none, call `on_wait` once and wait up to `patience` seconds for it to begin.
 
     Raises `StoreError` if none has begun by then, and at once if the run cannot be read.
     """
-    deadline, told = time.monotonic() + patience, False
+    deadline, is_announced = time.monotonic() + patience, False
     while True:
         feed = Feed(directory, rows=rows)
         try:
@@ -61,9 +61,9 @@ def open_feed(directory: Path, patience: float, tell: Callable[[], None], *, row
             begun = has_database(directory) and not is_held(directory)
             if begun or time.monotonic() > deadline:
                 raise
-        if not told:
-            tell()
-            told = True
+        if not is_announced:
+            on_wait()
+            is_announced = True
         time.sleep(PAUSE_SECONDS)
 
 
@@ -94,11 +94,11 @@ async def show_once(feed: Feed, display: Display) -> ExitCode:
 def status_text(feed: Feed) -> str:
     """Describe a run in progress as text."""
     status = stored_status(feed)
-    known = feed.results
-    found = _unjudged_lines(feed, status) if known is None else findings(known, status.elapsed, feed.directory)
-    awaited = takewhile(lambda one: isinstance(one, ServersAwaited), reversed(feed.sums.events))
-    waits = [f"waiting   {event_sentence(one)}" for one in awaited if one.at >= feed.sums.spent().at]
-    return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *found, *waits])
+    results = feed.results
+    lines = _unjudged_lines(feed, status) if results is None else findings(results, status.elapsed, feed.directory)
+    awaited = takewhile(lambda event: isinstance(event, ServersAwaited), reversed(feed.sums.events))
+    waits = [f"waiting   {event_sentence(event)}" for event in awaited if event.at >= feed.sums.spent().at]
+    return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *lines, *waits])
 
 
 def _unjudged_lines(feed: Feed, status: Status) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _unjudged_lines(feed: Feed, status: Status) -> Iterator[str]:
     yield from (pending_look(status), "")
     view = feed.view()
     scale, weights = Scale.of(view.weights), view.weights
-    width = min(max(map(cell_len, view.models)), WIDEST_NAME)
+    width = min(max(map(cell_len, view.models)), MAX_NAME_WIDTH)
     for model, places in zip(view.models, view.posterior_of, strict=True):
         counts = [sum(column) for column in zip(*(view.posteriors[place].counts for place in places), strict=True)]
         answers = sum(counts)
@@ -118,13 +118,13 @@ def _unjudged_lines(feed: Feed, status: Status) -> Iterator[str]:
 
 def show_end(feed: Feed, display: Display) -> ExitCode:
     """Show how the run ended, and return its exit code."""
-    found = build_ended_from_feed(feed)
-    display.ended(found)
-    return found.exit_code
+    ended = build_ended_from_feed(feed)
+    display.ended(ended)
+    return ended.exit_code
 
 
 class _DisplayUpdater:
-    """Opens a display, and passes new looks and events on to it; of earlier looks only the latest."""
+    """Opens a display, and sends it new looks and events, and of earlier looks the latest."""
 
     def __init__(self, feed: Feed, display: Display) -> None:
         self._feed = feed
@@ -138,9 +138,9 @@ class _DisplayUpdater:
         display.opened(feed.stored.config.name, feed.models, lambda: self._status)
 
     def catch_up(self) -> None:
-        """Pass on everything that is new."""
+        """Send new looks and events to the display."""
         if self._feed.models != self._models:
-            raise StoreError(f"{self._feed.directory} goes on with other models than before; attach to it again")
+            raise StoreError(f"{self._feed.directory} goes on with other models than before; restart the monitor")
         self._status = stored_status(self._feed, self._before)
         looks, events = self._feed.sums.looks, events_since_start(self._feed.sums.events)
         for event in events[self._events :]:
@@ -192,9 +192,9 @@ def _traffic(feed: Feed) -> CurrentTraffic:
                 lost.discard((model, replica))
     return CurrentTraffic(
         in_flight=None,
-        retries=sum(one.retries for one in feed.sums.traffic),
+        retries=sum(row.retries for row in feed.sums.traffic),
         errors=None,
-        healthy_replicas=len(replicas) - len(lost & replicas),  # a site is no replica
+        healthy_replicas=len(replicas) - len(lost & replicas),  # sites are not replicas
         replicas=len(replicas),
     )
 

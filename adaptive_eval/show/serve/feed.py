@@ -1,6 +1,6 @@
-"""Follow one run from outside: check the files' times, and read a little if they have changed.
+"""Follow one run from another process: check the times of its files, and read what is new.
 
-Nothing is kept open between two reads and no read is long, so the run never waits for its monitor, and its write-ahead
+Nothing stays open between two reads and no read is long, so the run never waits for its monitor, and its write-ahead
 log can be emptied at any time. The results are those that the run publishes; they are recomputed only if a run ended
 without publishing any.
 
@@ -62,7 +62,7 @@ class FileMark(NamedTuple):
     @property
     def written(self) -> float:
         """Time of the run's latest start or commit."""
-        # an empty log says nothing: readers of a run that is over create one
+        # an empty log is ignored: readers of a finished run create one
         log = self.log[-1] if self.log[1] else 0
         return max(self.database[-1], log, self.lock[-1]) / 1e9
 
@@ -79,31 +79,31 @@ class Feed:
     """Cost of a judge or verifier before the first results, which have it later."""
 
     def __init__(self, directory: Path, *, rows: bool = True) -> None:
-        """`rows`: also read the rows of questions in results.json, which are most of it in a large run."""
+        """`rows`: also read the rows of questions in results.json, most of its size in a large run."""
         self.directory = directory
         self._rows = rows
         self.edition = 0
         """Grows with each change other than trials: a look, an event, the beginning or the end."""
         self._mark: FileMark | None = None
-        self._picture: tuple[object, ...] = ()
+        self._state: tuple[object, ...] = ()
 
     def poll(self) -> bool:
-        """Read what is new, and say whether there was anything. Raises `StoreError` if the run cannot be read."""
+        """Read what is new, and return whether anything was. Raises `StoreError` if the run cannot be read."""
         mark = FileMark.of(self.directory)
         if mark == self._mark:
             return False
         with closing(RunReader.open(self.directory)) as reader, reader.consistent_read():
-            anew = self._mark is None or mark.database[0] != self._mark.database[0]
-            if anew and not reader.is_large:
+            is_new = self._mark is None or mark.database[0] != self._mark.database[0]
+            if is_new and not reader.is_large:
                 reader.require_intact()
-            self._read_trials(reader, anew=anew)
+            self._read_trials(reader, is_new=is_new)
             self._read_results(reader, mark)
         # files that are still changing are read again, even if their times stay the same
         self._mark = mark if mark.is_quiet else mark._replace(log=(-1, 0, 0))
         self.running = mark.running
-        picture = len(self.sums.looks), len(self.sums.events), mark.results, mark.running, id(self.sums)
-        if picture != self._picture:
-            self._picture, self.edition = picture, self.edition + 1
+        state = len(self.sums.looks), len(self.sums.events), mark.results, mark.running, id(self.sums)
+        if state != self._state:
+            self._state, self.edition = state, self.edition + 1
         return True
 
     def view(self) -> RunView:
@@ -126,7 +126,7 @@ class Feed:
 
     @property
     def other_costs(self) -> tuple[OtherCostRow, ...]:
-        """Spending that caps count besides the stored answers of the current models."""
+        """Spending that caps count in addition to the stored answers of the current models."""
         return other_costs(self._removed, self.stored.roster.models, self._servers.counted, self.sums.events)
 
     @property
@@ -135,8 +135,8 @@ class Feed:
         requests = [self.sums.spent([name]).gpu_seconds for name in self.models]
         return counted_gpu_seconds(self._servers, requests, self.other_costs)
 
-    def _read_trials(self, reader: RunReader, anew: bool) -> None:
-        if anew or not self.sums.update(reader):
+    def _read_trials(self, reader: RunReader, is_new: bool) -> None:
+        if is_new or not self.sums.update(reader):
             self.stored = stored_setup(reader.header())
             self.sums = StoredSums(reader, self.stored)
             self._removed = spent_on_removed_models(reader, self.stored.roster.models, self.sums.events)
@@ -164,7 +164,7 @@ class Feed:
 
 def _stamp(path: Path) -> Stamp:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return NO_FILE
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,4 +1,4 @@
-"""The runs that a monitor serves, by name: one, or those in a folder, each with its state."""
+"""The runs that a monitor serves, by name: a single run, or all in a folder."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class RunBrief:
     """Name of its directory."""
     status: str
     reason: str | None
-    """Why it finished, or a sentence on why it did not."""
+    """Why it finished, or why it did not."""
     models: int
     questions: int
     trials: int
@@ -51,7 +51,7 @@ class RunBrief:
 
 
 class RunsFolder:
-    """A directory that is a run or contains runs; listed anew each time, since runs come and go."""
+    """A directory that is a run or contains runs; listed on each call, since runs come and go."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
@@ -72,9 +72,9 @@ class RunsFolder:
 
     def _brief(self, name: str, path: Path) -> RunBrief | None:
         mark = FileMark.of(path)
-        known = self._briefs.get(name)
-        if known is not None and known[0] == mark and mark.is_quiet:
-            return known[1]
+        cached = self._briefs.get(name)
+        if cached is not None and cached[0] == mark and mark.is_quiet:
+            return cached[1]
         try:
             brief = read_brief(path, mark)
         except StoreError:
@@ -84,18 +84,23 @@ class RunsFolder:
 
 
 def read_brief(path: Path, mark: FileMark) -> RunBrief:
-    """Summarize a run from its latest look and a few counts, which all runs have, with or without published results.
+    """Summarize a run from its latest look and a few counts, whether or not it has published results.
 
-    With labels, the results are those that the labels correct.
+    If there are labels, the corrected results are used.
     """
     with closing(RunReader.open(path)) as reader, reader.consistent_read():
         events, questions = reader.events(), len(reader.ids("questions", "key"))
         config, stored = reader.configurations()[-1], reader.latest_look()
         models = cast(list[object], config["models"])
-        found = None if stored is None else read_look(stored)
-        verdicts = Counter(one.verdict for one in (() if found is None else found.look.comparisons))
+        named_look = None if stored is None else read_look(stored)
+        verdicts = Counter(
+            comparison.verdict for comparison in (() if named_look is None else named_look.look.comparisons)
+        )
         status, reason = ("running", None) if mark.running else status_at_end(events, reader.trial_count())
-        best, gate = None if found is None else _best_model(found), _published_gate(config, path, mark.running)
+        best, gate = (
+            None if named_look is None else _best_model(named_look),
+            _published_gate(config, path, mark.running),
+        )
         if (path / LABELS_FILE).exists():
             results = _labelled_results(reader, path, mark.running)
             if results is not None:
@@ -109,7 +114,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             models=len(models),
             questions=questions,
             trials=reader.trial_count(),
-            cap=None if found is None else _max_trials(config, len(models) * questions),
+            cap=None if named_look is None else _max_trials(config, len(models) * questions),
             **{str(verdict): verdicts[verdict] for verdict in Verdict},
             best=best,
             gate=gate,
@@ -119,7 +124,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
 
 
 def _labelled_results(reader: RunReader, path: Path, running: bool) -> Results | None:
-    """Results with labels; those of a run that goes on are the ones that it has published."""
+    """Results with labels; for a running run those that it has published."""
     return read_results(path, rows=False) if running else StoredRun(reader).brief_results(running=False, rows=False)
 
 
@@ -136,6 +141,6 @@ def _published_gate(config: Mapping[str, Any], path: Path, running: bool) -> str
     return UNDECIDED if outcome == OPEN and not running else outcome  # as after a kill
 
 
-def _best_model(found: NamedLook) -> str | None:
-    known = (found.models[model] for model in found.look.order if isfinite(found.look.scores[model]))
-    return next(known, None)
+def _best_model(named_look: NamedLook) -> str | None:
+    names = (named_look.models[model] for model in named_look.look.order if isfinite(named_look.look.scores[model]))
+    return next(names, None)

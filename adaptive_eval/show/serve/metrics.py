@@ -1,7 +1,6 @@
 """Metrics of a run for Prometheus, served by a thread that never touches the run.
 
-The status is taken in the loop once a second, and a scrape shows the latest one, so that no scraper can slow the run
-down.
+The status is taken in the event loop once a second, and a scrape returns the latest, so no scraper can slow the run.
 """
 
 import asyncio
@@ -100,7 +99,7 @@ class Metrics(Watcher, Collector):
         if (status := self._status) is None:
             return
         labels = {"run": self._name, "version": __version__}
-        yield InfoMetricFamily("adaptive_eval_run", "The run that is at work.", labels)
+        yield InfoMetricFamily("adaptive_eval_run", "The current run.", labels)
         yield from _run_metrics(status)
         yield from _model_metrics(status.models)
         others = [([row.model or "", row.what], row) for row in status.beside]
@@ -141,58 +140,58 @@ MODEL_COUNTERS = {
 
 
 def _model_metrics(models: Sequence[ModelTraffic]) -> Iterator[Metric]:
-    yield from _counters(MODEL_COUNTERS, [([one.model], one) for one in models])
+    yield from _counters(MODEL_COUNTERS, [([model.model], model) for model in models])
     errors = _counter("errors", "Failed attempts since this start, by kind.", "kind")
-    in_flight = _gauge("requests_in_flight", "Requests that the model's servers have now.")
+    in_flight = _gauge("requests_in_flight", "Requests in flight at the model's servers.")
     healthy = _gauge("replica_healthy", "Whether the replica is healthy: 1 or 0.", "replica")
-    for one in models:
-        in_flight.add_metric([one.model], one.in_flight)
-        for kind, number in one.errors.items():
-            errors.add_metric([one.model, kind], number)
-        for url, is_healthy in one.replicas.items():
-            healthy.add_metric([one.model, url], is_healthy)
+    for model in models:
+        in_flight.add_metric([model.model], model.in_flight)
+        for kind, number in model.errors.items():
+            errors.add_metric([model.model, kind], number)
+        for url, is_healthy in model.replicas.items():
+            healthy.add_metric([model.model, url], is_healthy)
     yield from (errors, in_flight, healthy)
 
 
 OTHER_COUNTERS = {
-    "trials": "Stored answers of models that left.",
+    "trials": "Stored answers of removed models.",
     "answers": "Answers that were requested and lost, over all starts.",
-    "tokens": "Tokens besides those of committed trials of the models: of lost answers and others.",
-    "usd": "US dollars besides those of committed trials of the models.",
-    "gpu_seconds": "GPU seconds of requests besides those of committed trials of the models.",
+    "tokens": "Tokens other than those of committed trials, such as of lost answers.",
+    "usd": "US dollars other than those of committed trials.",
+    "gpu_seconds": "GPU seconds of requests other than those of committed trials.",
 }
 """Counters by field of `OtherCostRow`."""
 
 
 def _batch_metrics(rows: Sequence[BatchRow]) -> Iterator[Metric]:
-    batches = _gauge("batches_pending", "Batches that are not over.")
-    requests = _gauge("batch_requests_pending", "Requests in batches that are not over.")
-    since = _gauge("batch_pending_since_seconds", "When the oldest of these was handed in, in seconds since 1970.")
+    batches = _gauge("batches_pending", "Unfinished batches.")
+    requests = _gauge("batch_requests_pending", "Requests in unfinished batches.")
+    since = _gauge("batch_pending_since_seconds", "When the oldest of these was submitted, in seconds since 1970.")
     for model in dict.fromkeys(row.model for row in rows):
-        own = [row for row in rows if row.model == model]
-        batches.add_metric([model], len(own))
-        requests.add_metric([model], sum(row.requests for row in own))
-        since.add_metric([model], min(row.since for row in own))
+        model_rows = [row for row in rows if row.model == model]
+        batches.add_metric([model], len(model_rows))
+        requests.add_metric([model], sum(row.requests for row in model_rows))
+        since.add_metric([model], min(row.since for row in model_rows))
     yield from (batches, requests, since)
 
 
 def _site_metrics(rows: Sequence[SiteRow]) -> Iterator[Metric]:
     where = _gauge("site_info", "Where a site is: always 1.", "site", "host", "node", "devices", "state")
     serving = _gauge("site_serving", "Whether the site serves its model: 1 or 0.", "site")
-    since = _gauge("site_state_since_seconds", "Since when it does what it does, in seconds since 1970.", "site")
+    since = _gauge("site_state_since_seconds", "When its current state began, in seconds since 1970.", "site")
     gpus = _gauge("site_gpus", "GPUs that the site has.", "site")
-    placed = _counter("site_placements", "Places that the site was given, over all starts.", "site")
-    moves = _counter("site_moves", "Places on another node than before, over all starts.", "site")
+    placed = _counter("site_placements", "Placements of the site, over all starts.", "site")
+    moves = _counter("site_moves", "Placements on another node than before, over all starts.", "site")
     losses = _counter("site_losses", "How often the site was lost, over all starts.", "site")
     for row in rows:
-        own = [row.model, row.site]
-        where.add_metric([*own, row.host or "", row.node or "", row.devices or "", row.state], 1)
-        serving.add_metric(own, row.state == SiteState.SERVING)
-        since.add_metric(own, row.since)
-        gpus.add_metric(own, row.gpus if row.state in (SiteState.LOADING, SiteState.SERVING) else 0)
-        placed.add_metric(own, row.placed)
-        moves.add_metric(own, row.moves)
-        losses.add_metric(own, row.losses)
+        labels = [row.model, row.site]
+        where.add_metric([*labels, row.host or "", row.node or "", row.devices or "", row.state], 1)
+        serving.add_metric(labels, row.state == SiteState.SERVING)
+        since.add_metric(labels, row.since)
+        gpus.add_metric(labels, row.gpus if row.state in (SiteState.LOADING, SiteState.SERVING) else 0)
+        placed.add_metric(labels, row.placed)
+        moves.add_metric(labels, row.moves)
+        losses.add_metric(labels, row.losses)
     yield from (where, serving, since, gpus, placed, moves, losses)
 
 
@@ -202,9 +201,9 @@ def _counters(
     """Counters with these fields of the rows, each with its help; `rows` have values of the labels."""
     for name, help_ in fields.items():
         counter = _counter(f"{prefix}{name}", help_, *labels)
-        for own, row in rows:
+        for label_values, row in rows:
             if (value := getattr(row, name)) is not None:
-                counter.add_metric(own, value)
+                counter.add_metric(label_values, value)
         yield counter
 
 

@@ -1,9 +1,8 @@
-"""A run as its page sees it: the view as JSON, and the progress since.
+"""A run as its page shows it: the view as JSON, and the progress since.
 
 A view has the posterior of every model on every question; progress repeats it for those that have changed since a
-given step. Both are made when they are fetched, so pages that nobody watches cost nothing. Reading takes at most
-`SHARE_OF_TIME`: on a machine that is busy with the run itself it takes longer, and is done less often. For use by one
-thread at a time.
+given step. Both are built when they are fetched, so a page that nobody watches costs nothing. Reading takes at most
+`MAX_READ_SHARE` of the time: on a busy machine it takes longer and is done less often. For use by one thread at a time.
 """
 
 import time
@@ -46,15 +45,15 @@ def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return valid_text(value)
     if isinstance(value, Mapping):
-        return {valid_text(str(key)): _replace_surrogates(one) for key, one in value.items()}
-    return [_replace_surrogates(one) for one in value] if isinstance(value, list | tuple) else value
+        return {valid_text(str(key)): _replace_surrogates(item) for key, item in value.items()}
+    return [_replace_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 MAX_TRIALS = 20
-MAX_TOKENS, LONGEST_TOKEN = 500, 64
+MAX_TOKENS, MAX_TOKEN_CHARACTERS = 500, 64
 """Tokens of an answer shown with log-probabilities, and characters of each; exports have all."""
 MAX_CHARACTERS = 1_000_000
-"""Limit for all texts of a page together. The first answer is always there, with each of its two texts cut at this."""
+"""Limit for all texts of a page together. The first answer is always included, with each of its two texts cut here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +138,10 @@ def _trial_view(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
     )
 
 
-def _tokens(told: AnswerLogprobs | None) -> Sequence[tuple[str, float | None]]:
-    if told is None:
+def _tokens(logprobs: AnswerLogprobs | None) -> Sequence[tuple[str, float | None]]:
+    if logprobs is None:
         return ()
-    return [(token[:LONGEST_TOKEN], value) for token, value in islice(zip(*told, strict=True), MAX_TOKENS)]
+    return [(token[:MAX_TOKEN_CHARACTERS], value) for token, value in islice(zip(*logprobs, strict=True), MAX_TOKENS)]
 
 
 def _truncate(text: str) -> str:
@@ -150,9 +149,9 @@ def _truncate(text: str) -> str:
     return text if missing <= 0 else f"{text[:MAX_CHARACTERS]}\n[{missing:,} more characters are stored]"
 
 
-STEP_SECONDS = 1.0
+MIN_STEP_SECONDS = 1.0
 """Shortest time between two readings for progress."""
-SHARE_OF_TIME = 0.03
+MAX_READ_SHARE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,7 @@ class RunProgress:
     step: int
     """The step of reading, which the next request gives."""
     edition: str
-    """Changes when the view should be fetched again."""
+    """A new value means that the view should be fetched again."""
     status: str
     trials: int
     per_second: float
@@ -242,7 +241,7 @@ class PageState:
             began = time.monotonic()
             self._feed.poll()
             self._latest = self._take_step(self._latest)
-            self._next_step = began + max(STEP_SECONDS, (time.monotonic() - began) / SHARE_OF_TIME)
+            self._next_step = began + max(MIN_STEP_SECONDS, (time.monotonic() - began) / MAX_READ_SHARE)
         return to_json(replace(self._latest, cells=self._changed_cells(after)))
 
     def _take_step(self, before: RunProgress | None) -> RunProgress:
@@ -254,7 +253,7 @@ class PageState:
             step = before.step + bool(changed is None or changed.any() or spent != before.spending)
         if before is None or spent != before.spending:
             self._rates.add(elapsed, spent.trials, spent.tokens)
-        if changed is None:  # then the view is new, too
+        if changed is None:  # the view is new, too
             self._changed_at = np.zeros(counts.shape[:-1], dtype=np.int64)
         else:
             self._changed_at[changed.any(axis=-1)] = step
@@ -283,6 +282,6 @@ class PageState:
     def _changed_cells(self, after: int) -> tuple[CellUpdate, ...]:
         cells = np.argwhere(self._changed_at > max(after, 0))
         weights = open_rubric(self._feed.stored.config.rubric).weights
-        known, (places,) = posterior_views(self._counts[*cells.T][None], weights)
+        posteriors, (places,) = posterior_views(self._counts[*cells.T][None], weights)
         numbered = zip(cells.tolist(), places, strict=True)
-        return tuple(CellUpdate(model, question, known[place]) for (model, question), place in numbered)
+        return tuple(CellUpdate(model, question, posteriors[place]) for (model, question), place in numbered)

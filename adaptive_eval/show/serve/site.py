@@ -2,9 +2,8 @@
 
 One thread reads all runs, which keeps the loop free and bounds the load of a monitor.
 
-A page on another site could let its name resolve to this machine, and then read data here as its own. So only requests
-to an IP address, to `localhost`, or to this machine's name are served. Runs are found only by name in the folder, and
-files only by name in the package: no path comes from a request.
+Against DNS rebinding, only requests to an IP address, to `localhost`, or to this machine's name are served. Runs are
+looked up by name in the folder, and files by name in the package: no path comes from a request.
 """
 
 import asyncio
@@ -41,8 +40,8 @@ HEADERS = {
 REVALIDATE = {"Cache-Control": "no-cache"}
 """The browser asks again each time; with an ETag the response may be that nothing has changed."""
 PRIVATE = {"Cache-Control": "no-store"}
-MAX_KEPT = 8
-"""Runs whose latest view is kept: those that were asked for last."""
+MAX_STATES = 8
+"""Runs whose latest view is cached: the most recently requested."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
@@ -59,7 +58,7 @@ class Site:
         self._names = {"localhost", socket.gethostname().lower(), host.lower()}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="run-reader")
         self._states: dict[str, PageState] = {}
-        self._one_log = asyncio.Lock()
+        self._log_lock = asyncio.Lock()
         self._assets = {name: (kind, text.encode()) for name, (kind, text) in assets().items()}
 
     def close(self) -> None:
@@ -76,7 +75,7 @@ class Site:
         """Respond to a request."""
         host = host_of(request)
         if host not in self._names and not is_ip_address(host):
-            return problem(421, "this address is not served here; use the one that the monitor has printed")
+            return problem(421, "this address is not served here; use the address that the monitor printed")
         try:
             return await self._route(request)
         except StoreError as error:
@@ -90,13 +89,13 @@ class Site:
                 kind, body = self._assets[name]
                 return _conditional(request, body, kind, f'"{blake2b(body, digest_size=12).hexdigest()}"')
             case ["api", "runs"]:
-                return found(to_json(await self._read(self._folder.briefs)))
+                return ok(to_json(await self._read(self._folder.briefs)))
             case ["run", name, *rest] if rest in ([], [""]) and await self._state(name) is not None:
                 moved = web.Response(status=308, headers={"Location": f"{quote(name, safe='')}/"})
                 return _page(monitor_page(name, "../../")) if rest else moved
             case ["api", "run", name, *what] if (state := await self._state(name)) is not None:
                 return await self._answer_about_run(state, what, request)
-        return problem(404, "there is nothing here")
+        return problem(404, "not found")
 
     async def _state(self, name: str) -> PageState | None:
         """State of the run with this name; None if there is no such run."""
@@ -104,7 +103,7 @@ class Site:
         state = self._states.pop(name, None)
         if path is None:
             return None
-        while len(self._states) >= MAX_KEPT:
+        while len(self._states) >= MAX_STATES:
             del self._states[next(iter(self._states))]
         self._states[name] = state or PageState(path)
         return self._states[name]
@@ -121,14 +120,14 @@ class Site:
                 body = await self._read(partial(state.answers, *numbers))
             case ["transcript", index] if (numbers := _integers(request, "model", "trial", question=index)) is not None:
                 body = await self._transcript(state, *numbers)
-        return problem(404, "there is nothing here") if body is None else found(body)
+        return problem(404, "not found") if body is None else ok(body)
 
     async def _transcript(self, state: PageState, question: int, model: int, trial: int) -> bytes | None:
         """The last message of a trial that Inspect ran, as JSON; None if there is no such trial. One log at a time."""
         record = await self._read(lambda: state.record(question, model, trial))
         if record is None:
             return None
-        async with self._one_log:
+        async with self._log_lock:
             (end,) = await asyncio.to_thread(transcript_ends, state.directory, [record])
         return to_json(end)
 
@@ -154,7 +153,7 @@ def path_of(request: web.BaseRequest) -> list[str]:
 
 
 def host_of(request: web.BaseRequest) -> str:
-    """The host name or address that it was sent to, in lower case, without brackets; "" if it is neither."""
+    """The host name or address of a request, in lower case, without brackets; "" if it is neither."""
     named = _HOST.fullmatch(request.headers.get("Host", ""))
     return "" if named is None else named[1].strip("[]").lower()
 
@@ -173,20 +172,20 @@ def _conditional(request: web.BaseRequest, body: bytes, kind: str, etag: str) ->
     headers = {**REVALIDATE, "ETag": etag}
     if request.headers.get("if-none-match") == etag:
         return web.Response(status=304, headers=headers)
-    return found(body, kind, headers)
+    return ok(body, kind, headers)
 
 
 def _page(html: str) -> web.Response:
-    return found(html.encode(), HTML, REVALIDATE)
+    return ok(html.encode(), HTML, REVALIDATE)
 
 
-def found(body: bytes, kind: str = JSON, headers: Mapping[str, str] = PRIVATE) -> web.Response:
-    """Build a response with what was asked for."""
+def ok(body: bytes, kind: str = JSON, headers: Mapping[str, str] = PRIVATE) -> web.Response:
+    """Build a response with this body."""
     return web.Response(body=body, headers={"Content-Type": kind, **headers})
 
 
 def problem(status: int, what: str) -> web.Response:
-    """Build a response that says what is wrong."""
+    """Build an error response."""
     return web.Response(status=status, text=f"{what}\n", headers=PRIVATE)
 
 
@@ -234,7 +233,7 @@ def set_by_signals(over: asyncio.Event) -> Iterator[None]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the address can be reached from this machine alone."""
+    """Whether the address can be reached only from this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

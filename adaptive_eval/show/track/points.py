@@ -1,7 +1,7 @@
 """Follow a run as a tracker logs it: a point for each look, then settings, the ranking and files, as plain values.
 
-A run that is already over works too: its tracked run is found again, and gets what it lacks. Names of models may
-contain anything, but trackers make paths and files of the names of series.
+A finished run works too: its tracked run is found again, and missing looks are added. Names of models may contain
+anything, but trackers derive paths and files from the names of series.
 """
 
 import json
@@ -27,13 +27,13 @@ from adaptive_eval.record.view import LookView, RunView
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.repeatable import published_configuration, view_config
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.text import SECONDS_AN_HOUR
+from adaptive_eval.show.text import SECONDS_PER_HOUR
 from adaptive_eval.store import AnswersLost, RunReader
 
 MAX_NAME = 80
-"""Most characters of a name in a series, or of a key."""
+"""Characters of a name in a series, or of a key."""
 COLUMNS = ("rank", "tier", "model", "score", "lo", "hi", "sigma", "bayes", "trials", "tokens", "usd")
-MEND = "Free some space, or give TMPDIR another folder"
+WRITE_HINT = "Free some space, or give TMPDIR another folder"
 
 
 class Point(NamedTuple):
@@ -73,13 +73,13 @@ def _values(view: RunView, look: LookView, series: Mapping[str, str]) -> Iterato
     yield "trials", float(sum(look.trials))
     for verdict in VERDICTS_OF_LOOKS:
         yield f"comparisons/{verdict}", float(verdicts.count(str(verdict)))
-    used = [one for one in view.spending if one.at <= look.at]
-    lost = [one.body for one in view.events if one.kind == AnswersLost.KIND and one.at <= look.at]
+    used = [spending for spending in view.spending if spending.at <= look.at]
+    lost = [event.body for event in view.events if event.kind == AnswersLost.KIND and event.at <= look.at]
     yield "lost_answers", _total(lost, "answers")
     if used:
         yield "spent/tokens", used[-1].tokens + _total(lost, "tokens")
         yield "spent/usd", used[-1].usd + _total(lost, "usd")
-        yield "spent/gpu_hours", (used[-1].gpu_seconds + _total(lost, "gpu_seconds")) / SECONDS_AN_HOUR
+        yield "spent/gpu_hours", (used[-1].gpu_seconds + _total(lost, "gpu_seconds")) / SECONDS_PER_HOUR
     columns = zip(look.models, look.scores, look.sigmas, look.tiers, look.trials, strict=True)
     for model, score, sigma, tier, trials in columns:
         if model not in series:
@@ -94,7 +94,7 @@ def _values(view: RunView, look: LookView, series: Mapping[str, str]) -> Iterato
 
 
 def _total(bodies: Iterable[Mapping[str, object]], field: str) -> float:
-    return float(sum(value for one in bodies if isinstance(value := one.get(field, 0), int | float)))
+    return float(sum(value for body in bodies if isinstance(value := body.get(field, 0), int | float)))
 
 
 def ranking(view: RunView) -> list[list[object]]:
@@ -123,8 +123,8 @@ def flatten(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 def write_files(view: RunView, run: Path, folder: Path) -> list[Path]:
     """Write results, report, configuration, and figures if matplotlib is installed."""
     report, configuration = folder / "report.md", folder / "configuration.yaml"
-    write_whole(report, markdown(view).encode("utf-8", "replace"), MEND)
-    write_whole(configuration, yaml.safe_dump(dict(settings(view)), sort_keys=False).encode(), MEND)
+    write_whole(report, markdown(view).encode("utf-8", "replace"), WRITE_HINT)
+    write_whole(configuration, yaml.safe_dump(dict(settings(view)), sort_keys=False).encode(), WRITE_HINT)
     paths = [report, configuration]
     if (results := run / RESULTS_FILE).is_file() and not results.is_symlink():
         paths.append(results)
@@ -168,17 +168,17 @@ class Tracker(Protocol):
         """Add final results; temporary files go into `folder`."""
 
 
-def follow(feed: Feed, tracker: Tracker, tell: Callable[[str], None]) -> None:
+def follow(feed: Feed, tracker: Tracker, on_start: Callable[[str], None]) -> None:
     """Log every look until the run is over."""
     edition = -1
     with closing(RunReader.open(feed.directory)) as reader:
         created = reader.created
     tracked = tracker.begin(feed.view(), created, feed.directory)
     last = tracked.looks
-    tell(tracked.where)
+    on_start(tracked.where)
     while True:
         over = not feed.running
-        if edition != feed.edition and (new := [one for one in points(feed.view()) if one.look > last]):
+        if edition != feed.edition and (new := [point for point in points(feed.view()) if point.look > last]):
             tracker.log(new)
             last = new[-1].look
         edition = feed.edition

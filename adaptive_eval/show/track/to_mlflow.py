@@ -27,10 +27,10 @@ from adaptive_eval.show.track.points import (
 
 EXPERIMENT = "adaptive-eval"
 ID_TAG = "adaptive_eval.run"
-METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100
-"""Most metrics and parameters in one request to MLflow."""
-LONGEST_VALUE = 500
-MILLISECONDS = 1000.0
+MAX_METRICS, MAX_PARAMS = 1000, 100
+"""Limits of one request to MLflow."""
+MAX_VALUE = 500
+MS_PER_SECOND = 1000.0
 RANKING = "ranking.json"
 DEFAULT_STORE = "sqlite:///mlflow.db"
 """Default address: a file in the working directory."""
@@ -40,7 +40,7 @@ def _require_no_file_store(uri: str) -> None:
     """Raise `ConfigError` for a store in files, which MLflow no longer supports."""
     if uri.startswith("file:") or "://" not in uri and uri != "databricks":
         raise ConfigError(
-            f"MLflow's store in files, {uri}, was retired by MLflow: give a database, "
+            f"MLflow no longer supports a store in files such as {uri}; give a database, "
             f"--tracking-uri {DEFAULT_STORE}, or the address of a server"
         )
 
@@ -49,7 +49,7 @@ class Mlflow:
     """One run in MLflow."""
 
     def __init__(self, experiment: str | None, uri: str | None) -> None:
-        # report a server that is away instead of waiting for it
+        # report an unreachable server instead of waiting for it
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         module = load_extra("mlflow", "mlflow", "runs in MLflow")
@@ -62,8 +62,8 @@ class Mlflow:
     def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
         """Find the tracked run by its tag, or begin it."""
         client, name = self._client, tracked_id(view, created)
-        found = client.get_experiment_by_name(self._experiment)
-        experiment = client.create_experiment(self._experiment) if found is None else found.experiment_id
+        existing = client.get_experiment_by_name(self._experiment)
+        experiment = client.create_experiment(self._experiment) if existing is None else existing.experiment_id
         runs = client.search_runs([experiment], f"tags.`{ID_TAG}` = '{name}'", max_results=1)
         if runs:
             self._id, looks = runs[0].info.run_id, int(runs[0].data.metrics.get("look", 0))
@@ -71,8 +71,8 @@ class Mlflow:
         else:
             tags = {ID_TAG: name, "run_directory": str(directory.absolute())}
             self._id, looks = client.create_run(experiment, run_name=view.name, tags=tags).info.run_id, 0
-            params = (self._entities.Param(key, value[:LONGEST_VALUE]) for key, value in flatten(settings(view)))
-            while part := list(islice(params, PARAMS_AT_ONCE)):
+            params = (self._entities.Param(key, value[:MAX_VALUE]) for key, value in flatten(settings(view)))
+            while part := list(islice(params, MAX_PARAMS)):
                 client.log_batch(self._id, params=part)
         uri = client.tracking_uri
         if uri.startswith("http"):
@@ -81,11 +81,11 @@ class Mlflow:
 
     def log(self, points: Sequence[Point]) -> None:
         metrics = (
-            self._entities.Metric(key, value, int(MILLISECONDS * point.at), point.look)
+            self._entities.Metric(key, value, int(MS_PER_SECOND * point.at), point.look)
             for point in points
             for key, value in point.values.items()
         )
-        while part := list(islice(metrics, METRICS_AT_ONCE)):
+        while part := list(islice(metrics, MAX_METRICS)):
             self._client.log_batch(self._id, metrics=part)
 
     def finish(self, view: RunView, status: str, directory: Path, folder: Path) -> None:

@@ -27,7 +27,7 @@ class Wandb:
 
     def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
         """Find the tracked run by its id, or begin it."""
-        own = self._wandb.Settings(
+        wandb_settings = self._wandb.Settings(
             console="off",
             silent=True,
             init_timeout=INIT_SECONDS,
@@ -46,13 +46,13 @@ class Wandb:
             job_type="evaluation",
             config={**settings(view), "run_directory": str(directory.absolute())},
             dir=os.environ.get("WANDB_DIR") or str(directory / "logs"),
-            settings=own,
+            settings=wandb_settings,
         )
         self._run.config.update(dict(settings(view)), allow_val_change=True)
         self._run.define_metric("*", step_metric="trials")
-        known = 0 if self._run.offline else int(self._run.summary.get("look", 0))
+        looks = 0 if self._run.offline else int(self._run.summary.get("look", 0))
         offline = f"offline: wandb sync {Path(self._run.dir).parent}"
-        return TrackedRun(known, offline if self._run.offline else str(self._run.url))
+        return TrackedRun(looks, offline if self._run.offline else str(self._run.url))
 
     def log(self, points: Sequence[Point]) -> None:
         for point in points:
