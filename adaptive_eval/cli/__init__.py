@@ -23,11 +23,11 @@ COMMANDS = {
     "run": "Rank the models of CONFIG. The same command again resumes the run.",
     "monitor": "Watch RUN from another terminal, or with --web in a browser.",
     "report": "Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.",
-    "track": "Send RUN to W&B or MLflow, while it goes on or afterwards.",
+    "track": "Send RUN to W&B or MLflow, during the run or afterwards.",
     "compare": "Show what changed from RUN_A to RUN_B: scores, verdicts, questions and settings.",
-    "regrade": "Grade answers of RUN again: those on which the grader failed, or with --config all of them.",
+    "regrade": "Grade answers of RUN again: those whose grading failed, or with --config all.",
     "rescore": "Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.",
-    "label": "Label answers of RUN blinded, to measure the grader's error and correct the scores for it.",
+    "label": "Label answers of RUN blind, to measure the grader's error and correct the scores.",
     "verify": "Check RUN for damage: every stored row by its checksum, the database, and results.json.",
     "replay": "Repeat a run on recorded or simulated outcomes; no server is asked.",
     "plan": "Forecast what the run of CONFIG will cost, and how likely it is to decide everything.",
@@ -37,11 +37,10 @@ COMMANDS = {
     "schema": "Print the JSON schema of the configuration.",
     "import": "Make a run from logs of other tools.",
     "export": "Write the trials of RUN as an array, a table, or logs of another tool.",
-    "demo": "Open the demonstration in a browser: a page on this disk that needs no server and no network.",
-    "simulate": "Serve simulated models, whose true scores are known, on this machine until Ctrl-C.",
+    "demo": "Open the demonstration in a browser: a local page without server and network.",
+    "simulate": "Serve simulated models with known true scores on this machine until Ctrl-C.",
 }
-"""Help of each command, which also begins the docstring of its function of the same name (`import_` for `import`)."""
-
+"""Help of each command; the docstring of its function of the same name (`import_` for `import`) begins with it."""
 
 EXAMPLES = {
     "run": ("run mine.yaml", "run mine.yaml --dry-run", "run mine.yaml --set trials.max=40"),
@@ -66,15 +65,25 @@ EXAMPLES = {
 }
 """Examples at the end of each command's help."""
 
-STYLE: Any = {
-    "rich_markup_mode": "markdown",  # paragraphs of a docstring are filled to the terminal's width
-    "pretty_exceptions_enable": False,
+EXIT_CODES = {
+    ExitCode.REACHED: "every comparison is decided: resolved or tied",
+    ExitCode.FAILED: "the run directory cannot be used, or the disk is full",
+    ExitCode.CONFIGURATION: "wrong configuration, questions or arguments",
+    ExitCode.SPENT: "undecided: budget or trials.max reached, grader failed, labels leave it open, or an alarm",
+    ExitCode.STOPPED: "stopped by the user (Ctrl-C once waits for requests in flight, twice stops at once)",
+    ExitCode.ENDPOINTS: "the models' servers cannot be used",
+    ExitCode.WORSE: "a model fails the gate (objective.gate): worse than the baseline by more than delta",
+    ExitCode.RUNNING: "the run is still going on (monitor)",
 }
+"""Meaning of each exit code."""
+
 app = typer.Typer(
     name="adaptive-eval",
     help="Rank language models with as few samples as an honest ranking needs.",
     no_args_is_help=True,
-    **STYLE | {"rich_markup_mode": "rich"},  # plain sentences: parsing Markdown takes a while
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    epilog="\n".join(["Exit codes:", *(f"  {code.value}  {meaning}" for code, meaning in EXIT_CODES.items())]),
 )
 
 
@@ -82,7 +91,7 @@ def _call_command(context: typer.Context) -> None:
     """Load a command, and call it with the arguments."""
     try:
         command = load_command(str(context.info_name))
-        if not gc.isenabled():  # as `__main__` leaves it: no collection scans what was loaded, which takes 50 ms
+        if not gc.isenabled():  # disabled by `__main__`: scanning the loaded modules would take 50 ms
             gc.freeze()
             gc.set_threshold(10_000)
             gc.enable()
@@ -97,14 +106,15 @@ def _call_command(context: typer.Context) -> None:
 
 def load_command(name: str) -> Any:
     """Load a command from its module: the function of its name, or an `app` with several commands."""
-    own = f"{name}_" if iskeyword(name) else name
-    module = import_module(f"{PACKAGE}.cli.{own}")
-    alone: typer.Typer | None = getattr(module, "app", None)
-    if alone is None:
-        alone = typer.Typer(add_completion=False, **STYLE)
-        alone.command(name)(getattr(module, own))
-    command = get_command(alone)
-    command.epilog = "Examples:\n\n" + "\n\n".join(f"adaptive-eval {example}" for example in EXAMPLES[name])
+    module_name = f"{name}_" if iskeyword(name) else name
+    module = import_module(f"{PACKAGE}.cli.{module_name}")
+    command_app: typer.Typer | None = getattr(module, "app", None)
+    if command_app is None:
+        command_app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        command_app.command(name)(getattr(module, module_name))
+    command = get_command(command_app)
+    # \b keeps the lines of the next paragraph apart
+    command.epilog = "\n".join(["\b", "Examples:", *(f"  adaptive-eval {example}" for example in EXAMPLES[name])])
     return command
 
 
@@ -113,8 +123,8 @@ for _name, _help in COMMANDS.items():
     app.command(_name, help=_help, add_help_option=False, context_settings=RAW_ARGUMENTS)(_call_command)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"adaptive-eval {__version__}")
         raise typer.Exit
 
@@ -138,7 +148,7 @@ def main() -> None:
 
 
 def _reopen_standard_streams() -> None:
-    """Connect closed standard streams to the null device, since a socket would get their number."""
+    """Connect closed standard streams to the null device, so that no socket gets their number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             mode = "r" if number == 0 else "w"

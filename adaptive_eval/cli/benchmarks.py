@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from textwrap import fill, shorten
+from textwrap import fill, indent, shorten
 from typing import Annotated
 
 import typer
@@ -18,59 +18,70 @@ from adaptive_eval.questions.benchmark import NamedBenchmark, near_names
 from adaptive_eval.record.lines import safe_line, several
 
 Word = Annotated[str | None, typer.Argument(help="Only those with this word in their name or description.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print everything that is known, as a JSON list.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print all facts as a JSON list.")]
 MAX_LISTED = 500
-"""Most benchmarks of a source that are listed; more are only counted."""
+"""Benchmarks of a source that are listed; if there are more, they are only counted."""
 MAX_WIDTH = 100
+INDENT = "    "
 
 
 def benchmarks(word: Word = None, as_json: AsJson = False) -> None:
     """List the benchmarks that can be run by name, in installed packages and in this folder.
 
-    The names are for `adaptive-eval init --benchmark NAME`. No code of a package is run, so only facts in its files
-    are shown.
+    The names are for `adaptive-eval init --benchmark NAME`. No code of a package is run, so only facts in its files are
+    shown.
     """
     with report_errors():
-        known = named_benchmarks(Path.cwd())
-        told = ((one, f"{one.name}\n{one.about}\n{one.description}".lower()) for one in known)
-        found = [one for one, text in told if word is None or word.lower() in text]
-        if word is not None and not found:
-            near = near_names(word, [one.name for one in known])
+        benchmarks = named_benchmarks(Path.cwd())
+        texts = (
+            (benchmark, f"{benchmark.name}\n{benchmark.about}\n{benchmark.description}".lower())
+            for benchmark in benchmarks
+        )
+        matching = [benchmark for benchmark, text in texts if word is None or word.lower() in text]
+        if word is not None and not matching:
+            near = near_names(word, [benchmark.name for benchmark in benchmarks])
             raise ConfigError(f"no benchmark here has {word!r} in its name or description{near}")
         if as_json:
-            typer.echo(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
+            typer.echo(json.dumps([asdict(benchmark) for benchmark in matching], indent=2, ensure_ascii=False))
             return
         width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
-        sizes = Counter(one.source for one in found)
+        sizes = Counter(benchmark.source for benchmark in matching)
         for source, size in sizes.items():
-            typer.echo(fill(f"{source}: {several(size, 'benchmark')}{_licence(found, source)}", width))
+            typer.echo(fill(f"{source}: {several(size, 'benchmark')}{_licence(matching, source)}", width))
             if size > MAX_LISTED:
                 typer.echo("  too many to list: give a word, as in `adaptive-eval benchmarks math`")
-            for one in found if size <= MAX_LISTED else ():
-                if one.source == source:
-                    typer.echo(_describe(one, width, whole=len(found) == 1))
+            for benchmark in matching if size <= MAX_LISTED else ():
+                if benchmark.source == source:
+                    typer.echo(_describe(benchmark, width, in_full=len(matching) == 1))
             typer.echo()
-        missing = [how for package, how in PACKAGES.items() if not any(one.name.startswith(package) for one in known)]
-        for how in missing if word is None else ():
-            typer.echo(f"More: {how}")
+        for package, hint in PACKAGES.items() if word is None else ():
+            if not any(benchmark.name.startswith(package) for benchmark in benchmarks):
+                typer.echo(f"More: {hint}")
 
 
-def _licence(found: Iterable[NamedBenchmark], source: str) -> str:
-    licence = next((one.licence for one in found if one.source == source and one.licence), None)
-    return "" if licence is None else f"; licence of the package {licence}, its data may have another"
+def _licence(benchmarks: Iterable[NamedBenchmark], source: str) -> str:
+    licences = (benchmark.licence for benchmark in benchmarks if benchmark.source == source and benchmark.licence)
+    licence = next(licences, None)
+    return "" if licence is None else f"; licence of the package {licence}; its data may have another"
 
 
-def _describe(one: NamedBenchmark, width: int, *, whole: bool) -> str:
-    """Name and facts, and below them a summary, or the `whole` description."""
-    facts = [
-        *([] if one.questions is None else [several(one.questions, "question")]),
-        *([f"scorer {' or '.join(one.scorers)}"] if one.scorers else []),
-        *([] if not one.sandbox else ["no sandbox" if one.sandbox == "no" else f"sandbox for {one.sandbox}"]),
-    ]
-    facts += ["data from the Hugging Face hub"] if one.needs_hub and whole else []
-    about, more = one.about.removesuffix("."), one.description if whole else ""
-    about = more if more.startswith(about) else f"{about}. {more}" if more else one.about
-    line = fill(safe_line(": ".join(filter(None, [one.name, ", ".join(facts)])), 1000), width, subsequent_indent="    ")
-    wide = width - 4
-    told = fill(safe_line(about, 4000), wide) if whole else shorten(safe_line(about, 1000), wide, placeholder=" ...")
-    return "\n".join([line, *(f"    {part}" for part in told.split("\n"))])
+def _describe(benchmark: NamedBenchmark, width: int, *, in_full: bool) -> str:
+    """Name and facts, and below them a summary, or `in_full` the description."""
+    facts = [] if benchmark.questions is None else [several(benchmark.questions, "question")]
+    if benchmark.scorers:
+        facts.append(f"scorer {' or '.join(benchmark.scorers)}")
+    if benchmark.sandbox:
+        facts.append("no sandbox" if benchmark.sandbox == "no" else f"sandbox for {benchmark.sandbox}")
+    if benchmark.needs_hub and in_full:
+        facts.append("data from the Hugging Face hub")
+    head = safe_line(": ".join(filter(None, [benchmark.name, ", ".join(facts)])), 1000)
+    text, text_width = benchmark.about, width - len(INDENT)
+    if in_full and benchmark.description:
+        title = benchmark.about.removesuffix(".")
+        repeats_title = benchmark.description.startswith(title)
+        text = benchmark.description if repeats_title else f"{title}. {benchmark.description}"
+    if in_full:
+        body = fill(safe_line(text, 4000), text_width)
+    else:
+        body = shorten(safe_line(text, 1000), text_width, placeholder=" ...")
+    return "\n".join([fill(head, width, subsequent_indent=INDENT), indent(body, INDENT)])

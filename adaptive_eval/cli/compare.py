@@ -24,30 +24,30 @@ def compare(
 ) -> None:
     """Show what changed from RUN_A to RUN_B: scores, verdicts, questions and settings.
 
-    Scores are compared on the models and questions of both runs.
+    Scores are compared on the models and questions that both runs have.
     """
     with report_errors(run_a, run_b):
         a, b = read_view(run_a), read_view(run_b)
         _require_comparable(a, b)
         if a.name == b.name:
             a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
-        found = diff_runs(a, read_counts(run_a), b, read_counts(run_b))
-        plain = {"format": FORMAT, "changes": found.as_plain()}
-        write_document(changes_markdown(found, a.weights), plain, kind, output)
+        diff = diff_runs(a, read_counts(run_a), b, read_counts(run_b))
+        document = {"format": FORMAT, "changes": diff.to_plain()}
+        write_document(changes_markdown(diff, a.weights), document, kind, output)
 
 
 def _require_comparable(a: RunView, b: RunView) -> None:
     if a.weights != b.weights or a.categories != b.categories:
         raise ConfigError(
-            f"{a.name} and {b.name} have different rubrics, so their scores mean different things: "
-            f"{_rubric(a)} against {_rubric(b)}; `adaptive-eval regrade` grades a run by another rubric"
+            f"{a.name} and {b.name} have different rubrics, so their scores cannot be compared: "
+            f"{_rubric(a)} against {_rubric(b)}; `adaptive-eval regrade` applies another rubric to a run"
         )
-    if not {one.id for one in a.questions} & {one.id for one in b.questions}:
+    if not {question.id for question in a.questions} & {question.id for question in b.questions}:
         raise ConfigError(f"{a.name} and {b.name} have no question in common (by id); compare runs of one benchmark")
     if not set(a.models) & set(b.models):
         raise ConfigError(
             f"{a.name} and {b.name} have no model in common (by name): {', '.join(a.models)} against "
-            f"{', '.join(b.models)}; a model keeps its name from run to run"
+            f"{', '.join(b.models)}; give a model the same name in both"
         )
 
 

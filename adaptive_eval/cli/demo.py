@@ -13,10 +13,10 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file of the page.")] = Path("demo.html"),
     opened: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
 ) -> None:
-    """Open the demonstration in a browser: a page on this disk that needs no server and no network.
+    """Open the demonstration in a browser: a local page without server and network.
 
-    Choose models' true scores, sample trial by trial, and see posteriors, ranks and intervals move, and how repeated
-    looks mislead about two equal models.
+    Choose the true scores of models, sample trial by trial, and watch posteriors, ranks and intervals. See how repeated
+    looks without a correction mislead about two equal models.
     """
     with report_errors():
         from adaptive_eval.show.page.documents import demo_page

@@ -14,7 +14,7 @@ from adaptive_eval.exchange.export import export as export_run
 from adaptive_eval.record.lines import several
 from adaptive_eval.store import RunReader
 
-SHOWN = 1000
+TRIALS_PER_STEP = 1000
 """Trials per step of the progress bar."""
 
 Run = Annotated[Path, typer.Argument(help="The directory of a run, finished or not.", metavar="RUN")]
@@ -26,25 +26,25 @@ Text = Annotated[
 ]
 
 
-def export(run: Run, form: Name, output: Output = None, force: Force = False, text: Text = None) -> None:
+def export(run: Run, format_name: Name, output: Output = None, force: Force = False, text: Text = None) -> None:
     """Write the trials of RUN as an array, a table, or logs of another tool.
 
     npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl, parquet: one row per
     trial. inspect: a folder with one Inspect log per model. A run in progress is exported as it is at this moment.
     """
     with report_errors(run):
-        if form not in EXPORTS:
-            raise ConfigError(f"--format must be one of {', '.join(EXPORTS)}, but got {form!r}")
+        if format_name not in EXPORTS:
+            raise ConfigError(f"--format must be one of {', '.join(EXPORTS)}, but got {format_name!r}")
         with closing(RunReader.open(run)) as reader:
             trials = reader.trial_count()
         with Progress(max(trials, 1)) as progress:
 
             def on_progress(number: int) -> None:
-                if number % SHOWN == 0:
+                if number % TRIALS_PER_STEP == 0:
                     progress.to(number, f"{number:,} trials")
 
-            exported = export_run(ExportRequest(run, form, output, force, text), on_progress)
+            exported = export_run(ExportRequest(run, format_name, output, force, text), on_progress)
     typer.echo(f"{exported.path}: {several(exported.trials, 'trial')} of {several(exported.models, 'model')}")
-    if form == "npz" and exported.untried:
+    if format_name == "npz" and exported.untried:
         pairs = f"{exported.untried} pairs of a model and a question"
         typer.echo(f"note: {pairs} have no trial yet, and `replay` needs one of each")

@@ -16,35 +16,31 @@ from adaptive_eval.exchange.detect import LOGS
 from adaptive_eval.exchange.importing import GraderComparison, ImportResult, import_logs
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.warnings import repeats_warning
-from adaptive_eval.show.summary import judged_once
+from adaptive_eval.show.summary import untimed_findings
 
-SHOWN_REASONS = 3
+MAX_REASONS = 3
 
 Files = Annotated[
     list[str],
-    typer.Argument(help="Logs, or folders of logs; NAME=FILE says what its model is called.", metavar="FILE..."),
+    typer.Argument(help="Logs, or folders of logs; NAME=FILE names its model.", metavar="FILE..."),
 ]
 To = Annotated[Path, typer.Option(help="A new run directory.", metavar="RUN")]
 Config = Annotated[
     Path | None, typer.Option(help="A configuration: its models, questions, grader and rubric, matched by name and id.")
 ]
-Grader = Annotated[str | None, typer.Option(help="Grade every text again: math, exact, choice, numeric ...")]
+Grader = Annotated[str | None, typer.Option(help="Grade all texts again: math, exact, choice, numeric ...")]
 Weights = Annotated[str | None, typer.Option(help="The possible scores, as in 0,0.5,1; default: 0,1.")]
-Scorer = Annotated[
-    str | None, typer.Option(help="The score that counts, if a log has several; METRIC[,FILTER] of lm-eval.")
-]
+Scorer = Annotated[str | None, typer.Option(help="The score to use if a log has several; METRIC[,FILTER] for lm-eval.")]
 LeaveOut = Annotated[list[str] | None, typer.Option(help="Leave out a model or a question.", metavar="NAME")]
 Further = Annotated[
     bool, typer.Option("--further", help="Add the trials of each file to those of the files before it.")
 ]
 RepeatsAreSamples = Annotated[
-    bool, typer.Option("--repeats-are-samples", help="Count identical answers too: they are independent samples.")
+    bool, typer.Option("--repeats-are-samples", help="Count identical answers, too: they are independent samples.")
 ]
 Finished = Annotated[
     bool,
-    typer.Option(
-        "--finished", help="The trials are complete: judge them as a fixed design, to which nothing will be added."
-    ),
+    typer.Option("--finished", help="No trials will be added: judge them as a fixed design."),
 ]
 
 
@@ -62,15 +58,14 @@ def import_(
 ) -> None:
     """Make a run from logs of other tools.
 
-    {logs}, and tables (CSV, JSONL, Parquet) with one row a trial: model, question, trial, and category, score, correct
-    or text. A request that failed is a missing trial, never a wrong answer; an answer that equals another one
-    of the same question and model word for word counts once, unless --repeats-are-samples. Short answers, which may
-    repeat by chance, each count if the model's answers to some question differ.
+    It reads {logs}, and tables (CSV, JSONL, Parquet) with one row per trial: model, question, trial, and one of
+    category, score, correct and text. A failed request is a missing trial, not a wrong answer. Identical answers of a
+    model to a question count once, unless --repeats-are-samples is given; short ones may repeat by chance, and count
+    if the model's answers to some question differ.
 
-    One look judges the trials, with a horizon of 80 trials a question unless --finished is given. If all trials have
-    the seeds that --config gives them, the run goes on as if it had asked for them. `report`, `monitor`, `plan` and
-    `replay` work on the run, and `run` goes on with it: with the config.yaml in it, once the addresses of its models
-    are filled in.
+    A single look judges the trials, with a horizon of 80 trials per question unless --finished is given. If all trials
+    have the seeds of --config, the run goes on as if it had requested them. `report`, `monitor`, `plan` and `replay`
+    work on the run. To continue it, fill in the models' addresses in its config.yaml, and use `run`.
     """
     with report_errors():
         request = ImportRequest(
@@ -92,7 +87,7 @@ def import_(
             typer.echo(line)
 
 
-import_.__doc__ = (import_.__doc__ or "").format(logs=LOGS)  # keeps the help complete
+import_.__doc__ = (import_.__doc__ or "").format(logs=LOGS)  # the help lists all formats
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -113,9 +108,9 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
     yield from _import_notes(done)
     if done.results is not None:
         yield ""
-        yield from judged_once(done.results, done.path)
+        yield from untimed_findings(done.results, done.path)
     else:
-        yield "no look yet: every model lacks trials that the first look needs (trials.min of each question); run it"
+        yield "no look yet: every model lacks trials for the first look (trials.min per question); `run` requests them"
     if done.compared.grader is None:
         yield from _missing_grader_note(done, done.compared, config)
     elif config is not None:
@@ -126,14 +121,15 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
 
 
 def _missing_grader_note(done: ImportResult, compared: GraderComparison, config: Path | None) -> Iterator[str]:
-    """Why the run has no grader, and how it can still go on."""
+    """Why the run has no grader, and how to continue it."""
     assert compared.agreement is not None
     yield f"grades    {compared.agreement.summary}, for example"
-    yield from (f"          {safe_line(one, 400)}" for one in compared.agreement.examples)
+    yield from (f"          {safe_line(example, 400)}" for example in compared.agreement.examples)
     file = config or done.path / CONFIG_FILE
-    those = f" (on a sample: {', '.join(compared.instead)})" if compared.instead else ""
-    yield f"          the run has no grader until {file} names one that gives these grades{those}"
-    yield f"          or all are graded by another one: adaptive-eval regrade {done.path} --config {file}"
+    on_sample = f" (on a sample: {', '.join(compared.instead)})" if compared.instead else ""
+    yield f"          name a grader in {file} that gives these grades{on_sample}"
+    yield "          or grade all answers by another one:"
+    yield f"          adaptive-eval regrade {done.path} --config {file}"
 
 
 def _import_notes(done: ImportResult) -> Iterator[str]:
@@ -141,14 +137,14 @@ def _import_notes(done: ImportResult) -> Iterator[str]:
     gathering = done.gathering
     for model, keys in gathering.differing.items():
         named = ", ".join(keys)
-        yield f"sampling  {safe_line(model, 40)} had another {named} for each task; {CONFIG_FILE} leaves it out"
+        yield f"sampling  {safe_line(model, 40)} had a different {named} in each task; {CONFIG_FILE} omits it"
     for model, reasons in gathering.missing.items():
-        most = sorted(reasons.items(), key=lambda item: -item[1])[:SHOWN_REASONS]
-        told = ", ".join(f"{number} {why}" for why, number in most)
-        yield f"missing   {sum(reasons.values())} of {model}: {told}"
+        commonest = sorted(reasons.items(), key=lambda item: -item[1])[:MAX_REASONS]
+        counts = ", ".join(f"{number} {why}" for why, number in commonest)
+        yield f"missing   {sum(reasons.values())} of {model}: {counts}"
     for model, number in gathering.repeated.items():
         yield f"repeats   {model}: {repeats_warning(number)}"
     if gathering.copies:
-        yield f"copies    {gathering.copies} records that are copies of others"
+        yield f"copies    {gathering.copies} records are copies of others"
     if gathering.reworded:
-        yield f"warning   {gathering.reworded} records have another prompt than the first of their question"
+        yield f"warning   {gathering.reworded} records have a different prompt than the first record of their question"

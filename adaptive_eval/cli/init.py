@@ -12,7 +12,7 @@ from adaptive_eval.questions.benchmark import NamedBenchmark
 
 File = Annotated[Path, typer.Argument(help="Where to write it.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
-Full = Annotated[bool, typer.Option("--full", help="Write every choice, most of them in comments.")]
+Full = Annotated[bool, typer.Option("--full", help="Write every setting, most of them in comments.")]
 Benchmark = Annotated[str | None, typer.Option(help="One that `adaptive-eval benchmarks` lists.", metavar="NAME")]
 
 
@@ -32,10 +32,10 @@ def _find_named(name: str | None) -> NamedBenchmark | None:
         return None
     from adaptive_eval.config.named_benchmarks import find_benchmark, named_benchmarks
 
-    found = find_benchmark(name, named_benchmarks(Path.cwd()))
+    benchmark = find_benchmark(name, named_benchmarks(Path.cwd()))
     if name.endswith(".yaml"):
-        raise ConfigError(f"{name} is a configuration already: adaptive-eval run {name}")
-    return found
+        raise ConfigError(f"{name} is already a configuration; run it: adaptive-eval run {name}")
+    return benchmark
 
 
 def _write(file: Path, text: str, force: bool) -> None:
@@ -43,6 +43,6 @@ def _write(file: Path, text: str, force: bool) -> None:
         with file.open("w" if force else "x", encoding="utf-8") as target:
             target.write(text)
     except FileExistsError:
-        raise ConfigError(f"{file} exists already; give another name, or --force to overwrite it") from None
+        raise ConfigError(f"{file} already exists; give another name, or --force to overwrite it") from None
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from error

@@ -29,22 +29,21 @@ def label(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the page; default: any free one.")] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="Take labels from a file: JSON lines or CSV, see the guide."),
+        typer.Option("--from", metavar="FILE", help="Read labels from a file: JSON lines or CSV, see the guide."),
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Only show what the labels say so far.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only show the results of the labels so far.")] = False,
 ) -> None:
-    """Label answers of RUN blinded, to measure the grader's error and correct the scores for it.
+    """Label answers of RUN blind, to measure the grader's error and correct the scores.
 
-    A page in a browser on this machine shows each answer with its question and the reference, but neither its model nor
-    its grade. Each label is one key; q or Ctrl-C ends the session. Answers whose labels help open comparisons most come
-    first. The labels are stored in RUN/labels.jsonl. From then on scores, order and verdicts are corrected by them, in
-    every report and in results.json.
+    A page in a browser shows each answer with its question and the answer key, but not its model or grade. One key sets
+    a label; q or Ctrl-C ends the session. The answers most useful for undecided comparisons come first. The labels are
+    stored in RUN/labels.jsonl; scores, order and verdicts are then corrected by them in all reports and results.json.
     """
     with report_errors(run):
         if [port is not None, source is not None, show].count(True) > 1:
             raise ConfigError("--port, --from and --show exclude each other; give one of them")
         if not show:
-            writable_labels_file(run)  # fails before anybody labels in vain
+            writable_labels_file(run)  # fail before anybody labels in vain
         if source is not None:
             _import_labels(run, source)
         elif not show:
@@ -54,7 +53,7 @@ def label(
 
 
 def _apply_labels(run: Path) -> Results | None:
-    """The results by the labels that there are; results.json has them, too, unless the run goes on and writes it."""
+    """The results with the current labels, also written to results.json unless the run is active and writes it."""
     running = is_held(run)
     with open_run(run) as stored:
         results = stored.results(running=running)
@@ -66,19 +65,18 @@ def _apply_labels(run: Path) -> Results | None:
 
 def _findings(run: Path, results: Results | None) -> Iterator[str]:
     if results is None:
-        yield "no look was taken yet: labels count from the first look on"
+        yield "no look yet: labels count from the first look on"
     elif results.labelled is not None:
         yield from (markdown_cell(sentence, 1000) for sentence in finding(results))
         yield from label_sections(results)
-    elif labels := len(read_labels(run)):  # whoever reads a run loads no plug-ins
-        has = "has" if labels == 1 else "have"
-        yield f"{several(labels, 'answer')} {has} a label: results follow them from the next start of the run on"
+    elif labels := len(read_labels(run)):  # readers of a run load no plug-ins
+        yield f"{several(labels, 'label')} stored; they count from the next start of the run on"
     else:
         yield "no answer has a label yet"
 
 
 def _import_labels(run: Path, source: Path) -> None:
-    """Add labels from the user's own file."""
+    """Add labels from a file."""
     with open_run(run) as stored:
         grader, questions = stored.setup.config.grader, stored.setup.roster.questions
         require_useful_labels(grader, stored.rubric)
@@ -93,7 +91,7 @@ def _serve_page(session: LabelSession, port: int) -> None:
     from adaptive_eval.labels.site import serve_labelling
 
     if session.current is None:
-        typer.echo("every answer that a look has judged has a label")
+        typer.echo("every judged answer already has a label")
         return
-    told = "label at {}  q on the page or Ctrl-C ends it; whoever has the address can label"
-    asyncio.run(serve_labelling(session, port, lambda url: typer.echo(told.format(url))))
+    message = "label at {}  q on the page or Ctrl-C ends it; anyone with this address can label"
+    asyncio.run(serve_labelling(session, port, lambda url: typer.echo(message.format(url))))

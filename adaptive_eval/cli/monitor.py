@@ -14,13 +14,13 @@ from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.lines import first_few
 from adaptive_eval.show.displays import DisplayKind, JsonDisplay, open_display
-from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, show_once, status_text
+from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_current, show_end, status_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import RunsFolder
 
 PATIENCE_SECONDS = 30.0
-"""Time for which --wait waits for a run to begin."""
-SHOWN_RUNS = 8
+"""Time that --wait allows for a run to begin."""
+MAX_RUNS = 8
 
 
 def monitor(
@@ -32,38 +32,35 @@ def monitor(
         ),
     ],
     once: Annotated[bool, typer.Option("--once", help="Show the current state, and exit.")] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="If there is no RUN yet, wait half a minute for it to begin.")
-    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="If RUN does not exist yet, wait half a minute for it.")] = False,
     display: Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")] = None,
     web: Annotated[bool, typer.Option("--web", help="Serve a page on this machine, until Ctrl-C.")] = False,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="With --web; default: any free one.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="With --web; default: any free port.")] = None,
     host: Annotated[
         str | None,
         typer.Option(
-            help="With --web: an address that others can reach; they can then read everything without a password. "
-            "Default: 127.0.0.1."
+            help="With --web; default: 127.0.0.1. At other addresses everyone can read the run without a password."
         ),
     ] = None,
 ) -> None:
     """Watch RUN from another terminal, or with --web in a browser. The run is not affected.
 
-    In a terminal it ends when the run ends, with the run's exit code; Ctrl-C ends the monitor alone. Exit code 7: the
-    run goes on.
+    In a terminal the monitor ends with the run, and with its exit code. Ctrl-C ends only the monitor (exit code 7: the
+    run goes on).
     """
     with report_errors(run):
         if web:
             if once or display is not None:
-                raise ConfigError("--once and --display are for a terminal; remove them, or --web")
+                raise ConfigError("--once and --display cannot be used with --web; remove them, or --web")
             _require_run(run, wait)
             _serve(run, host, port or 0)
             return
         if port is not None or host is not None:
-            raise ConfigError("--port and --host are for the page of --web; add --web, or remove them")
+            raise ConfigError("--port and --host need --web; add it, or remove them")
         _require_one_run(run)
         _require_run(run, wait or once)
-        patience, told = 0.0 if once and not wait else PATIENCE_SECONDS, lambda: _announce_waiting(run)
-        feed = open_feed(run, patience, told, rows=display == "json")
+        patience = 0.0 if once and not wait else PATIENCE_SECONDS
+        feed = open_feed(run, patience, lambda: _announce_waiting(run), rows=display == "json")
         code = _show_now(feed, display) if once or not feed.running else _attach(feed, display)
     raise typer.Exit(code)
 
@@ -71,13 +68,13 @@ def monitor(
 def _require_one_run(path: Path) -> None:
     folder = RunsFolder(path)
     if not folder.is_run and (names := list(folder.runs())):
-        told = f"give one of them ({first_few(names, SHOWN_RUNS)}), or compare them all with --web"
-        raise ConfigError(f"{path} is a folder of runs: {told}")
+        hint = f"give one of them ({first_few(names, MAX_RUNS)}), or compare them all with --web"
+        raise ConfigError(f"{path} is a folder of runs: {hint}")
 
 
 def _require_run(path: Path, wait: bool) -> None:
-    """Raise `ConfigError` for a run that does not exist. With `wait` only names close to that of another run are
-    refused, but not NAME~2 beside NAME, which `--fresh` makes."""
+    """Raise `ConfigError` if the run does not exist. With `wait` only a name close to that of another run is refused,
+    except NAME~2 next to NAME, which `--fresh` makes."""
     if path.exists():
         return
     names = list(RunsFolder(path.parent).runs())
@@ -86,12 +83,12 @@ def _require_run(path: Path, wait: bool) -> None:
         raise ConfigError(f"{path} does not exist; did you mean {path.parent / close[0]}?")
     if not wait:
         place = "this folder" if path.parent == Path() else str(path.parent)
-        there = f"the runs in {place} are {first_few(names, SHOWN_RUNS)}" if names else f"there are no runs in {place}"
-        raise ConfigError(f"{path} does not exist; {there}. --wait waits for a run that is about to begin")
+        existing = f"the runs in {place} are {first_few(names, MAX_RUNS)}" if names else f"there are no runs in {place}"
+        raise ConfigError(f"{path} does not exist; {existing}. --wait waits for it to begin")
 
 
 def _announce_waiting(run: Path) -> None:
-    typer.echo(f"there is no run in {run} yet; waiting up to {PATIENCE_SECONDS:.0f} s for it", err=True)
+    typer.echo(f"{run} does not exist yet; waiting up to {PATIENCE_SECONDS:.0f} s for it", err=True)
 
 
 def _attach(feed: Feed, kind: DisplayKind | None) -> ExitCode:
@@ -112,7 +109,7 @@ def _attach(feed: Feed, kind: DisplayKind | None) -> ExitCode:
 
 def _show_now(feed: Feed, kind: DisplayKind | None) -> ExitCode:
     if kind == "json":
-        return asyncio.run(show_once(feed, JsonDisplay()))
+        return asyncio.run(show_current(feed, JsonDisplay()))
     if not feed.running:
         return show_end(feed, open_display(kind, open_rubric(feed.stored.config.rubric).weights))
     if kind != "none":
@@ -129,13 +126,13 @@ def _wait_for(directory: Path) -> None:
 
 
 def _serve(path: Path, host: str | None, port: int) -> None:
-    # imported here: a terminal needs none of it
+    # imported here: a terminal does not need it
     from adaptive_eval.show.serve.site import LOOPBACK, is_loopback, serve
 
     _wait_for(path)
     if not path.is_dir():
         raise ConfigError(f"{path} is not a directory; name the directory of a run, or a folder of runs")
-    where = host or LOOPBACK
-    if not is_loopback(where):
-        typer.echo(f"warning: anyone who reaches {where} can read everything in {path} without a password", err=True)
-    asyncio.run(serve(path, where, port, lambda url: typer.echo(f"{path} at {url}  Ctrl-C ends it")))
+    address = host or LOOPBACK
+    if not is_loopback(address):
+        typer.echo(f"warning: anyone who reaches {address} can read everything in {path} without a password", err=True)
+    asyncio.run(serve(path, address, port, lambda url: typer.echo(f"{path} at {url}  Ctrl-C ends it")))

@@ -1,4 +1,4 @@
-"""`adaptive-eval plan CONFIG`: forecast what a run will need, before it spends anything."""
+"""`adaptive-eval plan CONFIG`: forecast what a run will cost and decide, before it spends anything."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,16 +23,17 @@ from adaptive_eval.store.locate import has_database, newest_directory
 from adaptive_eval.study.forecast import make_forecast
 
 MIN_WORLDS = 10
-"""Fewest worlds for an 80% interval."""
-BLOCK = 200
+"""Worlds needed for an 80% interval."""
+QUESTION = "What would the run cost and decide?"
+QUESTIONS_PER_BLOCK = 200
 """Questions per look in the proposed `trials.draw`."""
 
-PilotRun = Annotated[Path | None, typer.Option(help="An earlier run that shows what to expect; it may be small.")]
+PilotRun = Annotated[Path | None, typer.Option(help="An earlier run of these models; it may be small.")]
 Worlds = Annotated[
     int,
-    typer.Option(min=MIN_WORLDS, help="Most simulations of the run, each with other true scores."),
+    typer.Option(min=MIN_WORLDS, help="Maximum simulations of the run, each with other true scores."),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the simulation: another one draws other worlds.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the simulation.")]
 Json = Annotated[Path | None, typer.Option(help="Also write the forecast to this file.")]
 
 
@@ -46,22 +47,22 @@ def plan(
 ) -> None:
     """Forecast what the run of CONFIG will cost, and how likely it is to decide everything.
 
-    The run is simulated with its own controller, in worlds drawn from what a pilot leaves open, or without one from a
-    prior that the output states. If the pilot is the run of CONFIG itself, the forecast goes on from it.
+    The run is simulated by its own controller, with true scores drawn from the posterior of a pilot, or without one
+    from a prior that the output states. If the pilot is the run of CONFIG itself, the forecast continues from it.
     """
     with report_errors():
         if json is not None and (json.is_dir() or not json.parent.is_dir()):
-            raise ConfigError(f"--json must name a file in a folder that exists, but got {json}")
+            raise ConfigError(f"--json must be a file in an existing folder, but got {json}")
         prepared = prepare(load_config(config, overrides or ()))
         with Progress(1.0) as progress:
             forecast = make_forecast(prepared, progress.to, pilot, worlds, seed)
         if json is not None:
-            written = orjson.dumps(forecast, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-            write_whole(json, written, "Mend that, or give another --json")
+            document = orjson.dumps(forecast, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+            write_whole(json, document, "Fix that, or give another --json")
     settings, rule = prepared.config, prepared.config.stopping
-    typer.echo(f"{answer_line(forecast)}\n")
-    known = run_in_words(settings, prepared.plan)
-    typer.echo(f"{safe_line(settings.name)}: {known}, {rule.rule} at {rule.confidence:g}")
+    typer.echo(f"{QUESTION} {answer_line(forecast)}\n")
+    summary = run_in_words(settings, prepared.plan)
+    typer.echo(f"{safe_line(settings.name)}: {summary}, {rule.rule} at {rule.confidence:g}")
     typer.echo(f"pace      {safe_line(pace_in_words(settings), 400)}")
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
@@ -79,7 +80,7 @@ def _hints(prepared: PreparedRun, pilot: Path | None) -> Iterator[str]:
     if pilot is None and has_database(directory):
         yield f"hint      {directory} has trials of this run; --pilot {directory} continues from them"
     if len(prepared.questions) >= WORTH_DRAWING and may_draw(prepared.config):
-        opening, blocks = int(prepared.plan.opening.sum()), BLOCK * len(prepared.config.asked)
-        drawn = f"trials: {{min: 1, max: 1, draw: {BLOCK}}}"
-        yield f"hint      the first look needs {opening:,} trials, with `{drawn}` only {blocks:,};"
-        yield "          some of the questions may then suffice"
+        opening, blocks = int(prepared.plan.opening.sum()), QUESTIONS_PER_BLOCK * len(prepared.config.asked)
+        drawn = f"trials: {{min: 1, max: 1, draw: {QUESTIONS_PER_BLOCK}}}"
+        yield f"hint      the first look needs {opening:,} trials; with `{drawn}` only {blocks:,},"
+        yield "          since part of the questions may suffice"

@@ -1,4 +1,4 @@
-"""A progress bar for commands that take a while; it is redrawn on progress, not by a thread of its own."""
+"""A progress bar for slow commands, redrawn on progress without a thread."""
 
 import sys
 import time
@@ -8,18 +8,18 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-LINES = 10
-"""Lines in a log from start to end."""
-REDRAW_SECONDS = 0.1
+MAX_LOG_LINES = 10
+"""Lines printed from start to end if there is no terminal."""
+MIN_REDRAW_SECONDS = 0.1
 """Shortest time between two redraws."""
 
 
 class Progress:
-    """A progress bar on a terminal; else a line for each tenth of `total`."""
+    """A progress bar on a terminal, or a line for each tenth of `total`."""
 
     def __init__(self, total: float) -> None:
         self._total = total
-        self._told = 0
+        self._lines_printed = 0
         console = Console(stderr=True, highlight=False, markup=False)
         columns = (
             BarColumn(),
@@ -44,13 +44,13 @@ class Progress:
             self._bar.stop()
 
     def to(self, done: float, state: str, *, at_once: bool = False) -> None:
-        """Set how much is `done`, and the `state` beside it; with `at_once` a log gets its line immediately."""
-        lines = int(LINES * done / self._total)
+        """Set how much is `done`, and the `state` next to it; with `at_once` a log gets its line immediately."""
+        lines = int(MAX_LOG_LINES * done / self._total)
         if self._bar is not None and self._task is not None:
             now = time.monotonic()
-            draw = at_once or now - self._drawn >= REDRAW_SECONDS
+            draw = at_once or now - self._drawn >= MIN_REDRAW_SECONDS
             self._drawn = now if draw else self._drawn
             self._bar.update(self._task, completed=done, state=state, refresh=draw)
-        elif lines > self._told or at_once:
-            self._told = max(lines, self._told)
+        elif lines > self._lines_printed or at_once:
+            self._lines_printed = max(lines, self._lines_printed)
             print(f"{done / self._total:4.0%}  {state}", file=sys.stderr, flush=True)

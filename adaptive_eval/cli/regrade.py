@@ -16,24 +16,24 @@ from adaptive_eval.record.words import cost_to_go_on
 from adaptive_eval.running.regrade import Regraded
 from adaptive_eval.running.regrade import regrade as regrade_run
 
-MAX_NAME = 40
-"""Most characters of a model's name."""
+MAX_NAME_WIDTH = 40
+"""Characters of a model's name."""
 
 
 def regrade(
     run: Run,
     config: Annotated[
         Path | None,
-        typer.Option(help="Grade every answer by the grader, rubric and answer keys of this configuration instead."),
+        typer.Option(help="Grade every answer by the grader, rubric and answer keys of this configuration."),
     ] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of --config.")
     ] = None,
     beyond_caps: Annotated[
-        bool, typer.Option("--beyond-caps", help="Ask a judge even if its verdicts may exceed the caps of --config.")
+        bool, typer.Option("--beyond-caps", help="Ask a judge even if that may exceed the caps of --config.")
     ] = False,
 ) -> None:
-    """Grade answers of RUN again: those on which the grader failed, or with --config all of them."""
+    """Grade answers of RUN again: those whose grading failed, or with --config all."""
     with report_errors(run):
         if overrides and config is None:
             raise ConfigError("--set changes a setting of --config; add --config, or remove --set")
@@ -51,21 +51,21 @@ def regrade(
 
 
 def _score_lines(done: Regraded, command: str) -> Iterator[str]:
-    """Each model's score before and now, and what going on by this command would cost."""
+    """Each model's score before and now, and the cost of continuing with this command."""
     if done.after is None:
         if done.answers:
             yield f"to continue: {command}"
         return
     before = {} if done.before is None else {row.name: row.score for row in done.before.models}
-    old, new = (Scale.of(one.weights) for one in (done.before or done.after, done.after))
-    width = max(len(safe_name(row.name, MAX_NAME)) for row in done.after.models)
+    old, new = (Scale.of(results.weights) for results in (done.before or done.after, done.after))
+    width = max(len(safe_name(row.name, MAX_NAME_WIDTH)) for row in done.after.models)
     yield f"{'model':<{width}}  {'before':>7}  {'now':>7}  {'trials':>8}"
     for row in done.after.models:
-        was, now = old.score(before.get(row.name)), new.score(row.score)
-        yield f"{safe_name(row.name, MAX_NAME):<{width}}  {was:>7}  {now:>7}  {row.trials:>8,}"
-    going_on = cost_to_go_on(done.after)
-    if going_on is None:
-        yield "Nothing is left to ask: results.json has these scores."
+        old_score, new_score = old.score(before.get(row.name)), new.score(row.score)
+        yield f"{safe_name(row.name, MAX_NAME_WIDTH):<{width}}  {old_score:>7}  {new_score:>7}  {row.trials:>8,}"
+    cost_to_finish = cost_to_go_on(done.after)
+    if cost_to_finish is None:
+        yield "results.json has these scores. Nothing more needs to be asked."
     else:
-        yield f"results.json has these scores. Not everything is decided: {going_on}, by"
+        yield f"results.json has these scores. Not everything is decided: {cost_to_finish}, with:"
         yield f"  {command}"

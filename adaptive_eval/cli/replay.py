@@ -16,29 +16,31 @@ from adaptive_eval.record.ending import EXIT_CODES, why_finished
 from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.results_file import RESULTS_FILE, write_results
 from adaptive_eval.show.forecast import replays_table
-from adaptive_eval.show.summary import judged_once
+from adaptive_eval.show.summary import untimed_findings
 from adaptive_eval.store.locate import has_database
 from adaptive_eval.study.judged import JudgedReplay, judge_replay
 from adaptive_eval.study.replay import PreparedReplay, perform_replay, prepare_replay, replay_results
 
 RUNS_FILE = "runs.csv"
 
-What = Annotated[
+Outcomes = Annotated[
     str,
     typer.Argument(
         help="An .npz file, a run directory, or the name of a set of simulated models.", metavar="FILE|RUN|WORLD"
     ),
 ]
 Config = Annotated[Path | None, typer.Option(help="A configuration, for its settings on decisions.")]
-Runs = Annotated[int, typer.Option(min=1, help="Number of replays, each with its own seed; several are summarized.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the first run; default: 0, or trials as recorded.")]
-Top = Annotated[int | None, typer.Option(min=1, help="Only this many models, the best ones.")]
+Runs = Annotated[int, typer.Option(min=1, help="Number of replays, each with another seed; several are summarized.")]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Seed of the first replay; default: 0, or trials in recorded order.")
+]
+Top = Annotated[int | None, typer.Option(min=1, help="Only the best so many models.")]
 Array = Annotated[str | None, typer.Option(help="The array of outcomes; default: R, or correct and count.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Directory for the results; default: runs/replay-NAME.")]
 
 
 def replay(
-    what: What,
+    what: Outcomes,
     config: Config = None,
     overrides: Overrides = None,
     runs: Runs = 1,
@@ -49,11 +51,11 @@ def replay(
 ) -> None:
     """Repeat a run on recorded or simulated outcomes; no server is asked.
 
-    FILE has `R`, the category of each trial by model, question and trial (-1: no trial), or `correct` and `count` by
-    model and question, of which trials are drawn without replacement; RUN has its trials, and the weights of its
-    rubric. Of CONFIG the sections rubric, objective, stopping, trials and budget are read.
+    FILE has an array `R` with the category of each trial by model, question and trial (-1: no trial), or `correct` and
+    `count` by model and question, from which trials are drawn without replacement. RUN is the directory of a run. Only
+    the sections rubric, objective, stopping, trials and budget of CONFIG are used.
 
-    Exit codes: as of `run` for one replay; 0 for many with --runs.
+    Exit codes: those of `run` for one replay; 0 for several (--runs).
     """
     with report_errors(Path(what)):
         prepared = prepare_replay(what, config, overrides or (), array, top)
@@ -69,7 +71,7 @@ def _directory(output: Path | None, name: str) -> Path:
     """Create the directory for the results; raises `ConfigError` if it holds a run or cannot be created."""
     directory = output or Path("runs") / f"replay-{name}"
     if has_database(directory):
-        raise ConfigError(f"{directory} holds a run, whose results a replay would overwrite; give another --output")
+        raise ConfigError(f"{directory} is a run, and a replay would overwrite its results; give another --output")
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -84,11 +86,11 @@ def _replay_single(prepared: PreparedReplay, directory: Path, seed: int | None) 
     reason = controller.finished
     assert reason is not None
     results = replay_results(controller, source, prepared.decisions, time.time())
-    looked = results is not None
-    typer.echo(f"{why_finished(reason, looked, looked, plan.fixed)}\n")
+    has_look = results is not None
+    typer.echo(f"{why_finished(reason, has_look, has_look, plan.fixed)}\n")
     if results is not None:
         write_results(directory, results)
-        for line in judged_once(results, None):
+        for line in untimed_findings(results, None):
             typer.echo(line)
         typer.echo(f"results   {directory / RESULTS_FILE}")
     return EXIT_CODES[reason]
@@ -97,10 +99,11 @@ def _replay_single(prepared: PreparedReplay, directory: Path, seed: int | None) 
 def _show_looks(progress: Progress) -> Callable[[Look], None]:
     """Make a callback that shows the progress of a replay at its looks."""
 
-    def looked(look: Look) -> None:
-        progress.to(sum(look.trials), f"look {look.index + 1}: {count_states(one.verdict for one in look.comparisons)}")
+    def on_look(look: Look) -> None:
+        states = count_states(comparison.verdict for comparison in look.comparisons)
+        progress.to(sum(look.trials), f"look {look.index + 1}: {states}")
 
-    return looked
+    return on_look
 
 
 def _replay_many(prepared: PreparedReplay, directory: Path, seeds: range) -> ExitCode:

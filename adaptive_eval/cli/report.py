@@ -20,15 +20,15 @@ def report(
     kind: Annotated[Kind, typer.Option("--format", help="What to write.")] = "html",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file, or - for the terminal; default: report.html etc. in RUN."),
+        typer.Option("--output", "-o", help="The file, or - for the terminal; default: report.* in RUN."),
     ] = None,
-    plots: Annotated[Path | None, typer.Option(help="Also draw the figures into this folder, as SVG and PNG.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Also write the figures to this folder, as SVG and PNG.")] = None,
 ) -> None:
     """Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.
 
-    RUN may be finished, stopped or in progress. html: one self-contained file. md: for a paper. pr: a few lines of
-    Markdown, for a pull request. summary: a few lines of text, for a mail. json: everything except the trials. csv: the
-    ranking, a line a model. junit: the outcome of a gate (objective.gate) for each model.
+    RUN may be finished, stopped or in progress. Formats: html, one self-contained file; md, for a paper; pr, for a
+    comment on a pull request; summary, text for a mail; json, everything except the trials; csv, the ranking with one
+    line per model; junit, the outcome of a gate (objective.gate) per model.
     """
     with report_errors(run):
         view = read_report(run, rows=kind == "json")
@@ -41,7 +41,7 @@ def report(
         for path in drawn:
             typer.echo(str(path), err=output == Path("-"))
         if plots is not None and not drawn:
-            typer.echo("no figures: no look was taken yet", err=True)
+            typer.echo("no figures: there is no look yet", err=True)
 
 
 def _draw(view: RunView, folder: Path) -> list[Path]:
@@ -78,5 +78,5 @@ def _render(view: RunView, kind: Kind) -> str:
 
             return junit(view)
         case "json":
-            whole = {"format": FORMAT, "run": view}
-            return orjson.dumps(whole, default=as_json, option=orjson.OPT_APPEND_NEWLINE).decode()
+            document = {"format": FORMAT, "run": view}
+            return orjson.dumps(document, default=as_json, option=orjson.OPT_APPEND_NEWLINE).decode()

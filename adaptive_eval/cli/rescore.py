@@ -1,4 +1,4 @@
-"""`adaptive-eval rescore RUN`: a stored run under other rubrics."""
+"""`adaptive-eval rescore RUN`: scores of a stored run under other rubrics."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,15 +21,15 @@ def rescore(
     run: Run,
     rubric: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="A file with a `rubric:`, such as a configuration; may be given again."),
+        typer.Option(metavar="FILE", help="A file with a `rubric:`, such as a configuration; may be repeated."),
     ] = None,
     kind: TextKind = None,
     output: TextFile = None,
 ) -> None:
     """Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.
 
-    Every rubric is applied to the stored signals; no server is called, and nothing in RUN is changed. To continue the
-    run with another rubric: `adaptive-eval regrade RUN --config CONFIG`.
+    The rubrics are applied to the stored signals; no server is asked, and RUN is unchanged. To continue the run with
+    another rubric: `adaptive-eval regrade RUN --config CONFIG`.
     """
     with report_errors(run):
         rescoring = rescore_run(run, _rubrics(run, rubric) if rubric else None)

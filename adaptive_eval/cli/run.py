@@ -31,40 +31,38 @@ from adaptive_eval.store import RunReader, TrialsRegraded, events_of_kind, event
 TaskModels = Annotated[
     list[str] | None,
     typer.Option(
-        help="A model of Inspect, such as openai/gpt-x, or NAME=MODEL to show it by a name of your own.",
+        help="Model of an Inspect task, such as openai/gpt-x.",
         metavar="[NAME=]MODEL",
     ),
 ]
 TaskArgs = Annotated[
-    list[str] | None, typer.Option("-T", help="An argument of the task, as in Inspect.", metavar="KEY=VALUE")
+    list[str] | None, typer.Option("--task-arg", "-T", help="Argument of an Inspect task.", metavar="KEY=VALUE")
 ]
 Prices = Annotated[
     list[str] | None,
-    typer.Option(
-        "--price", help="USD for a million tokens read and written, as in openai/gpt-x=1.25/10.", metavar="NAME=IN/OUT"
-    ),
+    typer.Option("--price", help="USD per million tokens read/written of --model.", metavar="NAME=IN/OUT"),
 ]
-Most = Annotated[int | None, typer.Option("--max", help="Trials of a question at most.", min=1)]
+MaxTrials = Annotated[int | None, typer.Option("--max", help="Trials of a question at most.", min=1)]
 Budget = Annotated[str | None, typer.Option(help="A cap: 20usd, 500000tokens, 3000trials or 2h.")]
-ALIAS = re.compile(r"(?P<name>[^=/]+)=(?P<model>.+)")
-"""A model of Inspect with a name of its own before it."""
+_ALIAS = re.compile(r"(?P<name>[^=/]+)=(?P<model>.+)")
+"""A name, and a model of Inspect."""
 _CAP = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>usd|tokens|trials|h)")
 
 
 class TaskOptions(NamedTuple):
-    """Options of the command line for a run of an Inspect task."""
+    """Command-line options for a run of an Inspect task."""
 
     models: Sequence[str] = ()
     args: Sequence[str] = ()
     prices: Sequence[str] = ()
-    most: int | None = None
+    max_trials: int | None = None
     budget: str | None = None
 
     @property
     def typed(self) -> list[str]:
-        """The options as they were typed."""
-        given: dict[str, Sequence[str]] = {"--model": self.models, "-T": self.args, "--price": self.prices}
-        given["--max"] = [] if self.most is None else [str(self.most)]
+        """The options as typed."""
+        given: dict[str, Sequence[str]] = {"--model": self.models, "--task-arg": self.args, "--price": self.prices}
+        given["--max"] = [] if self.max_trials is None else [str(self.max_trials)]
         given["--budget"] = [] if self.budget is None else [self.budget]
         return [word for option, values in given.items() for value in values for word in (option, value)]
 
@@ -75,76 +73,74 @@ def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) 
     if config.suffix in CONFIGURATIONS or not (options.models or is_task):
         if options.typed:
             raise ConfigError(
-                f"{options.typed[0]} is for tasks of Inspect; {config} is a configuration: write it there"
+                f"{options.typed[0]} is for tasks of Inspect, and {config} is a configuration; set it there instead"
             )
         return load_config(config, overrides)
     if not options.models:
         raise ConfigError(f"{config} is a task of Inspect; name the models to rank: --model openai/gpt-x --model ...")
     prices = dict(map(_parse_price, options.prices))
-    models = [_parse_model(said, prices) for said in options.models]
+    models = [_parse_model(model, prices) for model in options.models]
     settings: dict[str, object] = {
         "name": re.sub(r"[^A-Za-z0-9._-]", "-", re.split("[@/]", str(config).removesuffix(".py"))[-1]),
         "benchmark": {"inspect": str(config), "prices": prices},
         "models": models,
-        "trials": {} if options.most is None else {"max": options.most},
+        "trials": {} if options.max_trials is None else {"max": options.max_trials},
         "budget": {} if options.budget is None else _parse_cap(options.budget),
     }
-    return config_from_mapping(settings, [*(f"benchmark.args.{one}" for one in options.args), *overrides])
+    return config_from_mapping(settings, [*(f"benchmark.args.{argument}" for argument in options.args), *overrides])
 
 
-def _parse_model(said: str, prices: dict[str, dict[str, float]]) -> dict[str, object]:
-    """Parse a model, which may have a name of its own before it; its price is taken out of `prices`."""
-    match = ALIAS.fullmatch(said)
-    name, inspect = (said, said) if match is None else (match["name"], match["model"])
+def _parse_model(text: str, prices: dict[str, dict[str, float]]) -> dict[str, object]:
+    """Parse a model, perhaps with a name before it; its price is removed from `prices`."""
+    match = _ALIAS.fullmatch(text)
+    name, inspect = (text, text) if match is None else (match["name"], match["model"])
     given = [prices.pop(key) for key in dict.fromkeys((name, inspect)) if key in prices]
     return {"name": name, "inspect": inspect, "price": given[0] if given else None}
 
 
-def _parse_price(said: str) -> tuple[str, dict[str, float]]:
-    """Parse a model and the price of its tokens; models that are not ranked may be called by the task."""
-    name, _, price = said.rpartition("=")
+def _parse_price(text: str) -> tuple[str, dict[str, float]]:
+    """Parse a model and the price of its tokens; a task may also call models that are not ranked."""
+    name, _, price = text.rpartition("=")
     try:
         read, written = map(float, price.split("/"))
     except ValueError:
         raise ConfigError(
             f"--price must be a model with USD for a million tokens read and written, as in openai/gpt-x=1.25/10, "
-            f"but got {said!r}"
+            f"but got {text!r}"
         ) from None
     return name, {"input": read, "output": written}
 
 
-def _parse_cap(said: str) -> dict[str, object]:
-    if (match := _CAP.fullmatch(said.replace(" ", "").replace("_", "").lower())) is None:
-        raise ConfigError(f"--budget must be a number with a unit, as in 20usd, 500000tokens or 2h, but got {said!r}")
+def _parse_cap(text: str) -> dict[str, object]:
+    if (match := _CAP.fullmatch(text.replace(" ", "").replace("_", "").lower())) is None:
+        raise ConfigError(f"--budget must be a number with a unit, as in 20usd, 500000tokens or 2h, but got {text!r}")
     unit, number = match["unit"], match["number"]
     if unit == "h":
         return {"wall_time": f"{number}h"}
     return {unit: float(number) if unit == "usd" else int(float(number))}
 
 
-RunDir = Annotated[
-    Path | None, typer.Option(help="The run's directory; default: a folder with the run's name in store.")
-]
+RunDir = Annotated[Path | None, typer.Option(help="Directory of the run; default: runs/NAME.", metavar="DIR")]
 DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Check everything, show two graded answers of each model, and say what would run.",
+        help="Check everything, with two answers per model.",
     ),
 ]
 StartServers = Annotated[
     bool,
     typer.Option(
         "--start-servers",
-        help="With --dry-run: start each server that the run would start, ask it for one tiny answer, and stop it.",
+        help="With --dry-run: also start the run's servers.",
     ),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Start a new run beside the existing one, which is kept.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start a new run; keep the existing one.")]
 AskAgain = Annotated[
     bool,
     typer.Option(
         "--ask-again",
-        help="After an alarm about a server: discard its model's answers since then, and ask for them again.",
+        help="After an alarm: replace the answers since then.",
     ),
 ]
 Shown = Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")]
@@ -153,7 +149,7 @@ Metrics = Annotated[
     typer.Option(
         "--metrics-port",
         metavar="[HOST:]PORT",
-        help="Serve metrics for Prometheus, on 127.0.0.1 unless another address is given.",
+        help="Serve metrics for Prometheus.",
     ),
 ]
 
@@ -162,7 +158,7 @@ Ray = Annotated[
     str | None,
     typer.Option(
         metavar="auto|HOST:PORT",
-        help="Start servers on the nodes of this Ray cluster; auto: the one that this machine belongs to.",
+        help="Start servers on this Ray cluster.",
     ),
 ]
 
@@ -181,25 +177,19 @@ def run(
     model: TaskModels = None,
     task_args: TaskArgs = None,
     prices: Prices = None,
-    most: Most = None,
+    max_trials: MaxTrials = None,
     budget: Budget = None,
 ) -> None:
     """Rank the models of CONFIG. The same command again resumes the run.
 
-    Instead of a configuration, CONFIG may be a task of Inspect, such as inspect_evals/NAME or my_task.py@NAME, with the
-    models to rank as --model NAME.
-
-    Exit codes: 0 every comparison is decided; 1 the run directory could not be used, or the disk is full; 2 wrong
-    configuration; 3 the budget or the horizon came first, the grader fails on an answer, labels leave it undecided, or
-    an alarm; 4 stopped by the user (Ctrl-C once waits for what is in flight, twice stops at once); 5 the models'
-    servers could not be used; 6 a model fails the gate (objective.gate): it is worse than the baseline by more than
-    delta.
+    CONFIG may also be a task of Inspect (inspect_evals/NAME, my_task.py@NAME), with --model for each model. Exit codes:
+    adaptive-eval --help.
     """
     with report_errors():
         if start_servers and (not dry_run or ray is not None):
-            raise ConfigError("--start-servers is for a dry run on this machine: give it with --dry-run, without --ray")
-        options = TaskOptions(model or (), task_args or (), prices or (), most, budget)
-        chosen = choose_run(lambda given: load_settings(config, given, options), overrides or (), run_dir, fresh)
+            raise ConfigError("--start-servers needs --dry-run, and cannot be used with --ray")
+        options = TaskOptions(model or (), task_args or (), prices or (), max_trials, budget)
+        chosen = choose_run(lambda changed: load_settings(config, changed, options), overrides or (), run_dir, fresh)
         prepared, directory, settings = chosen.prepared, chosen.directory, chosen.prepared.config
         if chosen.remembered:
             typer.echo(remembered_note(chosen.remembered), err=True)
@@ -226,11 +216,11 @@ def run(
         _announce_regraded(directory)
         _announce_dry_run(prepared, directory)
         _warn_of_caps(prepared, directory)
-        shown = open_display(display, prepared.rubric.weights)
+        live_display = open_display(display, prepared.rubric.weights)
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
-        with _open_sites(ray, prepared.config, directory) as sites, _open_watcher(shown, metrics) as watcher:
-            running = execute(prepared, directory, watcher, shown.ended, sites=sites, ask_again=ask_again)
+        with _open_sites(ray, prepared.config, directory) as sites, _open_watcher(live_display, metrics) as watcher:
+            running = execute(prepared, directory, watcher, live_display.ended, sites=sites, ask_again=ask_again)
             code = run_to_end(running)
     raise typer.Exit(code)
 
@@ -258,17 +248,17 @@ def _announce_regraded(directory: Path) -> None:
     if not any(event.opening is not None for event in events_of_kind(events, TrialsRegraded)):
         return
     results = read_results(directory, rows=False)
-    going_on = None if results is None else cost_to_go_on(results)
-    if going_on is None:
+    cost_to_finish = None if results is None else cost_to_go_on(results)
+    if cost_to_finish is None:
         return
-    typer.echo(f"Grades have changed since this run was last started: {going_on}.")
+    typer.echo(f"Grades have changed since this run was last started: {cost_to_finish}.")
     if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Continue?"):
         raise typer.Exit(ExitCode.STOPPED)
 
 
 @contextmanager
 def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iterator[RemoteServers | None]:
-    """Open sites on a cluster, if there is an address."""
+    """Open the sites of a cluster if there is an address."""
     if address is None:
         yield None
         return
@@ -285,7 +275,7 @@ def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iter
 
 @contextmanager
 def _open_watcher(shown: Display, metrics: str | None) -> Iterator[Watcher]:
-    """The display, combined with a server of metrics if there is an address for it."""
+    """Combine the display with a server of metrics if there is an address."""
     if metrics is None:
         yield shown
         return

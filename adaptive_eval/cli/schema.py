@@ -10,6 +10,6 @@ from adaptive_eval.config.json_schema import json_schema
 def schema() -> None:
     """Print the JSON schema of the configuration.
 
-    An editor uses it when the file begins with: # yaml-language-server: $schema=adaptive-eval.schema.json
+    To use it in an editor, begin the file with: # yaml-language-server: $schema=adaptive-eval.schema.json
     """
     typer.echo(json.dumps(json_schema(), indent=2))

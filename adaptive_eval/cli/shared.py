@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and reporting of errors by a message and an exit code."""
+"""Shared arguments of commands, and reporting of errors by a message and an exit code."""
 
 import shlex
 import sys
@@ -16,17 +16,17 @@ from adaptive_eval.base.errors import AdaptiveEvalError, ExitCode, error_exit_co
 Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", metavar="CONFIG")]
 Run = Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")]
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="Change a setting: --set trials.max=40", metavar="KEY=VALUE")
+    list[str] | None, typer.Option("--set", help="Change a setting, as in trials.max=40.", metavar="KEY=VALUE")
 ]
 
-
-LONGEST_LINE = 2000
+MAX_LINE = 2000
+"""Characters of a line of a message."""
 
 
 def typed_command(command: str, config: Path, overrides: Sequence[str] | None = None, *options: str) -> str:
-    """The command line for a command on this configuration with these settings."""
-    given = [word for override in overrides or () for word in ("--set", override)]
-    return shlex.join(["adaptive-eval", command, str(config), *given, *options])
+    """The command line to type for this configuration and settings."""
+    set_options = [word for override in overrides or () for word in ("--set", override)]
+    return shlex.join(["adaptive-eval", command, str(config), *set_options, *options])
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def write_text(path: Path, text: str) -> None:
     """Write the file of --output, and print its path."""
     from adaptive_eval.base.files import write_whole
 
-    write_whole(path, text.encode("utf-8", "replace"), "Mend that, or give another --output")
+    write_whole(path, text.encode("utf-8", "replace"), "Fix that, or give another --output")
     typer.echo(str(path))
 
 
@@ -77,7 +77,7 @@ def write_document(markdown: str, plain: object, kind: TextKind, output: TextFil
 
 
 def print_damage_notes(run: Path) -> None:
-    """Print damage of a run that does not prevent reading it."""
+    """Print notes on damage that does not prevent reading a run."""
     from adaptive_eval.record.lines import safe_line
     from adaptive_eval.record.verified import harmless_damage
 
@@ -86,12 +86,11 @@ def print_damage_notes(run: Path) -> None:
 
 
 def _safe_message(error: AdaptiveEvalError) -> str:
-    """The message without control characters and what has the form of a key, as parts of it may come from a server;
-    wrapped on a terminal."""
+    """The message without control characters and keys, which servers may have sent; wrapped on a terminal."""
     from adaptive_eval.endpoints.secrets import remove_patterns
     from adaptive_eval.record.lines import safe_line
     from adaptive_eval.show.text import wrap_lines
 
-    said = remove_patterns(f"error: {error}")
-    told = "\n".join(safe_line(line, LONGEST_LINE) for line in said.split("\n"))
-    return wrap_lines(told, get_terminal_size().columns) if sys.stderr.isatty() else told
+    redacted = remove_patterns(f"error: {error}")
+    message = "\n".join(safe_line(line, MAX_LINE) for line in redacted.split("\n"))
+    return wrap_lines(message, get_terminal_size().columns) if sys.stderr.isatty() else message

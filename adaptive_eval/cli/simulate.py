@@ -1,4 +1,4 @@
-"""`adaptive-eval simulate`: serve simulated models to try things on, with faults on demand."""
+"""`adaptive-eval simulate`: serve simulated models for experiments, with faults on demand."""
 
 import asyncio
 from math import inf
@@ -16,7 +16,7 @@ from adaptive_eval.simulate.judging import HABITS, JUDGE, VERIFIER, SimulatedVer
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import WORLDS, World, own_questions
 
-SHOWN = 80
+MAX_PROMPT_CHARACTERS = 80
 """Characters shown of a prompt."""
 
 
@@ -25,10 +25,10 @@ def simulate(
         str,
         typer.Argument(help=f"One of {', '.join(WORLDS)}; or a configuration, whose models it simulates."),
     ] = "coins",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8000,
-    seed: Annotated[int, typer.Option(help="Seed of the models: another one gives other answers.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8000,
+    seed: Annotated[int, typer.Option(help="Seed of the answers.")] = 0,
     max_num_seqs: Annotated[
-        int | None, typer.Option(min=1, help="Answers made at the same time; others wait, and /metrics says how many.")
+        int | None, typer.Option(min=1, help="Maximum concurrent answers; others wait, as /metrics shows.")
     ] = None,
     fault: Annotated[
         list[str] | None,
@@ -42,28 +42,31 @@ def simulate(
         list[str] | None, typer.Option(metavar="NAME=SHARE", help=f"May be repeated. Names: {', '.join(HABITS)}.")
     ] = None,
 ) -> None:
-    """Serve simulated models, whose true scores are known, on this machine until Ctrl-C.
+    """Serve simulated models with known true scores on this machine until Ctrl-C.
 
-    It speaks the OpenAI chat, completions and models API, and takes batches as OpenAI, Anthropic and OpenRouter do.
-    A configuration with `questions: {world: ...}` and this address as `base_url` asks it. If WORLD is a configuration,
-    it simulates its models on its questions, with scores of its own making. Faults are shares of the requests
-    (--fault server_error=0.1 --fault hang=0.02), numbers (--fault slow=3), or seconds since the start (--fault
-    down=20:10: away from second 20 to 30); --fault decline=empty:60 makes all answers after the 60th empty. Batches
-    take --batch seconds=60, and shares of them or of their requests fail (--batch expired=0.2 --batch errored=0.05).
+    The server has the OpenAI chat, completions and models API, and the batch APIs of OpenAI, Anthropic and OpenRouter.
+    To use it, set `questions: {world: ...}` and this address as `base_url`. If WORLD is a configuration, its models are
+    simulated on its questions, with made-up scores.
 
-    A judge and a verifier are served too, under these names. They follow their rules and know what is right; --judge
-    right=0.9 --judge wrong=0.05 sets the shares of right and of wrong answers that the judge calls right.
+    Faults are shares of the requests (--fault server_error=0.1 --fault hang=0.02), numbers (--fault slow=3), or times
+    in seconds (--fault down=20:10: down from second 20 to 30). --fault decline=empty:60 makes all answers after the
+    60th empty. Batches: --batch seconds=60 sets their duration, and shares of them or of their requests may fail
+    (--batch expired=0.2 --batch errored=0.05).
+
+    A judge and a verifier are served, too. They know the right answers; --judge right=0.9 --judge wrong=0.05 sets the
+    shares of right and of wrong answers that the judge calls right.
     """
     with report_errors():
-        own = None
+        questions = None
         if world in WORLDS:
-            built = WORLDS[world]()
+            simulated_world = WORLDS[world]()
         elif Path(world).is_file():
-            built, own = _world_from_config(Path(world))
+            simulated_world, questions = _world_from_config(Path(world))
         else:
             raise ConfigError(f"WORLD must be one of {', '.join(WORLDS)}, or a configuration, but got {world!r}")
+        hint = "after a change of prompts" if questions else "for your own questions"
         server = SimulatedServer(
-            built,
+            simulated_world,
             port=port,
             seed=seed,
             faults=parse_faults(fault or ()),
@@ -71,14 +74,14 @@ def simulate(
             judge=parse_judge(judge or ()),
             batches=parse_habits(batch or ()),
             verifier=SimulatedVerifier(),
-            own=own,
+            own=questions,
             tell_unknown=lambda prompt: typer.echo(
-                f"this is not a question of {built.name}, and the answer says so: {safe_line(prompt, SHOWN)!r}\n"
-                f"{'after a change of prompts' if own else 'to play your own questions'}: adaptive-eval simulate CONFIG"
+                f"unknown question for {simulated_world.name}: {safe_line(prompt, MAX_PROMPT_CHARACTERS)!r}\n"
+                f"{hint}: adaptive-eval simulate CONFIG"
             ),
         )
         try:
-            asyncio.run(_serve(server, built, own))
+            asyncio.run(_serve(server, simulated_world, questions))
         except KeyboardInterrupt:  # the normal end of a server
             typer.echo(", ".join(f"{count:,} {name}" for name, count in sorted(server.counts.items())) or "no requests")
         except OSError as error:
@@ -86,8 +89,8 @@ def simulate(
 
 
 def _world_from_config(path: Path) -> tuple[World, OwnQuestions | None]:
-    """A world of a configuration's models, by the names that servers know, and its questions with right answers."""
-    # imported here: it takes a while, and other worlds do not need it
+    """A world of a configuration's models, under the names sent to servers, and its questions with right answers."""
+    # imported here: slow, and only needed for a configuration
     from adaptive_eval.config.load import load_config
     from adaptive_eval.config.prepare import prepare
     from adaptive_eval.graders.by_benchmark import find_grader
@@ -96,28 +99,28 @@ def _world_from_config(path: Path) -> tuple[World, OwnQuestions | None]:
     prepared = prepare(load_config(path, ()))
     if (named := prepared.config.questions.world) is not None:
         return WORLDS[named](), None
-    asked = {
+    ids_by_prompt = {
         prompt.text or "\n".join(message.content for message in prompt.messages or ()): question.id
         for prompts in prepared.prompts
         for prompt, question in zip(prompts, prepared.questions, strict=True)
     }
-    right = {}
+    right_answers = {}
     for question in prepared.questions:
         grader = find_grader(prepared.config.grader, question)
         forms = grader.right_answers(question) or [rf"\boxed{{{question.answer}}}"]
-        if isinstance(grader, Regex):  # find one that matches the pattern
+        if isinstance(grader, Regex):  # choose one that matches the pattern
             forms = [text for text in forms if grader.grade(text, question).signals["is_correct"]] or forms
-        right[question.id] = forms[0]
+        right_answers[question.id] = forms[0]
     models = {model.model: model.sampling.max_tokens or inf for model in prepared.config.asked}
-    longest = min(models.values()) / 2 / ANSWER_WORDS  # so that few are cut off
-    return own_questions(tuple(models), tuple(right), longest), OwnQuestions(asked, right)
+    max_tokens = min(models.values()) / 2 / ANSWER_WORDS  # so that few are cut off
+    return own_questions(tuple(models), tuple(right_answers), max_tokens), OwnQuestions(ids_by_prompt, right_answers)
 
 
-async def _serve(server: SimulatedServer, world: World, own: OwnQuestions | None) -> None:
+async def _serve(server: SimulatedServer, world: World, own_questions: OwnQuestions | None) -> None:
     async with server:
         typer.echo(f"{world.name} at {server.base_url}; Ctrl-C ends it")
-        questions = "" if own is not None else f"questions: {{world: {world.name}}} and "
-        typer.echo(f"to use it, write {questions}this base_url into a configuration; true scores:")
+        questions = "" if own_questions is not None else f"questions: {{world: {world.name}}} and "
+        typer.echo(f"to use it, set {questions}this base_url in a configuration; true scores:")
         for model, score in zip(world.models, world.truth, strict=True):
             typer.echo(f"  {model}  {score:.1%}")
         typer.echo(f"{JUDGE} and {VERIFIER} are served too")

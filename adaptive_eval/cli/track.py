@@ -1,4 +1,4 @@
-"""`adaptive-eval track RUN`: log a run to W&B or MLflow, while it goes on or afterwards."""
+"""`adaptive-eval track RUN`: log a run to W&B or MLflow, during the run or afterwards."""
 
 import os
 from typing import Annotated
@@ -29,10 +29,10 @@ def track(
     ] = None,
     tracking_uri: Annotated[Text, typer.Option(help="With --mlflow; default: MLFLOW_TRACKING_URI.")] = None,
 ) -> None:
-    """Send RUN to W&B or MLflow, while it goes on or afterwards.
+    """Send RUN to W&B or MLflow, during the run or afterwards.
 
-    It logs scores, intervals, verdicts and spending over the looks, then ranking, report and figures. A run in progress
-    is followed until it is over. A run that was tracked before gets what it lacks.
+    It logs scores, intervals, verdicts and spending at each look, then ranking, report and figures. A run in progress
+    is followed until its end. If it was tracked before, only what is missing is added.
     """
     with report_errors(run):
         if wandb == mlflow:
@@ -48,12 +48,12 @@ def track(
             feed.poll()
             try:
                 tracker = _tracker(wandb, (project, entity, group), (experiment, tracking_uri))
-                follow(feed, tracker, lambda where: typer.echo(safe_line(redactor.message(where), 400)))
+                follow(feed, tracker, lambda address: typer.echo(safe_line(redactor.message(address), 400)))
             except (ConfigError, StoreError):
                 raise
             except Exception as error:  # a tracker's library may raise anything
-                said = safe_line(redactor.message(" ".join(str(error).split())), 300)
-                raise StoreError(f"{name}: {type(error).__name__}: {said}") from error
+                message = safe_line(redactor.message(" ".join(str(error).split())), 300)
+                raise StoreError(f"{name}: {type(error).__name__}: {message}") from error
 
 
 def _tracker(wandb: bool, at_wandb: tuple[Text, Text, Text], at_mlflow: tuple[Text, Text]) -> Tracker:

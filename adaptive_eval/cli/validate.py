@@ -6,7 +6,7 @@ from itertools import chain
 
 import typer
 
-from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, report_errors, typed_command
+from adaptive_eval.cli.shared import MAX_LINE, Config, Overrides, report_errors, typed_command
 from adaptive_eval.config.checks import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import NOTHING, TOO_FEW, first_round_problems
@@ -18,35 +18,37 @@ from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 
+QUESTION = "Is the file right?"
+
 
 def validate(config: Config, overrides: Overrides = None) -> None:
     """Check a configuration and its questions; nothing is sent to any server. Exit code 2: something is wrong.
 
-    The grader reads the answer key of every question, as if it were an answer, and must find it right.
+    The grader must also grade the answer key of every question as right.
     """
     with report_errors():
         prepared = prepare(load_config(config, overrides or ()))
         keys = asyncio.run(check_keys(prepared))
-    most = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
-    most = min(most, prepared.config.budget.trials or most)
+    max_trials = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
+    max_trials = min(max_trials, prepared.config.budget.trials or max_trials)
     first_round = list(first_round_problems(prepared))
     in_vain = any(problem.startswith((NOTHING, TOO_FEW)) for problem in first_round)
-    said = f"{config} is valid{', but a run of it would request no answers' if in_vain else ''}"
-    typer.echo(f"{said}: {run_in_words(prepared.config, prepared.plan)}, {most:,} trials at most")
-    typer.echo(f"pace: {safe_line(pace_in_words(prepared.config), LONGEST_LINE)}")
+    verdict = f"{config} is valid, but a run of it would request no answers" if in_vain else f"Yes, {config} is valid"
+    typer.echo(f"{QUESTION} {verdict}: {run_in_words(prepared.config, prepared.plan)}, {max_trials:,} trials at most")
+    typer.echo(f"pace: {safe_line(pace_in_words(prepared.config), MAX_LINE)}")
     if (promised := promise_in_short(prepared.config.stated())) is not None:
         typer.echo(f"promise: {promised}")
     if keys.tried and keys.unknown is not None:
         typer.echo(f"warning: {keys.summary}")
     repeated = filter(None, [repeated_questions(prepared.questions)])
     for warning in chain(repeated, first_round, why_uncoupled(prepared.config), _missing_requirements(prepared.config)):
-        typer.echo(f"warning: {safe_line(warning, LONGEST_LINE)}")
+        typer.echo(f"warning: {safe_line(warning, MAX_LINE)}")
     if not in_vain:
         typer.echo(f"Next: {typed_command('run', config, overrides, '--dry-run')}")
 
 
 def _missing_requirements(config: RunConfig) -> Iterator[str]:
-    """Missing keys and programs: only warnings, since the run may be on another machine."""
+    """Missing keys and programs: warnings, since the run may be on another machine."""
     environment = read_environment(config.folder)
     for model in config.asked:
         if (problem := model.missing_key(environment)) is not None:

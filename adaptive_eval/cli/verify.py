@@ -7,33 +7,33 @@ from adaptive_eval.cli.shared import Run, report_errors
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.verified import verify_run
 
-MAX_SHOWN = 50
+MAX_LINES = 50
 
 
 def verify(run: Run) -> None:
     """Check RUN for damage: every stored row by its checksum, the database, and results.json. Nothing is changed.
 
-    Exit code 0: all that can be checked is intact; 1: something is damaged, and every damage is listed.
+    Exit code 0: everything that can be checked is intact; 1: something is damaged; all damage is listed.
     """
     with report_errors():
-        found = verify_run(run)
-    for note in found.notes:
+        report = verify_run(run)
+    for note in report.notes:
         typer.echo(f"note: {safe_line(note)}")
-    if not found.damages:
-        unless = ", as far as it can be checked" if found.notes else ""
-        stored = f"{several(found.trials, 'trial')}, {several(found.looks, 'look')}"
-        typer.echo(f"{stored}, results, events, questions: intact{unless}")
+    if not report.damages:
+        limit = ", as far as it can be checked" if report.notes else ""
+        stored = f"{several(report.trials, 'trial')}, {several(report.looks, 'look')}"
+        typer.echo(f"{stored}, results, events, questions: intact{limit}")
         return
-    for damage in found.damages[:MAX_SHOWN]:
+    for damage in report.damages[:MAX_LINES]:
         typer.echo(f"damaged: {safe_line(damage)}", err=True)
-    if (more := len(found.damages) - MAX_SHOWN) > 0:
+    if (more := len(report.damages) - MAX_LINES) > 0:
         typer.echo(f"and {more:,} more", err=True)
-    if found.mend is not None:
-        typer.echo(f"to mend: {safe_line(found.mend)}", err=True)
-    places = several(len(found.damages), "place")
+    if report.mend is not None:
+        typer.echo(f"to fix: {safe_line(report.mend)}", err=True)
+    places = several(len(report.damages), "place")
     typer.echo(
-        f"error: {safe_line(str(run))} is damaged in {places}. Restore a copy of it, or start over with --fresh; where "
-        "only results.json is damaged, remove it and run the same command again",
+        f"error: {safe_line(str(run))} is damaged in {places}. Restore a copy, or start over with --fresh. If only "
+        "results.json is damaged, remove it and run the same command again",
         err=True,
     )
     raise typer.Exit(ExitCode.FAILED)

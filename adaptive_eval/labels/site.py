@@ -24,12 +24,12 @@ from adaptive_eval.show.serve.site import (
     HTML,
     LOOPBACK,
     REVALIDATE,
-    host_of,
     is_ip_address,
     listen_at,
     ok,
-    path_of,
     problem,
+    request_host,
+    request_path,
     set_by_signals,
 )
 
@@ -80,8 +80,8 @@ class LabellingSite:
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """Respond to a request."""
-        secret, *rest = path_of(request)
-        if not is_ip_address(host_of(request)):
+        secret, *rest = request_path(request)
+        if not is_ip_address(request_host(request)):
             return problem(421, "this address is not served here; use the one that was printed")
         if not compare_digest(secret.encode(), self.secret.encode()):
             return problem(404, "there is nothing here")

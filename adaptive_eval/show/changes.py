@@ -135,7 +135,7 @@ class RunDiff:
     drawn: bool
     """Whether questions were drawn at random: each model is then compared on those that both runs asked it."""
 
-    def as_plain(self) -> dict[str, object]:
+    def to_plain(self) -> dict[str, object]:
         """Convert to plain values by name, as `compare --format json` writes them: `run_a`, `run_b` ..."""
         plain = {**self._both_sides("run"), "questions": self.questions, **self._both_sides("only", "models_only")}
         plain |= {name: getattr(self, name) for name in FIELDS}

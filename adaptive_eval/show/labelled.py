@@ -43,7 +43,7 @@ def label_sections(results: Results) -> Iterator[str]:
         yield "Comparisons that labels have changed:"
         head = ["ahead with correction", "behind", "difference with correction", "verdict", "without labels"]
         yield markdown_table(head, (_pair_cells(pair, scale) for pair in changed), left_columns=2)
-    if notes := list(_notes(labelled)):
+    if notes := list(_label_notes(labelled)):
         yield "\n".join(f"- {note}" for note in notes)
 
 
@@ -90,7 +90,7 @@ def _confusions(labelled: LabelledRun) -> Iterator[list[str]]:
                 yield [markdown_cell(model.name), level, *map(count, row)]
 
 
-def _notes(labelled: LabelledRun) -> Iterator[str]:
+def _label_notes(labelled: LabelledRun) -> Iterator[str]:
     few = [markdown_cell(model.name) for model in labelled.models if model.corrected is None]
     if few:
         yield f"Fewer than {MIN_LABELS} labels, too few to correct a score: {', '.join(few)}."

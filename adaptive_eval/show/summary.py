@@ -63,7 +63,7 @@ def _last_screen(ended: Ended, width: int | None, brevity: int = 0) -> str:
     return "\n".join(["", *(() if ended.gate else sentences), *above, *filter(None, lines), *steps, *report])
 
 
-def judged_once(results: Results, directory: Path | None) -> Iterator[str]:
+def untimed_findings(results: Results, directory: Path | None) -> Iterator[str]:
     """Headline and findings of a run without a duration, such as an import or a replay."""
     yield from () if results.gate else finding(results)
     yield from findings(results, None, directory)

@@ -18,10 +18,11 @@ from live_runs import EndedRuns, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import Rejected
-from adaptive_eval.cli import COMMANDS, EXAMPLES, app, load_command
+from adaptive_eval.base.errors import ExitCode, Rejected
+from adaptive_eval.cli import COMMANDS, EXAMPLES, EXIT_CODES, app, load_command
 from adaptive_eval.cli.shared import report_errors
 
+ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-u", "-m", "adaptive_eval", "simulate"]
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/v1")
 
@@ -126,6 +127,30 @@ def test_the_examples_of_a_command_have_options_that_it_takes(name: str, example
     with command.make_context(name, [], resilient_parsing=True) as context:
         _, left, _ = command.make_parser(context).parse_args(args=words)
     assert not [word for word in left if word.startswith("-")]
+
+
+def test_the_guide_and_the_help_have_the_same_table_of_exit_codes() -> None:
+    table = (ROOT / "docs" / "guide" / "commands.md").read_text().partition("| exit code | ")[2]
+    rows = re.findall(r"^\| (\d) +\| (.*?) +\|$", table, re.MULTILINE)
+    assert {int(code): meaning.replace("`", "") for code, meaning in rows} == EXIT_CODES
+    assert set(EXIT_CODES) == set(ExitCode)
+    shown = " ".join(CliRunner().invoke(app, ["--help"]).output.split())
+    assert all(f"{code.value} {meaning}" in shown for code, meaning in EXIT_CODES.items())
+
+
+def test_the_help_of_run_fits_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = CliRunner().invoke(app, ["run", "--help"]).output.splitlines()
+    assert len(lines) <= 40 and max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_long_form(name: str) -> None:
+    command = load_command(name)
+    for leaf in getattr(command, "commands", {name: command}).values():
+        for parameter in leaf.params:
+            if parameter.param_type_name == "option":
+                assert any(form.startswith("--") for form in parameter.opts), parameter.opts
 
 
 def test_a_mistake_in_the_arguments_of_a_command_is_told_with_its_usage() -> None:

@@ -240,7 +240,7 @@ class TestCommands:
         file.write_text("mine")
         code, _, err = self.run("init")
         assert (code, file.read_text()) == (2, "mine")
-        assert "exists already; give another name, or --force" in err
+        assert "already exists; give another name, or --force" in err
         assert self.run("init", "--force")[0] == 0
         assert file.read_text() == short_starter()
         assert self.run("init", "other.yaml", "--full")[0] == 0

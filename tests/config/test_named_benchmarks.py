@@ -135,7 +135,7 @@ def test_files_here_are_listed_by_the_name_that_run_takes(packages: Path) -> Non
     assert "other.yaml" not in rows
     refused = ae("init", "--benchmark", "configs/own.yaml")
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "is a configuration already: adaptive-eval run configs/own.yaml" in refused.output
+    assert "is already a configuration; run it: adaptive-eval run configs/own.yaml" in refused.output
 
 
 def test_the_list_fits_into_a_terminal(packages: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_list_fits_into_a_terminal(packages: Path) -> None:
     assert "told_evals/sums: 1,200 questions, scorer match or f1, sandbox for scorer\n    Sums: by hand" in ended.output
     assert "bare_evals/given-name: scorer verified_by_hand\n" in ended.output, "what is not known is left out"
     assert "bare_evals/unlisted\n" in ended.output and "unknown" not in ended.output
-    assert "licence of the package Apache-2.0, its data may have another" in " ".join(ended.output.split())
+    assert "licence of the package Apache-2.0; its data may have another" in " ".join(ended.output.split())
     whole = ae("benchmarks", "told_evals/sums").output
     assert ae("benchmarks", "bare_evals/sums").output.endswith("\n    Sums of two numbers.\n\n"), "once"
     assert "Sums: by hand. Adds numbers, one by one." in whole

@@ -157,11 +157,11 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
         assert in_vain is not None and in_vain.verdicts == len(failed)
         assert " of it for the grades of " in grading_in_short(told)
         assert grading_in_short(replace(told, answers=0, tokens=0)).startswith(
-            f"{count(in_vain.tokens)} tokens for ver"
+            f"{count(in_vain.tokens)} tokens for unreadable"
         )
         assert_sums_up(site)
         report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
-        row = f"of these verdicts that could not be read, or were replaced ({len(failed)}) | - | {in_vain.tokens:,} |"
+        row = f"of these unreadable or replaced verdicts ({len(failed)}) | - | {in_vain.tokens:,} |"
         assert row in " ".join(report.split())
     # a run of someone else names a server, and perhaps a key of ours: nothing is sent there for that
     again = CliRunner().invoke(app, ["regrade", str(site.directory())])

@@ -63,7 +63,7 @@ def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> N
     assert results is not None
     assert {tuple(float(trial.signals[f"agreement_{at}"]) for at in (1, 2, 3)) for trial in trials} == {(1.0, 1.0, 0.0)}
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
-    assert "Votes that said what was decided, by judge: judge 100.0%, judge 100.0%, judge 0.0%." in report
+    assert "Share of votes for the final verdict, by judge: judge 100.0%, judge 100.0%, judge 0.0%." in report
     told = [one.text for one in results.warnings if one.kind == "judge_unstructured"]
     assert len(told) == 1 and "replies of judge are read line by line" in told[0]
 

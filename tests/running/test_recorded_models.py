@@ -276,7 +276,7 @@ def test_who_reads_the_run_sees_recorded_models_as_such(folder: Folder) -> None:
     text = markdown(read_view(new))
     assert "ada (recorded)" in text
     assert "recorded: old" in text
-    asked = text.partition("## To repeat it")[2].partition("held. Of recorded models the reports of their own runs")[0]
+    asked = text.partition("## Reproduce it")[2].partition("applied. For recorded models see the reports")[0]
     assert NEW in asked and not [name for name in OLD if name in asked], "what this run says of sampling is not of them"
     results = read_results(new)
     assert results is not None and {row.name for row in results.models if row.sampling} == {NEW}

@@ -138,7 +138,7 @@ def test_a_grader_that_says_the_same_of_every_answer_leaves_every_decision(site:
     before, looks = read_results(site.directory()), Found.of(site.directory()).looks
     found = site.write(trials=trials, grader={"kind": "contains", "ignore_case": False})
     done = regrade(site.directory(), "--config", found)
-    assert "0 have another category" in done.stdout and "Nothing is left to ask" in done.stdout, done.output
+    assert "0 have another category" in done.stdout and "Nothing more needs to be asked" in done.stdout, done.output
     after = read_results(site.directory())
     assert before is not None and after is not None and after.pairs == before.pairs
     site.run(found)
@@ -191,5 +191,5 @@ def test_what_a_rule_asked_for_that_saw_other_grades_stays_in_the_scores(site: S
     again = regrade(site.directory(), "--config", site.write(trials=trials))
     assert again.exit_code == ExitCode.REACHED, again.stderr
     back = read_results(site.directory())
-    assert back is not None and back.run.status == "finished" and "Nothing is left to ask" in again.stdout
+    assert back is not None and back.run.status == "finished" and "Nothing more needs to be asked" in again.stdout
     assert sum(row.trials for row in back.models) == len(Found.of(site.directory()).outcomes)

@@ -33,9 +33,12 @@ def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
         assert f"ok    {name}" in told.stdout
     assert "3 models, 8 questions, objective ranking, " in told.stdout
     assert "at most   720 trials, 100k tokens" in told.stdout
-    assert "what caps reserve" in told.stdout and f"forecast  adaptive-eval plan {config}\n" in told.stdout
+    assert (
+        "worst case: every answer hits max_tokens" in told.stdout
+        and f"forecast  adaptive-eval plan {config}\n" in told.stdout
+    )
     assert f"directory {site.directory()} (a new run)" in told.stdout
-    assert "kept      6 answers, with which the run begins" in told.stdout
+    assert "saved     6 answers; the run and `plan` use them" in told.stdout
     assert told.stdout.splitlines()[-1] == f"Next: adaptive-eval run {config} --run-dir {site.directory()}"
     assert [path.name for path in site.directory().iterdir()] == [DRY_RUN], "no run was begun"
 
@@ -150,7 +153,7 @@ def test_a_dry_run_finds_what_is_not_there(site: Site) -> None:
     told = site.run(site.write(models=models), "--dry-run")
     assert told.exit_code == ExitCode.ENDPOINTS
     assert "FAIL  eve" in told.stdout and "it does not serve 'eve'" in told.stdout
-    assert told.stdout.splitlines()[-1] == "Next: fix what has failed above, then run the same command again"
+    assert told.stdout.splitlines()[-1] == "Next: fix what failed above, then repeat this command"
 
 
 def test_a_dry_run_names_every_server(site: Site) -> None:
@@ -169,7 +172,7 @@ def test_a_dry_run_names_every_server(site: Site) -> None:
 @pytest.mark.parametrize("options", [("--start-servers",), ("--dry-run", "--start-servers", "--ray", "auto")])
 def test_servers_are_started_for_a_dry_run_on_this_machine_alone(site: Site, options: tuple[str, ...]) -> None:
     told = site.run(site.write(), *options)
-    assert told.exit_code == ExitCode.CONFIGURATION and "--start-servers is for a dry run" in told.stderr
+    assert told.exit_code == ExitCode.CONFIGURATION and "--start-servers needs --dry-run" in told.stderr
     assert not site.directory().exists()
 
 

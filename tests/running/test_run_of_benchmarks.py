@@ -163,7 +163,7 @@ def test_a_benchmark_has_a_gate_of_its_own_in_one_decision_with_the_whole(site: 
     assert gates["easy", "ada"] == "PASS"
     assert gates["easy", "cyd"] == "FAIL"
     assert {gates["hard", name] for name in ("ada", "bob", "cyd")} == {gates["easy", "bob"]} == {None}
-    assert "Nothing is decided" not in markdown(read_view(site.directory()))
+    assert "No decision uses" not in markdown(read_view(site.directory()))
     comment = invoke("report", site.directory(), "--format", "pr", "-o", "-")
     for report in (comment, markdown(read_view(site.directory()))):
         assert report.startswith("**FAIL: ") or "\n\n**FAIL: " in report

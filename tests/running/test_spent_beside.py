@@ -85,7 +85,7 @@ def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None
     assert f"servers held for {duration(results.cost.server_seconds)} in all" in ended.stdout
     compared = CliRunner().invoke(app, ["compare", str(site.directory()), str(site.directory())]).stdout
     asked = sum(one[0] for one in spent.values())
-    assert asked == results.cost.asked and f"answers asked for {asked} → {asked}, tokens" in compared
+    assert asked == results.cost.asked and f"answers requested {asked} → {asked}, tokens" in compared
     page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
     assert f'"beside":[{{"what":"left","model":"cyd","trials":{trials},"tokens":{tokens},' in page
 

@@ -74,10 +74,13 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     assert "times as long as the fixed design" in found["shown"] and "the worst case" in found["shown"]
     assert "\nwithout a cap " in found["shown"] and f"decided with a chance of {chance}" in found["shown"]
     assert "\n  GPU hours  " in found["shown"]
-    assert "of others, which are held for longer, while they answer" in found["shown"]
+    assert "other servers count only while they answer" in found["shown"]
     first, *_, last = found["shown"].splitlines()
     share = f"{costs['usd']['median'] / fixed['usd']:.0%}"
-    assert first.startswith("Expected: $") and f", {share} of what {HORIZON} answers of every model to every" in first
+    assert (
+        first.startswith("What would the run cost and decide? Expected: $")
+        and f", {share} of the cost of {HORIZON} answers per model" in first
+    )
     assert first.endswith(f"of 2 comparisons decided, all of them with a chance of {chance}")
     assert last == f"Next: adaptive-eval run {path} {' '.join(IN_STEP)}"
 
@@ -183,7 +186,7 @@ REFUSED = {
     "a wrong setting": (["--set", "trials.maxx=3"], "trials.maxx is not a known key"),
     "no place": (
         ["--json", "no/such/place.json"],
-        "--json must name a file in a folder that exists, but got no/such/place.json",
+        "--json must be a file in an existing folder, but got no/such/place.json",
     ),
 }
 
@@ -250,7 +253,7 @@ def test_what_takes_longer_names_the_pace_that_takes_less_time(taken: str) -> No
     words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.favour={taken}")
     found = forecast(*words, "--set", "stopping.options.worth=50", timed=True)
     assert found["times_as_long"] > 1.0
-    assert ("trials.favour: time keeps its servers full" in found["shown"]) == (taken == "answers")
+    assert ("trials.favour: time keeps its servers busy" in found["shown"]) == (taken == "answers")
 
 
 @pytest.mark.slow
@@ -271,7 +274,7 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     }
     lead = broad["shown"].index("a build exactly as good as the baseline: PASS 100%, FAIL 0%, UNDECIDED 0%")
     cost, fixed = broad["equal"]["costs"]["usd"]["median"], broad["fixed"]["usd"]
-    assert f", {cost / fixed:.0%} of what " in broad["shown"].splitlines()[0], "of the builds of which the line speaks"
+    assert f", {cost / fixed:.0%} of the cost of " in broad["shown"].splitlines()[0], "of the builds of which the line speaks"
     assert lead < broad["shown"].index("apart in true score") < broad["shown"].index("gate: PASS ")
     assert re.search(
         r"^delta     with [\d.]+ points or more an equal build passes with a chance of 80%$",

@@ -190,7 +190,7 @@ def test_a_directory_of_a_real_run_is_left_alone() -> None:
     Path("real").mkdir()
     Path("real", DATABASE_FILE).touch()
     done = replayed("coins", "--output", "real")
-    assert done.exit_code == ExitCode.CONFIGURATION and "real holds a run" in done.stderr
+    assert done.exit_code == ExitCode.CONFIGURATION and "real is a run" in done.stderr
     assert not Path("real/results.json").exists()
 
 

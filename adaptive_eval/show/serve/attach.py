@@ -81,7 +81,7 @@ async def attach(feed: Feed, display: Display) -> ExitCode:
     return show_end(feed, display)
 
 
-async def show_once(feed: Feed, display: Display) -> ExitCode:
+async def show_current(feed: Feed, display: Display) -> ExitCode:
     """Show the latest look, and how the run ended if it has."""
     shown = _DisplayUpdater(feed, display)
     try:

@@ -73,7 +73,7 @@ class Site:
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """Respond to a request."""
-        host = host_of(request)
+        host = request_host(request)
         if host not in self._names and not is_ip_address(host):
             return problem(421, "this address is not served here; use the address that the monitor printed")
         try:
@@ -82,7 +82,7 @@ class Site:
             return problem(503, str(error))
 
     async def _route(self, request: web.BaseRequest) -> web.Response:
-        match path_of(request):
+        match request_path(request):
             case [""]:
                 return _page(monitor_page(self._folder.path.name) if self._folder.is_run else runs_page())
             case ["assets", name] if name in self._assets:
@@ -147,12 +147,12 @@ def _integers(request: web.BaseRequest, *names: str, question: str | None = None
     return None
 
 
-def path_of(request: web.BaseRequest) -> list[str]:
+def request_path(request: web.BaseRequest) -> list[str]:
     """The decoded parts of the path between the slashes; none is used as a path of the file system."""
     return list(request.rel_url.parts[1:])
 
 
-def host_of(request: web.BaseRequest) -> str:
+def request_host(request: web.BaseRequest) -> str:
     """The host name or address of a request, in lower case, without brackets; "" if it is neither."""
     named = _HOST.fullmatch(request.headers.get("Host", ""))
     return "" if named is None else named[1].strip("[]").lower()
