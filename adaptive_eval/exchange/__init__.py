@@ -1,1 +1,1 @@
-"""Runs out of the logs of others, and runs in the formats of others; by format."""
+"""Import of runs from the logs of other tools, and export in their formats."""

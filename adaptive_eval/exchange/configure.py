@@ -1,9 +1,7 @@
-"""The configuration of an imported run: models and questions from its logs, and defaults for the rest.
+"""The configuration of an imported run: models and questions from its logs, and defaults for all else.
 
-It is written beside the run, so that `adaptive-eval run RUN/config.yaml --run-dir RUN` continues it once the addresses
-of the models are filled in.
-
-Rubric, grader and questions come from a given configuration, or from the logs themselves.
+It is written into the run directory. With the addresses of the models filled in, `adaptive-eval run RUN/config.yaml
+--run-dir RUN` continues the run. Rubric, grader and questions come from a given configuration, or from the logs.
 """
 
 import json
@@ -38,15 +36,15 @@ CONFIG_FILE, QUESTIONS_FILE = "config.yaml", "questions.jsonl"
 DEFAULT_GRADER = "exact"
 UNKNOWN_URL = "http://fill-in.invalid/v1"
 """Placeholder in the stored configuration for an unknown address; no such host can exist."""
-LEAST, MOST = LEAST_TRIALS, TrialsConfig.model_fields["max"].default
-"""Default trials a question before the first look, and at the horizon."""
+MIN_TRIALS, MAX_TRIALS = LEAST_TRIALS, TrialsConfig.model_fields["max"].default
+"""Default trials per question before the first look, and at the horizon."""
 NO_GRADER = (
-    "# There is no grader here, since the one that the logs name, or `exact`, does not give their grades. Add",
-    "# `grader:` with one that does, or have all graded by another: adaptive-eval regrade RUN --config THIS_FILE",
+    "# No grader is set, since the grader that the logs name, or `exact`, does not reproduce their grades. Add a",
+    "# `grader:` that does, or grade everything by another one: adaptive-eval regrade RUN --config THIS_FILE",
 )
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]")
-PRECISION = 0.02
-"""Half width of the interval of a single model, which cannot be ranked, as a share of the scale."""
+HALF_WIDTH = 0.02
+"""Half width of the interval of a single model, which cannot be ranked, as a share of the score range."""
 
 
 def config_tree(
@@ -58,24 +56,24 @@ def config_tree(
 ) -> dict[str, Any]:
     """The configuration of the logs as plain values, without addresses; `grader` reproduces their grades."""
     trials, weights = gathering.trials, request.weights
-    least = min(LEAST, *trials.values())
+    min_trials = min(MIN_TRIALS, *trials.values())
     by_model: Counter[str] = Counter()
     for (model, _), number in trials.items():
-        by_model[model] += max(number, least)
-    most = math.ceil(max(by_model.values()) / len(questions))
+        by_model[model] += max(number, min_trials)
+    max_trials = math.ceil(max(by_model.values()) / len(questions))
     fields = ("id", "prompt", "answer", *(["cluster"] if any(question.cluster for question in questions) else ()))
     tree: dict[str, Any] = {
         "name": name,
-        "seed": hashed_base(sum(trials.values()), name, "import"),  # none that the logs are likely to have
+        "seed": hashed_base(sum(trials.values()), name, "import"),  # unlikely in the logs
         "questions": {"path": QUESTIONS_FILE, "fields": dict(zip(fields, fields, strict=True))},
         "models": [_model(name, settings) for name, settings in gathering.models.items()],
         **({} if grader is None else {"grader": {"kind": getattr(grader, "kind", None)}}),
         "rubric": rubric_tree(weights),
-        "trials": {"min": least, "max": most if request.finished else max(MOST, most)},
+        "trials": {"min": min_trials, "max": max_trials if request.finished else max(MAX_TRIALS, max_trials)},
     }
     if len(gathering.models) == 1:
         low, high = (min(weights), max(weights)) if weights else (0.0, 1.0)
-        tree["objective"] = {"kind": "precision", "half_width": PRECISION * (high - low)}
+        tree["objective"] = {"kind": "precision", "half_width": HALF_WIDTH * (high - low)}
     return tree
 
 
@@ -83,9 +81,9 @@ def rubric_tree(weights: Sequence[float] | None) -> dict[str, Any]:
     """A rubric with a category for each score, as plain values."""
     if weights is None:
         return {"name": "binary"}
-    rest, *others = sorted(weights)
-    conditions = [{"name": f"score {value:g}", "weight": value, "when": {"score": value}} for value in others]
-    return {"categories": [{"name": f"score {rest:g}", "weight": rest}, *conditions], "name": "scores"}
+    lowest, *higher = sorted(weights)
+    conditions = [{"name": f"score {value:g}", "weight": value, "when": {"score": value}} for value in higher]
+    return {"categories": [{"name": f"score {lowest:g}", "weight": lowest}, *conditions], "name": "scores"}
 
 
 def config_text(tree: Mapping[str, Any], runnable: bool) -> str:
@@ -120,13 +118,13 @@ def _model(name: str, settings: LoggedSettings) -> dict[str, Any]:
 
 
 def _heading(runnable: bool) -> Iterator[str]:
-    yield "# Written by `adaptive-eval import`: what the logs say, and defaults for the rest."
+    yield "# Written by `adaptive-eval import`: settings from the logs, and defaults for all others."
     if runnable:
-        yield "# To go on with the run, set the variables below to the addresses of the models, or write those here:"
+        yield "# To continue the run, set the variables below to the addresses of the models, or write these here:"
         yield "#   adaptive-eval run THIS_FILE --run-dir ITS_FOLDER"
     else:
-        yield "# The logs do not have the prompt and the answer key of every question, or have other sampling for each"
-        yield "# task, so the run cannot go on from here: to ask for more, import them again with --config CONFIG."
+        yield "# The run cannot be continued with this file: the logs lack the prompt or answer key of a question,"
+        yield "# or sampling differs between tasks. To request more trials, import them again with --config CONFIG."
 
 
 def _sections(tree: Mapping[str, Any]) -> Iterator[str]:
@@ -137,14 +135,14 @@ def _sections(tree: Mapping[str, Any]) -> Iterator[str]:
         yield "models:"
         variables = make_distinct((_variable(model["name"]) for model in value), joint="_")
         for model, variable in zip(value, variables, strict=True):
-            first, *rest = (f"{key}: {_yaml(part)}" for key, part in model.items())
+            first, *others = (f"{key}: {_yaml(part)}" for key, part in model.items())
             yield f"  - {first}"
             yield f"    base_url: ${{{variable}}}"
-            yield from (f"    {line}" for line in rest)
+            yield from (f"    {line}" for line in others)
 
 
 def _yaml(value: object) -> str:
-    """JSON that is valid YAML: characters that YAML wants escaped are, and `$` that would begin a variable."""
+    """Convert to JSON that is valid YAML, with escapes for special characters and for `$` before a variable."""
     text = UNPRINTABLE.sub(lambda match: f"\\U{ord(match[0]):08x}", json.dumps(value, ensure_ascii=False))
     return VARIABLE.sub(lambda match: f"${match[0]}", text)
 
@@ -164,7 +162,7 @@ class ImportRequest:
     config: RunConfig | None = None
     """The configuration with models, questions, grader and rubric; None to take them from the logs."""
     grader: str | None = None
-    """The grader for every text, whatever grade its log gives."""
+    """The grader of all texts, whatever their grades in the logs."""
     weights: Sequence[float] | None = None
     """The possible scores; None for 0 and 1."""
     scorer: str | None = None
@@ -172,7 +170,7 @@ class ImportRequest:
     left_out: Sequence[str] = ()
     """Models and questions to ignore."""
     further: bool = False
-    """Whether the trials of each file are added to those of earlier files."""
+    """Whether each file adds trials to those of earlier files."""
     repeats_are_samples: bool = False
     """Whether answers that repeat another one word for word count as trials."""
     finished: bool = False
@@ -199,10 +197,14 @@ def make_terms(request: ImportRequest) -> ImportTerms:
     """Resolve rubric, grader and questions; raises `ConfigError` if options contradict each other."""
     config = request.config
     if config is not None:
-        given = (("--grader", request.grader), ("--weights", request.weights), ("--finished", request.finished or None))
-        for option, value in given:
+        excluded = (
+            ("--grader", request.grader),
+            ("--weights", request.weights),
+            ("--finished", request.finished or None),
+        )
+        for option, value in excluded:
             if value is not None:
-                raise ConfigError(f"{option} stands against --config, which says that itself; give one of the two")
+                raise ConfigError(f"{option} cannot be used with --config, which sets it; remove one of them")
         config, questions = load_run(config)
         request = replace(request, config=config)
         thresholds = thresholds_from_run(config.rubric)
@@ -218,14 +220,16 @@ def make_terms(request: ImportRequest) -> ImportTerms:
     try:
         grader = None if request.grader is None else _default_grader(request.grader)
     except ValidationError as error:
-        rule = f"the grader {request.grader} has options that must be given; give --config with a grader"
+        rule = f"the grader {request.grader} has required options; give --config with a grader"
         raise ConfigError(rule) from error
     return ImportTerms(request, rubric, grader, None)
 
 
 def likely_grader(models: Iterable[LoggedSettings]) -> GraderOptions:
     """The grader closest to that of the logs, if they name one, or the default."""
-    return _default_grader(next((one.grader for one in models if one.grader is not None), DEFAULT_GRADER))
+    return _default_grader(
+        next((settings.grader for settings in models if settings.grader is not None), DEFAULT_GRADER)
+    )
 
 
 def _default_grader(kind: str) -> GraderOptions:

@@ -31,32 +31,32 @@ Records = Iterator[Record]
 
 ENDINGS = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".npz")
 SKIPPED = re.compile(r"results_.*\.json|.*logs\.json|eval-set\.json|\..*")
-"""Names of other files that harnesses write beside their logs."""
+"""Names of other files that harnesses write next to their logs."""
 
 
 class TableFormat(NamedTuple):
     """A tool's format of rows, in CSV, JSON lines or Parquet."""
 
     name: str
-    """Plural name, as in "those that can be read are ..."."""
+    """Plural name, as in "supported are ..."."""
     recognises: Callable[[frozenset[str]], bool]
     """Whether a table with these columns has this format."""
     read: Callable[[LogFile, Rows], Records]
 
 
 TABLES = (TableFormat("details of lighteval", harnesses.is_details, lambda file, _: harnesses.read_details(file)),)
-"""The first format that recognises a table reads it; any other table must have our own columns, one row a trial."""
+"""The first format that recognises a table reads it; other tables must have the columns of `tables.reader`."""
 LOGS = ", ".join(
     ("Inspect logs (.eval, .json)", "samples of lm-eval", *(table.name for table in TABLES), ".npz arrays")
 )
 """Names of the formats that are read besides plain tables, for messages."""
-KNOWN = (
-    f"those that can be read are {LOGS}, and CSV, JSONL or Parquet with one row a trial and columns model, question, "
-    "and one of category, score, correct and text"
+READABLE_FORMATS = (
+    f"supported are {LOGS}, and CSV, JSONL or Parquet with one row per trial and the columns model, question, and "
+    "one of category, score, correct and text"
 )
 NO_SCORERS: Mapping[str, str] = {}
-SHOWN = 500
-"""Characters shown of the names of columns."""
+MAX_COLUMNS_TEXT = 500
+"""Characters of the column names in a message."""
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 
 
@@ -69,11 +69,11 @@ def log_files(
     """The files to import: paths or folders, each optionally with a name for its model as NAME=PATH."""
     files: list[LogFile] = []
     for word in given:
-        name, mark, rest = word.partition("=")
-        named = bool(mark) and not Path(word).exists()
-        path = Path(rest) if named else Path(word)
-        found = _within(path) if path.is_dir() else [path]
-        files += [LogFile(one, name if named else None, scorer, scorers, graded_anew) for one in found]
+        name, mark, path_text = word.partition("=")
+        is_named = bool(mark) and not Path(word).exists()
+        path = Path(path_text) if is_named else Path(word)
+        paths = _logs_in(path) if path.is_dir() else [path]
+        files += [LogFile(log_path, name if is_named else None, scorer, scorers, graded_anew) for log_path in paths]
     seen: set[Path] = set()
     for file in files:
         if (real := file.path.resolve()) in seen:
@@ -82,11 +82,11 @@ def log_files(
     return files
 
 
-def _within(folder: Path) -> list[Path]:
-    found = [path for path in folder.rglob("*") if path.name.endswith(ENDINGS) and not SKIPPED.fullmatch(path.name)]
-    if not found:
-        raise ConfigError(f"{folder} holds no log ({', '.join(ENDINGS)})")
-    return sorted(found)
+def _logs_in(folder: Path) -> list[Path]:
+    paths = [path for path in folder.rglob("*") if path.name.endswith(ENDINGS) and not SKIPPED.fullmatch(path.name)]
+    if not paths:
+        raise ConfigError(f"{folder} contains no log ({', '.join(ENDINGS)})")
+    return sorted(paths)
 
 
 CONFIGURATIONS = (".yaml", ".yml")
@@ -95,7 +95,7 @@ CONFIGURATIONS = (".yaml", ".yml")
 def read_records(file: LogFile) -> Records:
     """Read the trials of a file; raises `LogError`."""
     if file.path.suffix.lower() in CONFIGURATIONS:
-        raise file.refuse("is a configuration and no log; give it as --config, beside the logs")
+        raise file.refuse("is a configuration, not a log; give it as --config, and the logs as FILE")
     head = first_bytes(file)
     if head.startswith(ZIP_MAGIC):
         return _read_zip(file)
@@ -103,11 +103,9 @@ def read_records(file: LogFile) -> Records:
         return _read_table(file, parquet_columns(file), partial(parquet_rows, file))
     if not head:
         raise file.refuse("is empty")
-    return (
-        _read_json(file)
-        if head.startswith((b"{", b"["))
-        else _read_table(file, csv_columns(file), lambda _: csv_rows(file))
-    )
+    if head.startswith((b"{", b"[")):
+        return _read_json(file)
+    return _read_table(file, csv_columns(file), lambda _: csv_rows(file))
 
 
 def _read_zip(file: LogFile) -> Records:
@@ -124,14 +122,13 @@ def _read_zip(file: LogFile) -> Records:
 
 def _read_table(file: LogFile, columns: frozenset[str], rows: Callable[[Sequence[str] | None], Rows]) -> Records:
     """Read a table with the format that its columns show; `rows` reads all columns, or only those with these names."""
-    for one in TABLES:
-        if one.recognises(columns):
-            return one.read(file, rows(None))
-    if long_form.is_long(columns, file.model):
+    for table_format in TABLES:
+        if table_format.recognises(columns):
+            return table_format.read(file, rows(None))
+    if long_form.has_required_columns(columns, file.model):
         return (long_form.record_of_row(file, place, row) for place, row in rows(sorted(columns & long_form.COLUMNS)))
-    raise file.refuse(
-        f"has the columns {', '.join(sorted(columns))[:SHOWN] or 'none'}, which no known log has; {KNOWN}"
-    )
+    names = ", ".join(sorted(columns))[:MAX_COLUMNS_TEXT] or "none"
+    raise file.refuse(f"has the columns {names}, which match no supported log; {READABLE_FORMATS}")
 
 
 def _read_json(file: LogFile) -> Records:
@@ -145,7 +142,7 @@ def _read_json(file: LogFile) -> Records:
         return inspect_log.read_json(file, row)
     if "results" in row or "config_general" in row:
         raise file.refuse(
-            "holds means only; import the trials: samples_*.jsonl of lm-eval, details_*.parquet of lighteval"
+            "contains only means; import the trials: samples_*.jsonl of lm-eval, details_*.parquet of lighteval"
         )
     return _read_table(file, frozenset(row), lambda _: json_rows(file))
 

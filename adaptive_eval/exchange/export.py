@@ -23,17 +23,19 @@ class ExportFormat(NamedTuple):
     write: Callable[[ExportSource, Path, bool, OnProgress], None]
     """Writes the run to a path, with or without the models' texts, and reports the number of trials written."""
     texts: bool | None = None
-    """Whether the models' texts are written by default; None if that cannot be chosen."""
+    """Whether the models' texts are written by default; None if there is no choice."""
     ending: str | None = None
     """Suffix of its files, if it is a folder of files."""
 
 
 EXPORTS: dict[str, ExportFormat] = {
-    "npz": ExportFormat("tensor.npz", lambda source, path, _, tell: write_npz(source, path, tell)),
+    "npz": ExportFormat("tensor.npz", lambda source, path, _, on_progress: write_npz(source, path, on_progress)),
     "csv": ExportFormat("trials.csv", write_csv, texts=False),
     "jsonl": ExportFormat("trials.jsonl", write_jsonl, texts=True),
     "parquet": ExportFormat("trials.parquet", write_parquet, texts=True),
-    "inspect": ExportFormat("inspect", lambda source, path, _, tell: write_logs(source, path, tell), ending=ENDING),
+    "inspect": ExportFormat(
+        "inspect", lambda source, path, _, on_progress: write_logs(source, path, on_progress), ending=ENDING
+    ),
 }
 """Every export format by name."""
 
@@ -63,17 +65,19 @@ class ExportResult:
 
 def export(request: ExportRequest, on_progress: OnProgress = lambda trials: None) -> ExportResult:
     """Write a run in a format; if it raises `ConfigError` or `StoreError`, nothing was written."""
-    form = EXPORTS[request.format]
-    path = request.output or request.directory / form.place
-    if request.texts is not None and form.texts is None:
-        having = ", ".join(name for name, one in EXPORTS.items() if one.texts is not None)
-        raise ConfigError(f"--text and --no-text are for {having}, but the format is {request.format}; leave them out")
+    export_format = EXPORTS[request.format]
+    path = request.output or request.directory / export_format.place
+    if request.texts is not None and export_format.texts is None:
+        with_texts = ", ".join(name for name, other in EXPORTS.items() if other.texts is not None)
+        raise ConfigError(
+            f"--text and --no-text are for {with_texts}, but the format is {request.format}; leave them out"
+        )
     if path == Path("-"):
-        raise ConfigError("an export is a file or a folder, not the standard output; name one after --output")
-    texts = bool(form.texts if request.texts is None else request.texts)
+        raise ConfigError("an export cannot be written to standard output; give a file or folder as --output")
+    texts = bool(export_format.texts if request.texts is None else request.texts)
     with opened_source(request.directory) as source:
-        with new_export(path, request.force, form.ending) as draft:
-            form.write(source, draft, texts, on_progress)
+        with new_export(path, request.force, export_format.ending) as draft:
+            export_format.write(source, draft, texts, on_progress)
         return ExportResult(
             path=path,
             trials=source.reader.trial_count(),

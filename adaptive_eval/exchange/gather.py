@@ -1,7 +1,7 @@
 """Combines records of many files into the trials of one run, with their models, questions and numbers.
 
-Nothing is guessed: a duplicate trial, a model with two sampling settings, or a question with two answer keys is an
-error that names both places.
+Contradictions are errors that name both places: a duplicate trial, a model with two sampling settings, or a question
+with two answer keys.
 """
 
 import re
@@ -18,8 +18,8 @@ from adaptive_eval.store.records import answer_digest, counted_size
 from adaptive_eval.store.repeats import MIN_LONG_BYTES
 
 MODEL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
-BETWEEN = "\0"
-"""Separates task and id in the key of a question, until it is known whether there are several tasks."""
+KEY_SEPARATOR = "\0"
+"""Separates task and id in the key of a question."""
 
 
 class PlacedRecord(NamedTuple):
@@ -47,15 +47,15 @@ class _Cell:
     trials: int = 0
     last: int = -1
     keeps_numbers: bool = False
-    """Whether trials must keep their numbers: seeds follow from them, so a renumbered trial could be asked again."""
+    """Whether trials must keep their numbers, which determine seeds: a renumbered trial could be asked again."""
 
 
 class RepeatFilter:
-    """Passes on the trials that count, and holds back those for which that is not yet known.
+    """Passes on the trials that count, and holds back trials that may turn out to be repeats.
 
-    A server that ignores the seed, or serves a cache, gives the same answer to a question many times: such answers are
-    not independent, and count once. A long text does not come twice by chance. A short one may, such as the letter of a
-    choice, so short repeats count if the model's answers to some question differ, which shows that it was sampled.
+    A server that ignores the seed, or has a cache, repeats its answer to a question; such answers are not independent,
+    and count once. A long text is not repeated by chance. A short one may be, such as the letter of a choice, so short
+    repeats count if the model's answers to some question differ, which shows that it was sampled.
     """
 
     def __init__(self) -> None:
@@ -94,15 +94,15 @@ class RecordGatherer:
 
     def __init__(
         self,
-        known: ConfiguredRun | None,
+        configured: ConfiguredRun | None,
         left_out: Collection[str],
         further: bool,
         *,
         repeats_are_samples: bool = False,
     ) -> None:
-        """`known` has the models and the questions of a given configuration."""
+        """`configured`: the models and questions of a given configuration."""
         self._repeats = None if repeats_are_samples else RepeatFilter()
-        self._known, self._left_out, self._further = known, left_out, further
+        self._configured, self._left_out, self._further = configured, left_out, further
         self._models: dict[str, LoggedSettings] = {}
         """The settings of each model in its first record."""
         self._asked: dict[tuple[str, str], tuple[LoggedSettings, str]] = {}
@@ -125,7 +125,7 @@ class RecordGatherer:
         """Number of records whose question is worded differently from its first record."""
 
     def next_file(self, file: LogFile) -> None:
-        """Begin a file, to which the following records belong."""
+        """Begin a new file."""
         self.files.append(file.path.name)
         self._in_file.clear()
         if self._further:
@@ -139,8 +139,8 @@ class RecordGatherer:
             return []
         question = self._question(record, place)
         self._require_model(record, place)
-        if self._known is not None:
-            self._known.require_same(record, question, place)
+        if self._configured is not None:
+            self._configured.require_same(record, question, place)
         if (why := _why_missing(record)) is not None:
             self._failed[record.model, question, record.trial if record.of_task else place] = why
             return []
@@ -148,50 +148,52 @@ class RecordGatherer:
         trial = self._in_file[cell] if record.trial is None else record.trial
         self._in_file[cell] += 1
         trial += self._shift.get(cell, 0)
-        by_seed = self._further and record.own and record.seed is not None
+        by_seed = self._further and record.is_own_export and record.seed is not None
         if self._is_copy((*cell, f"seed {record.seed}" if by_seed else trial), place, record):
             return []
         held = self._cells[cell]
         held.last = max(held.last, trial)
-        held.keeps_numbers |= self._known is not None and (record.own or record.seed is not None)
+        held.keeps_numbers |= self._configured is not None and (record.is_own_export or record.seed is not None)
         self.without_text += not record.has_text
         placed = PlacedRecord(record, place, question, trial)
-        of_a_run = record.own or record.of_task  # which has told repeats from samples itself
-        counting = [placed] if self._repeats is None or of_a_run else self._repeats.take(placed)
-        for one in counting:
-            self._cells[one.record.model, one.question].trials += 1
+        is_from_run = record.is_own_export or record.of_task  # the run has filtered repeats
+        counting = [placed] if self._repeats is None or is_from_run else self._repeats.take(placed)
+        for counted in counting:
+            self._cells[counted.record.model, counted.question].trials += 1
         return counting
 
-    # -- in the end -------------------------------------------------------------------------------------------------
+    # -- results ----------------------------------------------------------------------------------------------------
 
     @property
     def models(self) -> Mapping[str, LoggedSettings]:
         """The models with trials, and their settings."""
-        having = {model for model, _ in self._cells}
+        with_trials = {model for model, _ in self._cells}
         return {
             name: settings._replace(sampling=self._common_sampling(name))
             for name, settings in self._models.items()
-            if name in having
+            if name in with_trials
         }
 
     @property
     def differing(self) -> Mapping[str, Sequence[str]]:
-        """The sampling settings that differ from task to task, by model; models without any are left out."""
-        found = {name: self._differing_sampling(name) for name in self._models}
-        return {name: keys for name, keys in found.items() if keys}
+        """The sampling settings that differ between tasks, by model; models without any are omitted."""
+        differing = {name: self._differing_sampling(name) for name in self._models}
+        return {name: keys for name, keys in differing.items() if keys}
 
     @property
     def keys(self) -> Mapping[str, str]:
         """Keys of the questions with trials, by id, which includes the task if there are several tasks."""
-        having = dict.fromkeys(question for _, question in self._cells)
-        if self._known is not None:
-            return {question: question for question in having}
-        met = {key: self._questions[key] for key in having}
-        several = len({question.task for question in met.values()}) > 1
-        named = {key: f"{one.task}/{one.id}" if several else one.id for key, one in met.items()}
+        with_trials = dict.fromkeys(question for _, question in self._cells)
+        if self._configured is not None:
+            return {question: question for question in with_trials}
+        questions = {key: self._questions[key] for key in with_trials}
+        has_tasks = len({question.task for question in questions.values()}) > 1
+        named = {
+            key: f"{question.task}/{question.id}" if has_tasks else question.id for key, question in questions.items()
+        }
         ids = {name: key for key, name in named.items()}
         if len(ids) < len(named):
-            raise LogError("two tasks have questions with the same name; import them one by one")
+            raise LogError("two tasks have questions of the same name; import them separately")
         return ids
 
     @property
@@ -202,11 +204,11 @@ class RecordGatherer:
     @property
     def missing(self) -> Mapping[str, Mapping[str, int]]:
         """Number of records that are not trials, by model and reason."""
-        found: dict[str, Counter[str]] = defaultdict(Counter)
+        reasons: dict[str, Counter[str]] = defaultdict(Counter)
         for trial, why in self._failed.items():
             if trial not in self._seen:
-                found[trial[0]][why] += 1
-        return found
+                reasons[trial[0]][why] += 1
+        return reasons
 
     @property
     def repeated(self) -> Mapping[str, int]:
@@ -220,13 +222,13 @@ class RecordGatherer:
 
     @property
     def gaps(self) -> list[tuple[str, str]]:
-        """Cells to be renumbered, since their trial numbers are not consecutive from 0."""
+        """Cells to renumber, since their trial numbers are not consecutive from 0."""
         return [cell for cell, held in self._cells.items() if held.last + 1 != held.trials and not held.keeps_numbers]
 
     def require_left_out(self) -> None:
         """Raise `LogError` for names in `left_out` that do not occur."""
         if unknown := sorted(set(self._left_out) - self._found_left_out):
-            raise LogError(f"--leave-out names {', '.join(unknown)}, but no model and no question is called so")
+            raise LogError(f"--leave-out names {', '.join(unknown)}, but there is no such model or question")
 
     def _samplings(self, model: str) -> list[Mapping[str, object]]:
         """The sampling settings of a model, for each task."""
@@ -248,15 +250,15 @@ class RecordGatherer:
     def _is_left_out(self, record: Record) -> bool:
         if not self._left_out:
             return False
-        found = {record.model, record.question, f"{record.task}/{record.question}"} & set(self._left_out)
-        self._found_left_out |= found
-        return bool(found)
+        names = {record.model, record.question, f"{record.task}/{record.question}"} & set(self._left_out)
+        self._found_left_out |= names
+        return bool(names)
 
     def _require_model(self, record: Record, place: str) -> None:
-        if self._known is not None and record.model not in self._known.models:
-            known = ", ".join(self._known.models)
+        if self._configured is not None and record.model not in self._configured.models:
+            names = ", ".join(self._configured.models)
             raise LogError(
-                f"{place}: the configuration has no model {record.model!r}, but {known}; name the model of the file "
+                f"{place}: the configuration has no model {record.model!r}, but {names}; name the model of the file "
                 f"with NAME=FILE, or leave it out with --leave-out {record.model!r}"
             )
         self._models.setdefault(record.model, record.settings)
@@ -265,32 +267,32 @@ class RecordGatherer:
             ours, theirs = dict(record.settings.sampling), dict(settings.sampling)
             raise LogError(
                 f"{place}: {record.model} was asked with {ours or 'no settings'} here, and with "
-                f"{theirs or 'no settings'} in {before}; these are two models: name each with NAME=FILE"
+                f"{theirs or 'no settings'} in {before}; these count as two models: name each with NAME=FILE"
             )
 
     def _question(self, record: Record, place: str) -> str:
-        if self._known is not None:
+        if self._configured is not None:
             names = (record.question, f"{record.task}/{record.question}")
-            found = next((name for name in names if name in self._known.questions), None)
-            if found is None:
+            key = next((name for name in names if name in self._configured.questions), None)
+            if key is None:
                 raise LogError(
                     f"{place}: the configuration has no question {record.question!r}; leave it out with "
                     f"--leave-out {record.question!r}, or give a configuration that has it"
                 )
-            return found
-        key = f"{record.task}{BETWEEN}{record.question}"
-        known = self._questions.setdefault(key, _Question(record.task, record.question, record.asked, place))
-        if known.asked != record.asked:
-            self._require_same_question(known, record, place)
+            return key
+        key = f"{record.task}{KEY_SEPARATOR}{record.question}"
+        earlier = self._questions.setdefault(key, _Question(record.task, record.question, record.asked, place))
+        if earlier.asked != record.asked:
+            self._require_same_question(earlier, record, place)
         return key
 
-    def _require_same_question(self, known: _Question, record: Record, place: str) -> None:
-        before, now = known.asked, record.asked
+    def _require_same_question(self, earlier: _Question, record: Record, place: str) -> None:
+        before, now = earlier.asked, record.asked
         if (before.answer, before.choices) != (now.answer, now.choices):
             what = "answer" if before.answer != now.answer else "choices"
             raise LogError(
                 f"{place}: the {what} of question {record.question!r} is {getattr(now, what)!r:.80} here, and "
-                f"{getattr(before, what)!r:.80} in {known.place}; are these logs of one benchmark?"
+                f"{getattr(before, what)!r:.80} in {earlier.place}; are these logs of one benchmark?"
             )
         self.reworded += 1
 
@@ -303,8 +305,8 @@ class RecordGatherer:
             self.copies += 1
             return True
         raise LogError(
-            f"{place}: trial {trial[2]} of question {record.question!r} by {record.model} is in {before[0]} too; "
-            "remove one of the two, or give --further to add the trials of each file to those before"
+            f"{place}: trial {trial[2]} of question {record.question!r} by {record.model} is also in {before[0]}; "
+            "remove one of them, or give --further to add the trials of each file to those before"
         )
 
 
@@ -313,9 +315,9 @@ def _clean_record(record: Record, place: str) -> Record:
     given = record.model, record.question, record.task
     model, question, task = (tidy_text(name).strip() for name in given)
     if not MODEL_NAME.fullmatch(model):
-        raise LogError(f"{place}: {model!r:.80} can be no model's name; write NAME=FILE to give it one")
-    if not question or BETWEEN in question:
-        raise LogError(f"{place}: {question!r:.80} can be no question's id")
+        raise LogError(f"{place}: {model!r:.80} is not a valid model name; give one with NAME=FILE")
+    if not question or KEY_SEPARATOR in question:
+        raise LogError(f"{place}: {question!r:.80} is not a valid question id")
     prompt, answer, choices, cluster = record.asked
     clean = tidy_text(prompt), tidy_text(answer), tuple(map(tidy_text, choices)), tidy_text(cluster or "") or None
     if clean == record.asked and (model, question, task) == given:
@@ -324,9 +326,9 @@ def _clean_record(record: Record, place: str) -> Record:
 
 
 def _why_missing(record: Record) -> str | None:
-    """Why a record is not a trial: it failed, was not finished, or has neither text nor grade; None for a trial."""
+    """Why a record is not a trial: it failed, is incomplete, or has neither text nor grade; None for a trial."""
     if record.answer is not None and finish_word(record.answer.finish_reason) in FAILED:
-        return record.missing or f"the server gave up in the middle (finish reason {record.answer.finish_reason!r})"
+        return record.missing or f"the server failed during the answer (finish reason {record.answer.finish_reason!r})"
     if record.missing is not None or record.has_text or record.grader_error is None:
         return record.missing
     return record.grader_error if record.category is None and record.value is None else None

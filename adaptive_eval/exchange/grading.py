@@ -15,87 +15,92 @@ from adaptive_eval.record.log_files import LogError
 from adaptive_eval.scheduler.grading import Grading, grade_or_error
 from adaptive_eval.store import TrialRecord
 
-CLOSE = 1e-9
+WEIGHT_TOLERANCE = 1e-9
 
 
 class RecordGrader:
     """Grades records by a rubric.
 
-    Without a configuration, a grader grades all texts; else only those to which the log gives neither a category of the
-    rubric nor a verdict that leads to one.
+    Without a configuration, a grader grades all texts; otherwise only those without a category of the rubric, or a
+    verdict that determines one, in the log.
     """
 
     def __init__(self, rubric: Rubric, pool: Grading | None, *, declared: bool) -> None:
-        """`declared` says whether a configuration has given the rubric; without a `pool` the logs' grades are kept."""
+        """`declared`: whether a configuration gave the rubric; without a `pool` the logs' grades are used."""
         self._rubric, self._pool, self._declared = rubric, pool, declared
 
     async def trials(self, batch: Sequence[PlacedRecord], questions: Mapping[str, Question]) -> list[TrialRecord]:
         """Grade a batch of records."""
         if self._pool is None:
-            return [self._logged_trial(one) for one in batch]
+            return [self._logged_trial(placed) for placed in batch]
         pool = self._pool
-        return await asyncio.gather(*(self._regraded_trial(one, questions[one.question], pool) for one in batch))
+        return await asyncio.gather(
+            *(self._regraded_trial(placed, questions[placed.question], pool) for placed in batch)
+        )
 
-    async def _regraded_trial(self, one: PlacedRecord, question: Question, pool: Grading) -> TrialRecord:
-        record, rubric = one.record, self._rubric
+    async def _regraded_trial(self, placed: PlacedRecord, question: Question, pool: Grading) -> TrialRecord:
+        record, rubric = placed.record, self._rubric
         if not self._declared and not record.has_text:
-            raise LogError(f"{one.place}: has no text to grade; leave --grader out, and the log's own grade is taken")
+            raise LogError(f"{placed.place}: has no text to grade; remove --grader to use the grade of the log")
         if record.answer is None or not record.has_text or (self._declared and record.category is not None):
-            return self._logged_trial(one)
+            return self._logged_trial(placed)
         if self._declared and record.value is not None and (record.value in (0, 1) or "score" in rubric.needs):
-            # a verdict or a score, which may be all that the rubric needs
+            # the rubric may need no more than a verdict or a score
             signals = score_signals(record.value, higher_is_better=not record.lower_is_better) | dict(record.signals)
             facts = {**answer_facts(record.answer), **signals}
             if rubric.needs <= {*facts, "is_correct"}:
-                return _trial(one, apply_rubric(facts, rubric, one.question).category, signals, record.extracted, None)
-        grade = await grade_or_error(pool.grade, record.answer, question.for_trial(one.trial))
+                return _trial(
+                    placed, apply_rubric(facts, rubric, placed.question).category, signals, record.extracted, None
+                )
+        grade = await grade_or_error(pool.grade, record.answer, question.for_trial(placed.trial))
         if isinstance(grade, GraderError):
-            return _trial(one, None, {}, None, str(grade))
-        return _trial(one, grade.category, grade.signals, grade.extracted, None)
+            return _trial(placed, None, {}, None, str(grade))
+        return _trial(placed, grade.category, grade.signals, grade.extracted, None)
 
-    def _logged_trial(self, one: PlacedRecord) -> TrialRecord:
+    def _logged_trial(self, placed: PlacedRecord) -> TrialRecord:
         """The trial with the grade that its log gives."""
-        record, rubric, signals = one.record, self._rubric, one.record.signals
+        record, rubric, signals = placed.record, self._rubric, placed.record.signals
         category = record.category if self._is_of_this_rubric(record) else None
         if category is not None and category >= len(rubric.weights):
-            known = ", ".join(f"{number} {name}" for number, name in enumerate(rubric.names))
-            mend = "give --weights, or --config with a rubric that has it"
+            categories = ", ".join(f"{number} {name}" for number, name in enumerate(rubric.names))
+            hint = "give --weights, or --config with a rubric that has it"
             raise LogError(
-                f"{one.place}: the category must be one of the rubric's ({known}), but got {category}; {mend}"
+                f"{placed.place}: the category must be one of the rubric's ({categories}), but got {category}; {hint}"
             )
         if category is None and record.value is not None:
             worth = _worth(record, rubric)
-            category = self._category_of_score(one, worth)
+            category = self._category_of_score(placed, worth)
             right = worth >= max(rubric.weights)
             signals = {"is_correct": right, "score": record.value, **signals}
         elif category is None and record.grader_error is None:
-            mend = "give --grader math (or exact, choice ...), or --config"
-            raise LogError(f"{one.place}: the log has no grade of this trial; {mend}")
-        return _trial(one, category, signals, record.extracted, record.grader_error if category is None else None)
+            hint = "give --grader math (or exact, choice ...), or --config"
+            raise LogError(f"{placed.place}: the log has no grade of this trial; {hint}")
+        return _trial(placed, category, signals, record.extracted, record.grader_error if category is None else None)
 
-    def _category_of_score(self, one: PlacedRecord, score: float) -> int:
-        """The category with this weight, of several the one that the rubric chooses."""
-        rubric, record = self._rubric, one.record
-        worth = [number for number, weight in enumerate(rubric.weights) if abs(weight - score) <= CLOSE]
-        if len(worth) > 1:
+    def _category_of_score(self, placed: PlacedRecord, score: float) -> int:
+        """The category with this weight; the rubric chooses among several."""
+        rubric, record = self._rubric, placed.record
+        candidates = [number for number, weight in enumerate(rubric.weights) if abs(weight - score) <= WEIGHT_TOLERANCE]
+        if len(candidates) > 1:
             facts = {**answer_facts(record.answer or NO_ANSWER), **record.signals}
             with suppress(GraderError):
-                found = rubric.category({**facts, "score": score, "is_correct": score >= max(rubric.weights)})
-                worth = [found] if found in worth else []
-        if len(worth) == 1:
-            return worth[0]
-        known = ", ".join(f"{name} {weight:g}" for name, weight in zip(rubric.names, rubric.weights, strict=True))
+                chosen = rubric.category({**facts, "score": score, "is_correct": score >= max(rubric.weights)})
+                candidates = [chosen] if chosen in candidates else []
+        if len(candidates) == 1:
+            return candidates[0]
+        categories = ", ".join(f"{name} {weight:g}" for name, weight in zip(rubric.names, rubric.weights, strict=True))
         minus = ", with a minus sign since lower values are better" if record.lower_is_better else ""
         raise LogError(
-            f"{one.place}: a score must be the weight of one category of the rubric ({known}), but got {score:g}; "
+            f"{placed.place}: a score must be the weight of one category of the rubric ({categories}), but got "
+            f"{score:g}; "
             f"name all scores with --weights, as in --weights 0,0.5,1{minus}, or give --config with a rubric by `score`"
         )
 
     def _is_of_this_rubric(self, record: Record) -> bool:
         """Whether a record's category is that of this rubric: it has the same name, or if unknown the same weight.
 
-        Otherwise the log was graded by another rubric, and the weight counts: its category 0 may be the best. But if
-        the user has declared a rubric without this weight, the number counts, since only the weights differ.
+        Otherwise another rubric graded the log, and the weight counts: category 0 may be the best there. But if the
+        user declared a rubric without this weight, the number counts, since only the weights differ.
         """
         rubric = self._rubric
         if record.category is None or record.value is None:
@@ -110,7 +115,7 @@ class RecordGrader:
 
 
 def _worth(record: Record, rubric: Rubric) -> float:
-    """The weight that a score stands for: if lower values are better, 0 is right of right and wrong alone."""
+    """The weight that a score stands for; if lower values are better, 0 means right in a binary rubric."""
     assert record.value is not None
     if not record.lower_is_better:
         return record.value
@@ -118,17 +123,17 @@ def _worth(record: Record, rubric: Rubric) -> float:
 
 
 def _trial(
-    one: PlacedRecord,
+    placed: PlacedRecord,
     category: int | None,
     signals: Mapping[str, SignalValue],
     extracted: str | None,
     grader_error: str | None,
 ) -> TrialRecord:
-    record = one.record
+    record = placed.record
     return TrialRecord(
         model=record.model,
-        question=one.question,
-        trial=one.trial,
+        question=placed.question,
+        trial=placed.trial,
         round=record.round,
         answer=record.answer or NO_ANSWER,
         category=category,

@@ -3,13 +3,11 @@
 lm-eval writes `samples_TASK_TIME.jsonl`, one row for each document and filter; rows of other filters have the same
 answers. The model's name is in `results_TIME.json` beside the file, or is the name of its folder.
 
-A document with one answer has its grade there: the value of each metric, by the row's filter. The file of results says
-whether lower values are better. With several answers there is one value for all of them, so each is graded again.
+A document with one answer has its grade in the row: the value of each metric, by filter. The file of results states
+whether lower values are better. Several answers share one value, so each is graded again.
 
-lighteval writes `details/MODEL/TIME/details_TASK_TIME.parquet`, one row for each question. The column of tokens is not
-read: 64 answers of 32k tokens take a hundred MB.
-
-It has all samples in a row and only one aggregate score, so each sample is graded again.
+lighteval writes `details/MODEL/TIME/details_TASK_TIME.parquet`, one row per question with all samples and one aggregate
+score, so each sample is graded again. The column of tokens is not read: 64 answers of 32k tokens take a hundred MB.
 """
 
 import json
@@ -19,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_eval.exchange.samples import (
-    SEVERAL,
+    SEVERAL_ANSWERS,
     LoggedQuestion,
     LoggedSettings,
     Record,
@@ -41,7 +39,7 @@ NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
 
 
 def _records(place: str, texts: Sequence[str], thoughts: Sequence[object] = (), **common: Any) -> Iterator[Record]:
-    """A trial for each of the samples in a row."""
+    """One trial per sample of a row."""
     for trial, text in enumerate(texts):
         reasoning = as_text(thoughts[trial]) or None if trial < len(thoughts) else None
         yield Record(
@@ -76,11 +74,11 @@ def read_samples(file: LogFile) -> Iterator[Record]:
     """Read the trials of a file of samples."""
     match = SAMPLES_NAME.fullmatch(file.path.name)
     task = match["task"] if match else file.path.stem
-    told = _results(file.path, match["time"] if match else None)
-    model = file.model or as_text(told.get("model_name")) or _model_from_folder(file)
-    api = "completions" if as_text(mapping(told.get("config")).get("model")) == "local-completions" else "chat"
+    results = _results(file.path, match["time"] if match else None)
+    model = file.model or as_text(results.get("model_name")) or _model_from_folder(file)
+    api = "completions" if as_text(mapping(results.get("config")).get("model")) == "local-completions" else "chat"
     seen: dict[str, tuple[str, object, set[str]]] = {}
-    scores = _Scores(file, mapping(mapping(told.get("higher_is_better")).get(task)))
+    scores = _Scores(file, mapping(mapping(results.get("higher_is_better")).get(task)))
     for place, row in json_rows(file):
         if not is_samples(row):
             raise file.refuse("is not a sample of lm-eval: it must have doc_id, resps and target", place)
@@ -95,7 +93,7 @@ def read_samples(file: LogFile) -> Iterator[Record]:
             continue
         seen[key] = (place, hash(tuple(answers)), {by})
         if isinstance(row["target"], list) and len(row["target"]) > 1:
-            raise file.refuse(SEVERAL, place)
+            raise file.refuse(SEVERAL_ANSWERS, place)
         asked, settings = _question_and_settings(row, model, api)
         grade = scores.of_row(place, row) if len(answers) == 1 else {}
         common = {"model": model, "question": key, "task": task, "asked": asked, "settings": settings}
@@ -106,9 +104,9 @@ HASHES = ("doc_hash", "prompt_hash", "target_hash")
 OTHER_COLUMNS = frozenset(
     {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", *HASHES}
 )
-"""Columns of a sample that are no metrics."""
+"""Columns of a sample that are not metrics."""
 HIGHER_IS_BETTER = frozenset({"exact_match", "acc", "acc_norm", "accuracy", "em", "f1"})
-"""Metrics of which that is known without the file of results."""
+"""Metrics known to be better when higher, without the file of results."""
 
 
 class _Scores:
@@ -119,13 +117,13 @@ class _Scores:
         self._metric, _, self._filter = (file.scorer or "").partition(",")
 
     def is_chosen_filter(self, row: Row) -> bool:
-        """Whether a row is of the filter that was asked for, if one was."""
+        """Whether a row has the chosen filter, if there is one."""
         return not self._filter or as_text(row.get("filter")) == self._filter
 
     def of_row(self, place: str, row: Row) -> dict[str, Any]:
         """The grade of a row's answer, as fields of a record; empty if it has none.
 
-        Raises `LogError` if it cannot be taken for one, and texts are not graded again.
+        Raises `LogError` if it is not usable as a grade, and texts are not graded again.
         """
         try:
             return self._grade(place, row)
@@ -145,12 +143,12 @@ class _Scores:
             raise self._file.refuse(f"has no metric {metric!r}; {hint}", place)
         value = value_of_score(row[metric])
         if value is None:
-            rule = f"{metric} is computed over all answers together, so that no single answer has a score"
+            rule = f"{metric} is computed over all answers together, so single answers have no score"
             hint = "name another metric with --scorer, give --grader, or leave the file out"
             raise self._file.refuse(f"{rule}; {hint}", place)
         if metric not in self._higher and metric not in HIGHER_IS_BETTER:
             rule = f"does not say whether higher values of {metric} are better"
-            raise self._file.refuse(f"{rule}; put results_TIME.json beside it, or give --grader", place)
+            raise self._file.refuse(f"{rule}; put results_TIME.json next to it, or give --grader", place)
         return {"value": value, "lower_is_better": self._higher.get(metric) is False}
 
 
@@ -158,15 +156,15 @@ def _require_other_filter(
     file: LogFile, place: str, by: str, answers: list[str], before: tuple[str, object, set[str]]
 ) -> None:
     """Raise `LogError` unless a document occurs again only for another filter of the same answers."""
-    first, known, filters = before
+    first, known_hash, filters = before
     if by in filters:
-        raise file.refuse(f"has the document of {first} again; remove one of the two", place)
-    if hash(tuple(answers)) != known:
+        raise file.refuse(f"has the document of {first} again; remove one of them", place)
+    if hash(tuple(answers)) != known_hash:
         raise file.refuse(f"has other answers than {first}, another filter of the same document", place)
 
 
 def _question_and_settings(row: Row, model: str, api: Any) -> tuple[LoggedQuestion, LoggedSettings]:
-    """The question and the model's settings, as far as the request has them."""
+    """The question and the model's settings, if the request has them."""
     arguments = mapping(next(iter(mapping(row.get("arguments")).values()), None))
     request = arguments.get("arg_0")
     text = as_text(request[0]) if isinstance(request, list) and request else as_text(request)
@@ -196,19 +194,19 @@ def _turns(text: str) -> list[Mapping[str, Any]]:
 
 def _sampling(given: Mapping[str, Any]) -> Mapping[str, object]:
     """Convert sampling settings; with do_sample false the temperature is 0."""
-    known = {ours: given[theirs] for theirs, ours in LM_EVAL_SAMPLING.items() if given.get(theirs) is not None}
-    if stop := [as_text(one) for one in sequence(given.get("until")) if as_text(one)]:
-        known["stop"] = stop
+    settings = {ours: given[theirs] for theirs, ours in LM_EVAL_SAMPLING.items() if given.get(theirs) is not None}
+    if stop := [as_text(text) for text in sequence(given.get("until")) if as_text(text)]:
+        settings["stop"] = stop
     if given.get("do_sample") is False:
-        known["temperature"] = 0.0
-    return known_sampling(known)
+        settings["temperature"] = 0.0
+    return known_sampling(settings)
 
 
 def _results(path: Path, time: str | None) -> Mapping[str, Any]:
-    """Read the file of results beside the samples; empty if there is none."""
-    beside = path.with_name(f"results_{time}.json")
+    """Read the file of results next to the samples; empty if there is none."""
+    results_path = path.with_name(f"results_{time}.json")
     try:
-        return mapping(json.loads(beside.read_bytes())) if beside.stat().st_size <= MOST_BYTES else {}
+        return mapping(json.loads(results_path.read_bytes())) if results_path.stat().st_size <= MOST_BYTES else {}
     except (OSError, ValueError, RecursionError):
         return {}
 
@@ -217,7 +215,9 @@ def _model_from_folder(file: LogFile) -> str:
     """The model's name from its folder, in which `/` is written as `__`."""
     name = file.path.absolute().parent.name.replace("__", "/")
     if "/" not in name:
-        raise file.refuse(f"does not say its model, and results_TIME.json is not beside it; write NAME={file.path}")
+        raise file.refuse(
+            f"does not name its model, and there is no results_TIME.json next to it; write NAME={file.path}"
+        )
     return name
 
 
@@ -249,7 +249,7 @@ def read_details(file: LogFile) -> Iterator[Record]:
         doc, response = (mapping(row.get(name) or row.get(f"__{name}__")) for name in ("doc", "model_response"))
         texts = _texts(file, place, response.get("text"), "model_response.text must be a list of texts")
         if len(sequence(doc.get("gold_index"))) > 1:
-            raise file.refuse(SEVERAL, place)
+            raise file.refuse(SEVERAL_ANSWERS, place)
         asked, system = _lighteval_question(doc, response)
         settings, key = LoggedSettings(served=model, system=system), as_text(doc.get("id")) or str(number)
         thoughts = sequence(response.get("reasonings"))
@@ -262,8 +262,8 @@ def _lighteval_question(doc: Mapping[str, Any], response: Mapping[str, Any]) -> 
     """The question with its key, which is one of the choices or the only one, and the system message."""
     choices = tuple(map(as_text, sequence(doc.get("choices"))))
     gold = doc.get("gold_index")
-    at = [whole_number(one) for one in (gold if isinstance(gold, list) else [gold])]
-    keys = [choices[one] for one in at if one is not None and 0 <= one < len(choices)]
+    indices = [whole_number(index) for index in (gold if isinstance(gold, list) else [gold])]
+    keys = [choices[index] for index in indices if index is not None and 0 <= index < len(choices)]
     turns = [(turn.get("role"), as_text(turn.get("content"))) for turn in map(mapping, sequence(response.get("input")))]
     prompt, system = single_prompt(turns) or (as_text(doc.get("query")), None)
     return LoggedQuestion(prompt, "\n".join(keys), choices if len(choices) > 1 else ()), system
@@ -273,6 +273,6 @@ def _model_from_folders(file: LogFile) -> str:
     """The model's name from its folders, details/MODEL/TIME."""
     folders = file.path.absolute().parent.parts
     if "details" not in folders:
-        raise file.refuse(f"does not say its model, nor do its folders (details/MODEL/TIME); write NAME={file.path}")
+        raise file.refuse(f"does not name its model, nor do its folders (details/MODEL/TIME); write NAME={file.path}")
     last = len(folders) - 1 - folders[::-1].index("details")
     return "/".join(folders[last + 1 : -1]) or "/".join(folders[last + 1 :]) or "model"

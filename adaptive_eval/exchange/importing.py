@@ -24,16 +24,16 @@ from adaptive_eval.record.log_files import MOST_BYTES, LogError, LogFile
 from adaptive_eval.record.results import Results
 from adaptive_eval.store import TrialRecord
 
-AT_A_TIME = 256
-MOST_SAMPLED = 2**20
-"""Longest text of the sample on which graders are tried, of which many are held at once."""
+BATCH_SIZE = 256
+MAX_SAMPLED_CHARACTERS = 2**20
+"""Longest text in the sample on which graders are tried; many are in memory at once."""
 OnImportProgress = Callable[[float, int], None]
 """Called with the share of the files that is read, and the number of trials so far."""
 Take = Callable[[Sequence[TrialRecord]], None]
 
 
 class GraderComparison(NamedTuple):
-    """The grader for continuing the run, and how it was found."""
+    """The grader for continuing the run, and how it was chosen."""
 
     grader: GraderOptions | None
     """None if the likely grader does not reproduce the grades of the logs."""
@@ -52,7 +52,7 @@ class ImportResult(NamedTuple):
     results: Results | None
     """None if trials are missing that the first look needs."""
     runnable: bool
-    """Whether the run can be continued with the configuration beside it, or the given one."""
+    """Whether the run can be continued with the configuration written for it, or the given one."""
     compared: GraderComparison
 
 
@@ -70,7 +70,7 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
 
 
 def _scorers(request: ImportRequest) -> dict[str, str]:
-    """The scorer that counts in each task of the configuration, where it names one."""
+    """The scorer of each task of the configuration that names one."""
     tasks = {} if request.config is None else request.config.inspect_tasks
     return {name: task.scorer for name, task in tasks.items() if task is not None and task.scorer is not None}
 
@@ -79,26 +79,26 @@ class _Import:
     """Turns files into graded trials."""
 
     def __init__(self, terms: ImportTerms, files: list[LogFile], on_progress: OnImportProgress) -> None:
-        request, known = terms.request, None
+        request, configured = terms.request, None
         questions = {question.id: question for question in terms.questions or ()}
         if request.config is not None:
-            known = ConfiguredRun(request.config, terms.questions or ())
+            configured = ConfiguredRun(request.config, terms.questions or ())
         self._terms, self._files, self._on_progress = terms, files, on_progress
         self._questions = questions
         self._checked: set[str] = set()
         self._sample = Reservoir()
         self.gathering = RecordGatherer(
-            known, request.left_out, request.further, repeats_are_samples=request.repeats_are_samples
+            configured, request.left_out, request.further, repeats_are_samples=request.repeats_are_samples
         )
         self.trials = 0
 
     async def read_all(self, take: Take) -> None:
         """Pass all trials to `take`, in batches."""
         async with AsyncExitStack() as stack:
-            given, rubric, (folder, keys) = self._terms.grader, self._terms.rubric, self._surroundings
+            given, rubric, (folder, keys) = self._terms.grader, self._terms.rubric, self._grading_context
             pool = None if given is None else GradingPool(given, rubric, folder=folder, keys=keys)
-            anew = None if pool is None else await stack.enter_async_context(pool)
-            grader = RecordGrader(rubric, anew, declared=self._terms.request.config is not None)
+            grading_pool = None if pool is None else await stack.enter_async_context(pool)
+            grader = RecordGrader(rubric, grading_pool, declared=self._terms.request.config is not None)
             batch, size = list[PlacedRecord](), 0
             for number, file in enumerate(self._files):
                 self.gathering.next_file(file)
@@ -107,26 +107,28 @@ class _Import:
                         self._require_question(placed)
                         batch.append(placed)
                         size += _text_size(placed)
-                    if len(batch) >= AT_A_TIME or size >= MOST_BYTES:
-                        await self._hand_over(batch, grader, take)
+                    if len(batch) >= BATCH_SIZE or size >= MOST_BYTES:
+                        await self._grade_batch(batch, grader, take)
                         batch, size = [], 0
                         self._on_progress((number + file.share) / len(self._files), self.trials)
-            await self._hand_over(batch, grader, take)
+            await self._grade_batch(batch, grader, take)
         self.gathering.require_left_out()
         if not self.trials:
             named = ", ".join(str(file.path) for file in self._files[:3])
-            reasons = sorted({why for found in self.gathering.missing.values() for why in found})
-            why = "; ".join(reasons[:3]) or "everything is left out"
-            raise LogError(f"{named}: no trial is there: {why}")
+            reasons = sorted({why for reasons_of_model in self.gathering.missing.values() for why in reasons_of_model})
+            why = "; ".join(reasons[:3]) or "everything was left out"
+            raise LogError(f"{named}: there are no trials: {why}")
 
-    async def _hand_over(self, batch: list[PlacedRecord], grader: RecordGrader, take: Take) -> None:
+    async def _grade_batch(self, batch: list[PlacedRecord], grader: RecordGrader, take: Take) -> None:
         records = await grader.trials(batch, self._questions)
         take(records)
         for placed, record in zip(batch, records, strict=True):
             question, given = self._questions[record.question], self._terms.grader
             # an Inspect task's scores only come with its samples
             by_task = placed.record.of_task and isinstance(given and find_grader(given, question), InspectScores)
-            is_short = placed.record.has_text and len(record.answer.text) > 0 and _text_size(placed) <= MOST_SAMPLED
+            is_short = (
+                placed.record.has_text and len(record.answer.text) > 0 and _text_size(placed) <= MAX_SAMPLED_CHARACTERS
+            )
             if is_short and record.category is not None and not by_task:
                 self._sample.take(GradedAnswer(question, record.answer, record.category))
         self.trials += len(batch)
@@ -137,15 +139,15 @@ class _Import:
         if terms.grader is not None and config is None:
             return GraderComparison(terms.grader)
         grader = terms.grader or likely_grader(self.gathering.models.values())
-        if any(grader.key_problem(one.question) for one in sample):
-            return GraderComparison(grader)  # without keys nothing can be graded, and the run cannot continue
-        found = await agreement(grader, terms.rubric, sample, *self._surroundings)
-        if found.all_agree:
-            return GraderComparison(grader, found)
-        return GraderComparison(None, found, tuple(await find_agreeing_graders(GRADERS, terms.rubric, sample)))
+        if any(grader.key_problem(graded.question) for graded in sample):
+            return GraderComparison(grader)  # without answer keys nothing can be graded, so the run cannot continue
+        result = await agreement(grader, terms.rubric, sample, *self._grading_context)
+        if result.all_agree:
+            return GraderComparison(grader, result)
+        return GraderComparison(None, result, tuple(await find_agreeing_graders(GRADERS, terms.rubric, sample)))
 
     def _require_question(self, placed: PlacedRecord) -> None:
-        """Remember the question; raises `LogError` if the grader cannot use its key."""
+        """Add the question; raises `LogError` if the grader cannot use its key."""
         key = placed.question
         if key in self._checked:
             return
@@ -158,14 +160,14 @@ class _Import:
             raise LogError(f"{placed.place}: question {placed.record.question!r} {problem} (the grader {kind})")
 
     @property
-    def _surroundings(self) -> tuple[Path, frozenset[str]]:
+    def _grading_context(self) -> tuple[Path, frozenset[str]]:
         """The folder and the keys of graders."""
         config = self._terms.request.config
         return (Path(), frozenset()) if config is None else (config.folder, config.keys)
 
 
 def _text_size(placed: PlacedRecord) -> int:
-    """Characters that a trial's model wrote."""
+    """Characters of a trial's answer and reasoning."""
     answer = placed.record.answer
     return 0 if answer is None else len(answer.text) + len(answer.reasoning or "")
 

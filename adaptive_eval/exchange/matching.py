@@ -1,7 +1,7 @@
 """Compares how a log says that models were asked with how a configuration asks them.
 
-An imported run goes on under its configuration, so outcomes that were asked otherwise would be mixed with others. What
-a log does not say is taken to be the same.
+An imported run continues under its configuration, so outcomes of other prompts or settings must not be mixed in.
+Settings missing from a log are assumed to be equal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.record.log_files import LogError
 
-SHOWN = 60
-HINT = "import the log without --config, or give a configuration that asks as the log says"
+MAX_CHARACTERS = 60
+HINT = "import the log without --config, or give a configuration with the same prompts and settings"
 
 
 class ConfiguredRun:
@@ -26,8 +26,8 @@ class ConfiguredRun:
         self._config = config
         self._models = {model.name: model for model in config.models}
         self._questions = {question.id: question for question in questions}
-        self._same: set[object] = set()
-        """What was compared before."""
+        self._checked: set[object] = set()
+        """Settings and prompts already found equal."""
 
     @property
     def models(self) -> Sequence[str]:
@@ -46,10 +46,10 @@ class ConfiguredRun:
             ((record.model, settings), self._sampling_problems),
             ((record.model, question, record.asked.prompt, record.settings.system), self._prompt_problems),
         ):
-            if key not in self._same:
+            if key not in self._checked:
                 if problem := next(problems(record, question), None):
                     raise LogError(f"{place}: {problem}; {HINT}")
-                self._same.add(key)
+                self._checked.add(key)
 
     def _sampling_problems(self, record: Record, _: str) -> Iterator[str]:
         model = self._models[record.model]
@@ -59,12 +59,12 @@ class ConfiguredRun:
                 continue
             configured = ours.get(key)
             if _plain(value) != _plain(configured):
-                here = (
+                configuration_text = (
                     "the configuration does not set it"
                     if configured is None
                     else f"the configuration has {configured!r}"
                 )
-                yield f"{record.model} was asked with sampling.{key} {value!r}, and {here}"
+                yield f"{record.model} was asked with sampling.{key} {value!r}, and {configuration_text}"
 
     def _prompt_problems(self, record: Record, question: str) -> Iterator[str]:
         model, asked = self._models[record.model], self._questions[question]
@@ -72,19 +72,19 @@ class ConfiguredRun:
             return
         prompt = render(prompt_for(model.prompt, asked, self._config.benchmarks), asked, model.api)
         messages = prompt.messages or ()
-        texts = {asked.prompt, prompt.text or "", *(one.content for one in messages if one.role == "user")}
-        sent_there = record.asked.prompt.strip()
-        if sent_there and any(texts) and sent_there not in {text.strip() for text in texts}:
-            sent = next((one.content for one in reversed(messages)), prompt.text or "")
+        texts = {asked.prompt, prompt.text or "", *(message.content for message in messages if message.role == "user")}
+        logged_prompt = record.asked.prompt.strip()
+        if logged_prompt and any(texts) and logged_prompt not in {text.strip() for text in texts}:
+            sent = next((message.content for message in reversed(messages)), prompt.text or "")
             yield (
-                f"question {question!r} was asked of {record.model} as {_cut(sent_there)}, "
-                f"and the configuration asks {_cut(sent.strip())}"
+                f"question {question!r} was sent to {record.model} as {_cut(logged_prompt)}, "
+                f"and the configuration sends {_cut(sent.strip())}"
             )
-        system = next((one.content for one in messages if one.role == "system"), None)
-        system, logged = next((one.content for one in messages if one.role == "system"), ""), record.settings.system
+        system = next((message.content for message in messages if message.role == "system"), "")
+        logged = record.settings.system
         if logged is not None and logged.strip() != system.strip():
-            here = _cut(system) if system else "none"
-            yield f"{record.model} had the system message {_cut(logged)}, and the configuration has {here}"
+            configured = _cut(system) if system else "none"
+            yield f"{record.model} had the system message {_cut(logged)}, and the configuration has {configured}"
 
 
 def _sampling(model: ModelConfig) -> dict[str, object]:
@@ -103,5 +103,5 @@ def _plain(value: object) -> object:
 
 
 def _cut(text: str) -> str:
-    """A text as shown, from where it may differ most: its end."""
-    return repr(text if len(text) <= SHOWN else f"…{text[-SHOWN:]}")
+    """The end of a text, where texts differ most."""
+    return repr(text if len(text) <= MAX_CHARACTERS else f"…{text[-MAX_CHARACTERS:]}")

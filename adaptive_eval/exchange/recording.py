@@ -1,4 +1,4 @@
-"""Recorded outcomes in an .npz file, for exports, imports and replays; every value is checked when it is read.
+"""Recorded outcomes in an .npz file, for exports, imports and replays; all values are validated.
 
     R               (L, M, N) integers: the category of each trial, -1 for no trial
     correct, count  (L, M) integers: right answers, and trials
@@ -9,7 +9,7 @@
 
 Arrays of Python objects are not read, since unpickling a file can run code.
 
-A stored run can be read as a recording, too: its trials in their order, with the weights of its rubric.
+A stored run can also be read as a recording: its trials in order, with the weights of its rubric.
 """
 
 import zipfile
@@ -47,7 +47,7 @@ class Recording:
     models: tuple[str, ...]
     questions: tuple[str, ...]
     counts: IntArray
-    """(L, M, K): trials by category, at least one a cell; K is at least 2."""
+    """(L, M, K): trials by category, at least one per cell; K is at least 2."""
     outcomes: IntArray | None
     """(L, M, N), -1 for no trial; None if the order of trials is unknown."""
     weights: NDArray[np.float64] | None = None
@@ -61,7 +61,7 @@ class Recording:
 
 
 class RecordedAnswers(NamedTuple):
-    """A model's answers to some questions, to find repeats, and how freely they were sampled."""
+    """A model's answers, to find repeats, and how freely they were sampled."""
 
     watch: AnswerWatch
     drawn: SamplingFreedom | None
@@ -94,8 +94,8 @@ def read_recording(path: Path, array: str | None = None, *, untried: bool = Fals
 
 def count_outcomes(outcomes: IntArray, categories: int = 2) -> NDArray[np.int64]:
     """Counts (L, M, K) of outcomes (L, M, N), without -1 for no trial; K is at least `categories`."""
-    found = max(int(outcomes.max(initial=NO_TRIAL)) + 1, categories)
-    return np.stack([(outcomes == category).sum(axis=2) for category in range(found)], axis=-1)
+    number_of_categories = max(int(outcomes.max(initial=NO_TRIAL)) + 1, categories)
+    return np.stack([(outcomes == category).sum(axis=2) for category in range(number_of_categories)], axis=-1)
 
 
 class _File:
@@ -112,28 +112,28 @@ class _File:
         """The names of its arrays, for messages."""
         return ", ".join(self._arrays.files) or "no array"
 
-    def integers(self, name: str, axes: str, mend: str) -> IntArray:
+    def integers(self, name: str, axes: str, hint: str) -> IntArray:
         """An integer array with an axis for each letter of `axes`, none of them empty."""
         if not self.has(name):
-            raise self.refuse(f"has no array {name}, but {self.array_names}; {mend}")
-        found = self.array(name)
-        if found.dtype.kind == "b":
-            found = found.astype(np.int8)
-        if found.dtype.kind not in "iu":
-            raise self.refuse(f"array {name} must hold integers, but got {found.dtype}; {mend}")
-        if found.ndim != len(axes) or 0 in found.shape:
-            raise self.refuse(f"array {name} must have shape ({', '.join(axes)}), but got {found.shape}; {mend}")
-        return found
+            raise self.config_error(f"has no array {name}, but {self.array_names}; {hint}")
+        values = self.array(name)
+        if values.dtype.kind == "b":
+            values = values.astype(np.int8)
+        if values.dtype.kind not in "iu":
+            raise self.config_error(f"array {name} must contain integers, but got {values.dtype}; {hint}")
+        if values.ndim != len(axes) or 0 in values.shape:
+            raise self.config_error(f"array {name} must have shape ({', '.join(axes)}), but got {values.shape}; {hint}")
+        return values
 
     def array(self, name: str) -> NDArray[Any]:
         """Load an array."""
         try:
             return np.asarray(self._arrays[name])
         except _DAMAGES as error:
-            mend = "arrays of Python objects are not read: save names as texts, with np.array(names, dtype=str)"
-            raise self.refuse(f"array {name} cannot be read: {error}; {mend}") from error
+            hint = "arrays of Python objects are not read: save names as texts, with np.array(names, dtype=str)"
+            raise self.config_error(f"array {name} cannot be read: {error}; {hint}") from error
 
-    def refuse(self, what: str) -> ConfigError:
+    def config_error(self, what: str) -> ConfigError:
         return ConfigError(f"{self.path}: {what}")
 
 
@@ -144,18 +144,18 @@ _DAMAGES = (OSError, EOFError, ValueError, MemoryError, RuntimeError, zipfile.Ba
 @contextmanager
 def _opened(path: Path) -> Iterator[_File]:
     try:
-        handle = path.open("rb")  # numpy itself would not close a damaged file
+        handle = path.open("rb")  # numpy would leave a damaged file open
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     with handle:
         try:
             arrays = np.load(handle, allow_pickle=False)
-        except ValueError as error:  # its message would advise to load it unsafely
+        except ValueError as error:  # its message recommends loading it unsafely
             raise ConfigError(f"{path} is not an .npz file, or is damaged; write it with np.savez") from error
         except _DAMAGES as error:
             raise ConfigError(f"{path} is not an .npz file, or is damaged ({error}); write it with np.savez") from error
         if not isinstance(arrays, np.lib.npyio.NpzFile):
-            raise ConfigError(f"{path} holds one array without a name; write it with np.savez(file, R=array)")
+            raise ConfigError(f"{path} contains one array without a name; write it with np.savez(file, R=array)")
         with arrays:
             yield _File(path, arrays)
 
@@ -163,78 +163,82 @@ def _opened(path: Path) -> Iterator[_File]:
 def _has_outcomes(file: _File) -> bool:
     both = file.has("R") and file.has("correct")
     if both:
-        raise file.refuse("has R and also correct: remove one of them, or name it to `replay` with --array R")
+        raise file.config_error("has both R and correct; remove one of them, or give --array R to `replay`")
     if not file.has("R") and not file.has("correct"):
-        mend = "rename the one that is meant to R, or name it to `replay` with --array"
-        raise file.refuse(f"must have R, or correct and count, but has {file.array_names}; {mend}")
+        hint = "rename the array of outcomes to R, or name it with --array"
+        raise file.config_error(f"must have R, or correct and count, but has {file.array_names}; {hint}")
     return file.has("R")
 
 
 def _outcomes(file: _File, name: str, untried: bool) -> IntArray:
-    mend = "it has the category of each trial, by model, question and trial, and -1 for no trial"
-    outcomes = file.integers(name, "LMN", mend)
+    hint = "it has the category of each trial, by model, question and trial, and -1 for no trial"
+    outcomes = file.integers(name, "LMN", hint)
     low, high = int(outcomes.min()), int(outcomes.max())
     if low < -1 or high >= MOST_CATEGORIES:
         rule = f"array {name} must lie between -1 and {MOST_CATEGORIES - 1}"
-        raise file.refuse(f"{rule}, but has {low if low < -1 else high}; {mend}")
+        raise file.config_error(f"{rule}, but has {low if low < -1 else high}; {hint}")
     if not untried:
         _require_trials(file, name, outcomes.max(axis=2) >= 0)
     return outcomes.astype(np.min_scalar_type(-max(high, 0) - 1))
 
 
 def _counts(file: _File, untried: bool) -> NDArray[np.int64]:
-    mend = "correct are the right answers of each model and question, count all its trials"
-    correct = file.integers("correct", "LM", mend).astype(np.int64)
-    count = file.integers("count", "LM", mend).astype(np.int64)
+    hint = "correct are the right answers of each model and question, count all its trials"
+    correct = file.integers("correct", "LM", hint).astype(np.int64)
+    count = file.integers("count", "LM", hint).astype(np.int64)
     if correct.shape != count.shape:
-        raise file.refuse(f"correct and count must have one shape, but got {correct.shape} and {count.shape}; {mend}")
+        raise file.config_error(
+            f"correct and count must have one shape, but got {correct.shape} and {count.shape}; {hint}"
+        )
     wrong = np.argwhere((correct < 0) | (correct > count))
     if len(wrong):
         cell = tuple(wrong[0].tolist())
-        raise file.refuse(f"must hold 0 <= correct <= count, but at {cell} got {correct[cell]} of {count[cell]}")
+        raise file.config_error(f"must have 0 <= correct <= count, but at {cell} got {correct[cell]} of {count[cell]}")
     if not untried:
         _require_trials(file, "count", count > 0)
     return np.stack([count - correct, correct], axis=-1)
 
 
 def _require_trials(file: _File, name: str, tried: NDArray[np.bool_]) -> None:
-    """Raise `ConfigError` if a cell has no trial: its outcome would be unknown."""
+    """Raise `ConfigError` if a cell has no trial, since its outcome would be unknown."""
     empty = np.argwhere(~tried)
     if len(empty):
         model, question = empty[0].tolist()
         more = f", and in {len(empty) - 1} more cells" if len(empty) > 1 else ""
-        raise file.refuse(
+        raise file.config_error(
             f"array {name} must have a trial of every question by every model, but has none of question {question} by "
             f"model {model} (counted from 0){more}; remove that question or that model"
         )
 
 
-def _weights(file: _File, least: int) -> NDArray[np.float64] | None:
+def _weights(file: _File, min_length: int) -> NDArray[np.float64] | None:
     """The weights of at least `least` categories; None if not recorded."""
     if not file.has("weights"):
         return None
-    found = file.array("weights")
-    if found.dtype.kind not in "iuf" or found.ndim != 1 or not least <= len(found) <= MOST_CATEGORIES:
-        got = f"{found.dtype} of shape {found.shape}"
-        raise file.refuse(f"array weights must have a number for each of {least} categories or more, but got {got}")
-    if not np.isfinite(found).all():
-        raise file.refuse("array weights must hold finite numbers")
-    return found.astype(np.float64)
+    weights = file.array("weights")
+    if weights.dtype.kind not in "iuf" or weights.ndim != 1 or not min_length <= len(weights) <= MOST_CATEGORIES:
+        got = f"{weights.dtype} of shape {weights.shape}"
+        raise file.config_error(
+            f"array weights must have a number for each of {min_length} categories or more, but got {got}"
+        )
+    if not np.isfinite(weights).all():
+        raise file.config_error("array weights must contain finite numbers")
+    return weights.astype(np.float64)
 
 
 def _names(file: _File, name: str, length: int) -> tuple[str, ...] | None:
     if not file.has(name):
         return None
-    found = file.array(name)
-    if found.dtype.kind not in "USiu" or found.shape != (length,):
-        got = f"{found.dtype} of shape {found.shape}"
-        raise file.refuse(f"array {name} must have shape ({length},) and hold texts or numbers, but got {got}")
+    values = file.array(name)
+    if values.dtype.kind not in "USiu" or values.shape != (length,):
+        got = f"{values.dtype} of shape {values.shape}"
+        raise file.config_error(f"array {name} must have shape ({length},) and contain texts or numbers, but got {got}")
     names = tuple(
-        str(np.char.decode(one, "utf-8", "replace")) if found.dtype.kind == "S" else str(one) for one in found
+        str(np.char.decode(name, "utf-8", "replace")) if values.dtype.kind == "S" else str(name) for name in values
     )
-    if repeated := [one for one, times in Counter(names).items() if times > 1 or not one]:
-        rule = "must hold different names, none of them empty"
-        raise file.refuse(f"array {name} {rule}, but got {repeated[0]!r} twice or empty")
+    if repeated := [name for name, times in Counter(names).items() if times > 1 or not name]:
+        rule = "must contain distinct names, none of them empty"
+        raise file.config_error(f"array {name} {rule}, but got {repeated[0]!r} twice or empty")
     return names
 
 
@@ -244,30 +248,28 @@ def recording_of_run(directory: Path) -> Recording:
         header = reader.header()
         config = stored_config(header)
         weights = np.array(open_rubric(config.rubric).weights, dtype=float)
-        trials = [one for one in reader.outcomes() if one.category is not None]
+        trials = [outcome for outcome in reader.outcomes() if outcome.category is not None]
     roster = Roster.of(header.models, header.questions)
-    longest = max((one.trial + 1 for one in trials), default=0)
+    longest = max((outcome.trial + 1 for outcome in trials), default=0)
     shape = (len(roster.models), len(roster.questions), longest)
     outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(weights)))
-    for one in trials:
-        assert one.category is not None
-        outcomes[(*roster.cell(one.model, one.question), one.trial)] = one.category
+    for outcome in trials:
+        assert outcome.category is not None
+        outcomes[(*roster.cell(outcome.model, outcome.question), outcome.trial)] = outcome.category
     counts = count_outcomes(outcomes, len(weights))
     untried = np.argwhere(counts.sum(axis=-1) == 0)
     if len(untried):
         model, question = untried[0].tolist()
-        some = config.trials.draw is not None
-        mend = (
-            "it asked some questions only (trials.draw), so take a run without" if some else "let the run go on first"
-        )
+        is_drawn = config.trials.draw is not None
+        hint = "it asked only some questions (trials.draw); use a run without" if is_drawn else "continue the run first"
         raise ConfigError(
             f"{directory}: {list(header.models)[model]} has no graded trial of question "
-            f"{list(header.questions)[question]}, and nothing says what one would have given; {mend}"
+            f"{list(header.questions)[question]}, so its outcome is unknown; {hint}"
         )
     drawn = {model.name: SamplingFreedom.from_sampling(model.sampling) for model in config.models}
     answers = {name: RecordedAnswers(AnswerWatch(), drawn.get(name)) for name in header.models}
-    for one in trials:
-        answers[one.model].watch.add(one)
+    for outcome in trials:
+        answers[outcome.model].watch.add(outcome)
     return Recording(
         tuple(header.models),
         tuple(header.questions),
@@ -319,14 +321,14 @@ def read_tensor(file: LogFile) -> Iterator[Record]:
                     category=category,
                     label=None if recording.categories is None else recording.categories[category],
                     value=None if recording.weights is None else float(recording.weights[category]),
-                    own=True,
+                    is_own_export=True,
                 )
 
 
 def _trials(recording: Recording, model: int, question: int, rng: np.random.Generator) -> list[int]:
     if recording.outcomes is not None:
-        held: list[int] = recording.outcomes[model, question].tolist()
-        return held
+        stored: list[int] = recording.outcomes[model, question].tolist()
+        return stored
     counts: NDArray[np.integer] = recording.counts[model, question]
-    mixed: list[int] = rng.permutation(np.repeat(np.arange(len(counts)), counts)).tolist()
-    return mixed
+    shuffled: list[int] = rng.permutation(np.repeat(np.arange(len(counts)), counts)).tolist()
+    return shuffled

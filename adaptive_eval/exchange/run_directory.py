@@ -1,6 +1,6 @@
-"""Turns an import into a run, whose directory is written under a temporary name and renamed when complete.
+"""Turns an import into a run; its directory has a temporary name until it is complete.
 
-The run has one look at all trials, stored and published like that of any run.
+The run has one look at all trials, stored and published as for any run.
 """
 
 import json
@@ -54,16 +54,16 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.looks import plain_look
 
-LACKING = "not all trials that the first look needs are there"
-NEAR = 10**6
-"""Largest trial number considered: a seed further from the first one belongs to another run."""
+MISSING_TRIALS = "trials for the first look are missing"
+MAX_TRIAL_NUMBER = 10**6
+"""Largest trial number considered; a seed further from the first one belongs to another run."""
 
 
 def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     """Take the look and write the results; None if no model has all the trials that it needs.
 
-    A model without all of them is set aside, so that the others can be compared; `run` requests what is missing. If the
-    seeds match the configuration, the looks are those that the run itself would have taken.
+    A model without all of them is set aside, so that the others can be compared; `run` requests the missing trials. If
+    the seeds match the configuration, the looks are those that the run would have taken.
     """
     with closing(Store.attach(directory)) as store:
         setup = stored_setup(store.reader.header())._replace(config=config)
@@ -72,7 +72,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         state = RunState(controller, roster)
         apply_stored(state, store.reader, store.reader.events(), judged=False)
         if has_foreign_trials(store.reader.events()):
-            _set_aside_lacking(state)
+            _set_aside_incomplete(state)
         events = [
             ModelSetAside(roster.models[model], lost.reason, lost.cause) for model, lost in controller.set_aside.items()
         ]
@@ -98,19 +98,19 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         return results
 
 
-def _set_aside_lacking(state: RunState) -> None:
+def _set_aside_incomplete(state: RunState) -> None:
     """Set aside the models that lack trials of the first look, unless all of them do."""
-    lacking = [] if state.controller.looks else state.controller.awaited()
-    for model in lacking if len(lacking) < len(state.roster.models) else ():
-        state.apply(ModelSetAside(state.roster.models[model], LACKING))
+    incomplete = [] if state.controller.looks else state.controller.awaited()
+    for model in incomplete if len(incomplete) < len(state.roster.models) else ():
+        state.apply(ModelSetAside(state.roster.models[model], MISSING_TRIALS))
     state.decide()
 
 
 @contextmanager
 def draft_run(path: Path, terms: ImportTerms) -> Iterator["RunDraft"]:
-    """A context with a run to be filled, which is moved to `path` at the end; on any error nothing is left there."""
+    """A context with a run to fill, which is moved to `path` at the end; an error leaves nothing behind."""
     if path.exists():
-        raise ConfigError(f"{path} exists already; import into a new directory")
+        raise ConfigError(f"{path} already exists; import into a new directory")
     directory = path.with_name(f".{path.name}.draft-{os.getpid()}")
     try:
         directory.mkdir(parents=True)
@@ -130,7 +130,7 @@ class RunDraft:
         self._directory, self._place, self._terms = directory, place, terms
         config = terms.request.config
         redactor = Redactor() if config is None else run_redactor(config)
-        redactor.add(environment_secrets(os.environ))  # what a server was sent when the logs were written
+        redactor.add(environment_secrets(os.environ))  # keys in use when the logs were written
         self._draft = Draft.begin(directory, redactor)
         self._bases = {} if config is None else {model.name: seed_base(config, model) for model in config.models}
         self._seeds_match = config is not None
@@ -139,64 +139,64 @@ class RunDraft:
 
     def take(self, records: Sequence[TrialRecord]) -> None:
         """Add trials; raises `LogError` if the run could request one of them again when it is continued."""
-        for one in records if self._bases else ():
-            self._compare_seed(one)
+        for record in records if self._bases else ():
+            self._compare_seed(record)
         self._draft.add(records)
 
-    def _compare_seed(self, one: TrialRecord) -> None:
-        """Note whether a trial has the seed of the configuration; raises `LogError` if it has that of another trial."""
-        seed = one.answer.seed
-        number = (seed - self._bases[one.model](one.question)) % SEED_SPAN
-        if seed != NOT_LOGGED and number != one.trial and number < NEAR:
+    def _compare_seed(self, record: TrialRecord) -> None:
+        """Check whether a trial has the seed of the configuration; raises `LogError` if it has another trial's seed."""
+        seed = record.answer.seed
+        number = (seed - self._bases[record.model](record.question)) % SEED_SPAN
+        if seed != NOT_LOGGED and number != record.trial and number < MAX_TRIAL_NUMBER:
             raise LogError(
-                f"trial {one.trial} of question {one.question!r} by {one.model} has the seed {seed}, which the "
-                f"configuration gives to trial {number}: it could be asked for again, and count twice; give the "
-                "configuration another seed"
+                f"trial {record.trial} of question {record.question!r} by {record.model} has the seed {seed}, which "
+                f"the configuration gives to trial {number}: it could be requested again and count twice; change the "
+                "seed of the configuration"
             )
-        self._seeds_match = self._seeds_match and seed != NOT_LOGGED and number == one.trial
+        self._seeds_match = self._seeds_match and seed != NOT_LOGGED and number == record.trial
 
     def finish(self, gathering: RecordGatherer, grader: GraderOptions | None) -> tuple[Results | None, bool]:
         """Write the run; returns its results, and whether it can be continued.
 
-        `grader` reproduces its grades; None if no grader is known to.
+        `grader` reproduces its grades; None if there is no such grader.
         """
         terms = self._terms
         for model, key in () if self._seeds_match else gathering.gaps:
             self._draft.renumber(model, key)
         if terms.request.config is not None and terms.questions is not None:
-            config, questions, can_go_on = terms.request.config, terms.questions, True
+            config, questions, can_continue = terms.request.config, terms.questions, True
             if self._seeds_match:
                 config, _ = choose_pace(config)
             if grader is None:
                 config = config.model_copy(update={"grader": Logged()})
         else:
             questions = tuple(Question(key, *asked) for key, asked in gathering.asked.items())
-            can_go_on = all(question.prompt.strip() and question.answer.strip() for question in questions)
-            can_go_on = can_go_on and not gathering.differing  # one sampling cannot ask all tasks as the logs did
+            can_continue = all(question.prompt.strip() and question.answer.strip() for question in questions)
+            can_continue = can_continue and not gathering.differing  # there is one sampling for all tasks
             tree = config_tree(gathering, questions, terms.request, grader, run_name(self._place))
-            config = self._write_config(tree, questions, can_go_on)
+            config = self._write_config(tree, questions, can_continue)
         imported = _import_event(gathering, terms, self._seeds_match)
-        events = [one for one in (imported, terms.thresholds) if one is not None]
+        events = [event for event in (imported, terms.thresholds) if event is not None]
         self._draft.finish(run_header(config, questions), gathering.keys, events)
         self.close()
-        return take_imported_look(self._directory, config), can_go_on
+        return take_imported_look(self._directory, config), can_continue
 
     def close(self) -> None:
         """Close the database; an unfinished run is lost."""
         self._draft.close()
 
-    def _write_config(self, tree: Mapping[str, Any], questions: Sequence[Question], can_go_on: bool) -> RunConfig:
-        """Write the configuration and the questions beside the run."""
-        (self._directory / CONFIG_FILE).write_text(config_text(tree, can_go_on), encoding="utf-8")
+    def _write_config(self, tree: Mapping[str, Any], questions: Sequence[Question], can_continue: bool) -> RunConfig:
+        """Write the configuration and the questions into the run directory."""
+        (self._directory / CONFIG_FILE).write_text(config_text(tree, can_continue), encoding="utf-8")
         lines = "".join(f"{line}\n" for line in question_lines(questions))
         (self._directory / QUESTIONS_FILE).write_text(lines, encoding="utf-8")
         models = [{"base_url": UNKNOWN_URL, **model} for model in tree["models"]]
-        whole = {"grader": {"kind": "logged"}, **tree, "models": models, "folder": str(self._place.absolute())}
-        return RunConfig.model_validate_json(json.dumps(whole))
+        document = {"grader": {"kind": "logged"}, **tree, "models": models, "folder": str(self._place.absolute())}
+        return RunConfig.model_validate_json(json.dumps(document))
 
 
 def _import_event(gathering: RecordGatherer, terms: ImportTerms, seeds_match: bool) -> TrialsImported:
-    """The event of the import, with only the names of files and no folders, since reports are published."""
+    """The event of the import, with file names but no folders, since reports are published."""
     return TrialsImported(
         trials=sum(gathering.trials.values()),
         files=tuple(dict.fromkeys(gathering.files)),

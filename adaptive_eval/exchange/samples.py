@@ -1,7 +1,7 @@
 """Records of logs: one trial with its place in the log, in the same form for every format.
 
-A log may hold anything, so a value of the wrong type is ignored. A score becomes a category only if the rubric has one
-with that weight.
+Logs may contain anything, so values of the wrong type are ignored. A score becomes a category only if the rubric has
+one with that weight.
 """
 
 import math
@@ -18,7 +18,7 @@ from adaptive_eval.endpoints.types import Answer, Sampling, Signal
 from adaptive_eval.graders.types import INSPECT_LETTERS, SignalValue
 from adaptive_eval.store.rows import valid_text
 
-LARGEST = 2**53
+MAX_EXACT_INTEGER = 2**53
 """The largest number up to which floats represent every integer exactly."""
 
 
@@ -34,14 +34,14 @@ def sequence(value: object) -> Sequence[Any]:
 
 def finite_number(value: object) -> float | None:
     """The value if it is a finite number from 0 on, such as a cost or a time, else None."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_EXACT_INTEGER:
         return float(value)
     return None
 
 
 def whole_number(value: object) -> int | None:
     """The value if it is an integer from 0 on that a table can hold, else None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_EXACT_INTEGER else None
 
 
 WORDS = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
@@ -51,8 +51,8 @@ def value_of_score(score: object) -> float | None:
     """The number that a score stands for; None if there is none."""
     if isinstance(score, str):
         text = score.strip()
-        known = INSPECT_LETTERS.get(text, WORDS.get(text.lower()))
-        return known if known is not None else _number(text)
+        value = INSPECT_LETTERS.get(text, WORDS.get(text.lower()))
+        return value if value is not None else _number(text)
     return _number(score) if isinstance(score, bool | int | float) else None
 
 
@@ -68,13 +68,11 @@ NOT_LOGGED = -1
 """Seed of a trial whose log does not have it."""
 REPLICA = "import"
 """Name used for the server of an imported answer."""
-
-
-SEVERAL = "has several right answers, of which a grader knows one; leave the question out, or grade it elsewhere"
+SEVERAL_ANSWERS = "has several right answers, and a grader compares with one; leave it out, or grade it elsewhere"
 
 
 class LoggedSettings(NamedTuple):
-    """A model's settings as far as its log has them, with keys and values of the configuration."""
+    """A model's settings, if its log has them, with keys and values of the configuration."""
 
     served: str | None = None
     """The model's name on its server."""
@@ -82,22 +80,22 @@ class LoggedSettings(NamedTuple):
     system: str | None = None
     api: Literal["chat", "completions"] = "chat"
     grader: str | None = None
-    """The kind of our grader that is closest to that of the log."""
+    """The kind of our grader closest to the scorer of the log."""
 
 
 def known_sampling(given: Mapping[str, object]) -> Mapping[str, object]:
     """The valid settings among those of a log."""
-    known: dict[str, object] = {}
+    valid: dict[str, object] = {}
     for key, value in given.items():
-        with suppress(TypeError, ValidationError):  # a TypeError for what is no JSON, as integers beyond 64 bits
+        with suppress(TypeError, ValidationError):  # TypeError: not JSON, such as integers beyond 64 bits
             setting = orjson.dumps({key: value})
             Sampling.model_validate_json(setting, strict=True)
-            known |= orjson.loads(setting)
-    return known
+            valid |= orjson.loads(setting)
+    return valid
 
 
 class LoggedQuestion(NamedTuple):
-    """A question as far as its log has it; empty texts are unknown."""
+    """A question, if its log has it; empty texts are unknown."""
 
     prompt: str = ""
     answer: str = ""
@@ -121,14 +119,14 @@ class Record(NamedTuple):
     answer: Answer | None = None
     """The answer with its measurements; None if the log has none."""
     has_text: bool = False
-    """Whether the text of `answer` is what the model wrote, and not left out by the log."""
+    """Whether the text of `answer` is the model's; False if the log omits it."""
     category: int | None = None
     label: str | None = None
     """Name of the category in the log."""
     value: float | None = None
     """The score in the log; with a category, its weight in the log's own rubric."""
     lower_is_better: bool = False
-    """Whether the score is one of which lower values are better."""
+    """Whether lower scores are better."""
     signals: Mapping[str, SignalValue] = {}
     extracted: str | None = None
     grader_error: str | None = None
@@ -136,13 +134,13 @@ class Record(NamedTuple):
     cost: Cost = NO_COST
     round: int = 0
     missing: str | None = None
-    """Why this is not a trial: the request failed, or its outcome was declared void."""
+    """Why this is not a trial: the request failed, or its outcome was invalidated."""
     identity: str | None = None
     """Equal for copies of the same trial."""
-    own: bool = False
-    """Whether it comes from an export of this program, so that it is a trial even if its answer repeats another."""
+    is_own_export: bool = False
+    """Whether it comes from an export of this program; then it is a trial even if its answer repeats another."""
     of_task: bool = False
-    """Whether it is a sample that a run had an Inspect task score, and whose id names the trial."""
+    """Whether it is a sample that an Inspect task scored for a run; its id then names the trial."""
 
     @property
     def seed(self) -> int | None:
@@ -161,7 +159,7 @@ def single_prompt(turns: Sequence[tuple[object, str]]) -> tuple[str, str | None]
 
 
 def tidy_text(text: str) -> str:
-    """A short text without invalid Unicode, which neither tables nor configurations can hold."""
+    """A text without invalid Unicode, which neither tables nor configurations can hold."""
     return valid_text(text) or ""
 
 

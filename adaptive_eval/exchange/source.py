@@ -1,4 +1,4 @@
-"""A consistent view of a stored run for exports, while another process may write it."""
+"""A consistent view of a stored run for exports, even while another process writes it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -68,7 +68,7 @@ def opened_source(directory: Path) -> Iterator[ExportSource]:
         extent = cell_extents(roster, run.reader.cells(run.reader.newest_trial_id))
         tried = np.flatnonzero(extent.any(axis=1))
         if not len(tried):
-            raise StoreError(f"{directory} has no trials yet; export it when some are stored")
+            raise StoreError(f"{directory} has no trials yet; export it later")
         models = Names(roster.models[at] for at in tried.tolist())
         rubric = open_rubric(run.setup.config.rubric)
         yield ExportSource(run, rubric, Roster(models, roster.questions), extent[tried])

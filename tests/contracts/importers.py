@@ -12,7 +12,7 @@ from typing import Any
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.exchange.detect import TABLES, TableFormat
-from adaptive_eval.exchange.samples import LARGEST, Record
+from adaptive_eval.exchange.samples import MAX_EXACT_INTEGER, Record
 from adaptive_eval.exchange.tables.reader import json_rows
 from adaptive_eval.record.log_files import LogError, LogFile
 from adaptive_eval.testing.runs import fail_unless
@@ -343,7 +343,9 @@ def _check_record(record: Record, name: str, row: Row) -> None:
     for key, number in (("trial", record.trial), ("category", record.category)):
         whole = isinstance(number, int) and not isinstance(number, bool) and number >= 0
         require(number is None or whole, f"{key} must be a number from 0 on, or None, but is {number!r:.60}")
-        require(number is None or number <= LARGEST, f"{key} is larger than any table can hold: {number!s:.60}")
+        require(
+            number is None or number <= MAX_EXACT_INTEGER, f"{key} is larger than any table can hold: {number!s:.60}"
+        )
     require(record.value is None or math.isfinite(record.value), f"value must be finite, but is {record.value!r}")
     cost = record.cost
     require(

@@ -89,7 +89,10 @@ def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> 
         (["--format", "xlsx"], f"--format must be one of {', '.join(EXPORTS)}, but got 'xlsx'"),
         (["--format", "npz", "--text"], f"--text and --no-text are for {', '.join(WITH_TEXTS)}, but the format is npz"),
         (["--format", "csv", "--output", "."], "is a folder, but this format is one file"),
-        (["--format", "csv", "--output", "-"], "not the standard output; name one after --output"),
+        (
+            ["--format", "csv", "--output", "-"],
+            "cannot be written to standard output; give a file or folder as --output",
+        ),
         (["--format", "inspect", "--output", "made.yaml"], "is a file, but this format is a folder of files"),
     ],
 )

@@ -135,7 +135,7 @@ def test_a_seed_that_would_be_asked_again_is_refused(site: Site) -> None:
     for seed in (3, 6):
         refused = imported(log, "--to", site.directory(), "--config", site.write(seed=seed, trials=trials))
         assert refused.exit_code == ExitCode.CONFIGURATION
-        assert "it could be asked for again, and count twice; give the configuration another seed" in refused.stderr
+        assert "it could be requested again and count twice; change the seed of the configuration" in refused.stderr
         assert not site.directory().exists()
     for seed in (5, 10_000_000):
         run = site.directory(str(seed))
@@ -182,7 +182,7 @@ def test_two_grades_of_one_answer_are_refused(tmp_path: Path, whole: Whole) -> N
         lines(log, [{**row, "category": category}])
     refused = imported(*logs, "--to", tmp_path / "run")
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "is in" in refused.stderr and "remove one of the two" in refused.stderr.replace("\n", " ")
+    assert "is also in" in refused.stderr and "remove one of them" in refused.stderr.replace("\n", " ")
 
 
 def test_who_lacks_a_trial_waits_for_it_though_there_are_enough(site: Site, whole: Whole) -> None:
@@ -193,5 +193,5 @@ def test_who_lacks_a_trial_waits_for_it_though_there_are_enough(site: Site, whol
     assert imported(lines(site.folder / "log.jsonl", held), "--to", site.directory(), "--config", config).exit_code == 0
     results = json.loads((site.directory() / "results.json").read_text())
     aside = {one["name"]: one["set_aside"] for one in results["models"]}
-    assert aside.pop("cyd") == "not all trials that the first look needs are there"
+    assert aside.pop("cyd") == "trials for the first look are missing"
     assert set(aside.values()) == {None}

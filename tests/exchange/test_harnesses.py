@@ -66,7 +66,7 @@ def test_lm_eval_runs_of_one_model_are_further_trials_only_when_that_is_said(tmp
     logs = [lm_eval_log(tmp_path / str(seed), [lm_eval_row(0, [said])]) for seed, said in enumerate(["4", "5"])]
     refused = imported(*logs, "--to", tmp_path / "run", "--grader", "exact")
     assert refused.exit_code == 2
-    assert f"{logs[1]}: line 1, sample 1: trial 0 of question '0' by org/m is in {logs[0]}" in refused.stderr
+    assert f"{logs[1]}: line 1, sample 1: trial 0 of question '0' by org/m is also in {logs[0]}" in refused.stderr
     assert imported(*logs, "--to", tmp_path / "run", "--grader", "exact", "--further").exit_code == 0
     assert list(outcomes(tmp_path / "run").values()) == [1, 0]
 
@@ -154,4 +154,4 @@ def test_a_cut_off_parquet_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40])
     refused = imported(path, "--to", tmp_path / "run", "--grader", "math")
     assert refused.exit_code == 2
-    assert f"{path}: is a damaged Parquet file, or cut off" in refused.stderr
+    assert f"{path}: is a damaged or truncated Parquet file" in refused.stderr

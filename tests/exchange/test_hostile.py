@@ -43,19 +43,19 @@ def refusal(path: Path, *options: str) -> str:
     ("content", "problem"),
     [
         (b"", "is empty"),
-        (b"\xff\xfe\x00garbage", "line 1: is not a text in UTF-8"),
-        (b"hello there\nno table\n", "has the columns hello there, which no known log has"),
+        (b"\xff\xfe\x00garbage", "line 1: must be UTF-8 text"),
+        (b"hello there\nno table\n", "has the columns hello there, which match no supported log"),
         (b"model,question,model,category\na,q,a,1\n", "line 1: needs a header with the name of each column once"),
         (b"model,question,category\na,q,1\na,q\n", "line 3: has 2 values, but the header has 3"),
-        (b'{"results": {}, "config": {}}', "holds means only"),
-        (b'{"some": "thing"}\n', "has the columns some, which no known log has"),
+        (b'{"results": {}, "config": {}}', "contains only means"),
+        (b'{"some": "thing"}\n', "has the columns some, which match no supported log"),
         (b'{"version": 2, "status": "success", "eval": {"model": "m", "task": "t"}}', "has no samples"),
         (b'{"version": 2, "status": "success", "eval": {"model": "m"}, "samples": [{', "is not JSON, or is cut off"),
         (b'{"version": 2, "status": "success", "eval": {}, "samples": [{"id": 1}]}', "has no model"),
         (b'{"version": 2, "status": "success", "eval": {"model": "m"}, "samples": [5]}', "sample 1: is not a sample"),
         (b"[" * 100_000, "is nested too deeply"),
         (b"PK\x03\x04 nothing more", "is a damaged zip file, or cut off"),
-        (b"PAR1 nothing more", "is a damaged Parquet file, or cut off"),
+        (b"PAR1 nothing more", "is a damaged or truncated Parquet file"),
     ],
 )  # fmt: skip
 def test_what_is_no_log_is_named(tmp_path: Path, content: bytes, problem: str) -> None:
@@ -66,7 +66,7 @@ def test_what_is_no_log_is_named(tmp_path: Path, content: bytes, problem: str) -
 
 def test_a_file_that_is_not_there_and_a_folder_without_logs(tmp_path: Path) -> None:
     assert "log.eval: cannot be read: No such file" in refusal(tmp_path / "log.eval")
-    assert "holds no log" in imported(tmp_path, "--to", tmp_path / "run").stderr
+    assert "contains no log" in imported(tmp_path, "--to", tmp_path / "run").stderr
     path = lines(tmp_path / "t.jsonl", [{"model": "a", "question": "q", "category": 1}])
     assert "is given twice" in imported(path, tmp_path / "." / "t.jsonl", "--to", tmp_path / "run").stderr
 
@@ -74,13 +74,13 @@ def test_a_file_that_is_not_there_and_a_folder_without_logs(tmp_path: Path) -> N
 def test_a_configuration_is_no_log(tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
     path.write_text("models: []\n")
-    assert f"{path}: is a configuration and no log; give it as --config, beside the logs" in refusal(path)
+    assert f"{path}: is a configuration, not a log; give it as --config, and the logs as FILE" in refusal(path)
 
 
 def test_what_is_there_is_never_replaced(tmp_path: Path) -> None:
     path = lines(tmp_path / "t.jsonl", [{"model": "a", "question": "q", "category": 1}])
     (tmp_path / "run").mkdir()
-    assert "exists already; import into a new directory" in refusal(path)
+    assert "already exists; import into a new directory" in refusal(path)
 
 
 @pytest.mark.parametrize("cut", [0.999, 0.7, 0.3, 0.02])
@@ -150,7 +150,7 @@ def test_a_sample_that_names_one_attachment_again_and_again_is_refused(tmp_path:
     said = {"role": "assistant", "content": [{"type": "text", "text": "attachment://a"}] * 3000}
     changes = {"output": {"choices": [{"message": said}]}, "attachments": {"a": "x" * 100_000}}
     path = inspect_log(tmp_path / "log.eval", [sample(), sample("q2", **changes)])
-    assert "samples/q2_epoch_1.json: names its attachments again and again" in refusal(path)
+    assert "samples/q2_epoch_1.json: refers to its attachments too often" in refusal(path)
 
 
 def test_a_transcript_that_names_one_attachment_again_and_again_is_cut(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_grader_that_gives_other_grades_is_left_out_and_not_gone_on_with(
     assert "key '20': stored correct, now " in done.stdout
     assert "(on a sample: " in done.stdout and "numeric" in done.stdout
     text = (run / "config.yaml").read_text()
-    assert "grader" not in yaml.safe_load(text) and "or `exact`, does not give their grades" in text
+    assert "grader" not in yaml.safe_load(text) and "or `exact`, does not reproduce their grades" in text
     assert kind_of(run) == "logged"
 
     without = run_on(run, server, monkeypatch)

@@ -132,7 +132,7 @@ def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, whole:
     config = site.write(trials={"min": 6, "max": 12})
     done = imported(whole.log(site), "--to", site.directory(), "--config", config)
     assert done.exit_code == 0
-    assert "no look yet: every model lacks trials that the first look needs" in done.stdout
+    assert "no look yet: every model lacks trials for the first look" in done.stdout
     assert read_view(site.directory()).results is None
     assert site.run(config).exit_code in FINISHED
     assert first_look(site.directory()) == [48, 48, 48]
@@ -165,7 +165,7 @@ def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(si
     assert imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config).exit_code == 0
     results = json.loads((run / "results.json").read_text())
     aside = {row["name"]: row["set_aside"] for row in results["models"]}
-    assert aside.pop("cyd") == "not all trials that the first look needs are there"
+    assert aside.pop("cyd") == "trials for the first look are missing"
     assert set(aside.values()) == {None}
     assert site.run(config).exit_code in FINISHED
     assert {trial for model, question, trial in outcomes(run) if (model, question) == ("cyd", "q3")} >= {0, 1, 2}

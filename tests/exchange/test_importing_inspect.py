@@ -263,4 +263,4 @@ def test_a_key_that_the_grader_cannot_use_is_named(tmp_path: Path) -> None:
     assert refused.exit_code == 2
     assert "samples/q1_epoch_1.json: question 'q1' has no answer to compare with" in refused.stderr
     assert "--grader must be one of exact" in imported(log, "--to", tmp_path / "run", "--grader", "exakt").stderr
-    assert "has options that must be given" in imported(log, "--to", tmp_path / "run", "--grader", "regex").stderr
+    assert "has required options" in imported(log, "--to", tmp_path / "run", "--grader", "regex").stderr

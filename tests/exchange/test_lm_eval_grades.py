@@ -88,7 +88,7 @@ def test_lower_values_are_better_where_the_results_say_so(tmp_path: Path) -> Non
     ("metrics", "higher", "problem"),
     [
         ({"f1": 0.7}, UP, "but got 0.7; name all scores with --weights, as in --weights 0,0.5,1, or give --config"),
-        ({"bleu": ["4", "4"]}, UP, "line 1: bleu is computed over all answers together, so that no single answer"),
+        ({"bleu": ["4", "4"]}, UP, "line 1: bleu is computed over all answers together, so single answers"),
         ({"errors": 0.0}, None, "line 1: does not say whether higher values of errors are better; put results_TIME"),
         ({}, UP, "the log has no grade of this trial; give --grader"),
     ],
@@ -115,7 +115,7 @@ def test_folder_of_several_tasks_is_one_run(tmp_path: Path) -> None:
         "more/1": 1,
         "sums/0": 0,
     }
-    assert "org/m had another max_tokens for each task; config.yaml leaves it out" in done.stdout
+    assert "org/m had a different max_tokens in each task; config.yaml omits it" in done.stdout
     assert "for more" not in done.stdout
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert config["models"][0]["sampling"] == {"temperature": 0.8, "stop": ["\n\n"]}
@@ -125,7 +125,7 @@ def test_two_samplings_for_one_task_are_two_models(tmp_path: Path) -> None:
     other = row(1, exact_match=1.0)
     other["arguments"]["gen_args_0"]["arg_1"] |= {"temperature": 0.1}  # type: ignore[index]
     path = log(tmp_path, [row(0, exact_match=0.0), other])
-    assert "these are two models" in refusal(path, "--to", tmp_path / "run")
+    assert "these count as two models" in refusal(path, "--to", tmp_path / "run")
 
 
 ASKED = {"temperature": 0.8, "max_tokens": 64, "stop": ["\n\n"]}
@@ -162,7 +162,7 @@ def test_configuration_that_asks_as_the_log_says_is_taken(tmp_path: Path) -> Non
         ),
         (
             {"prompt": "{prompt} Think first."},
-            "question '0' was asked of org/m as 'question 0?', and the configuration asks 'question 0? Think first.'",
+            "question '0' was sent to org/m as 'question 0?', and the configuration sends 'question 0? Think first.'",
         ),
     ],
 )
@@ -175,7 +175,7 @@ def test_configuration_that_asks_otherwise_is_refused(tmp_path: Path, changes: d
         problem = problem.replace("as 'question 0?'", "as 'question 0? At once!'")
     path = log(tmp_path / "out", rows)
     message = refusal(path, "--to", tmp_path / "run", "--config", configured(tmp_path, **changes))
-    assert problem in message and "import the log without --config, or give a configuration that asks" in message
+    assert problem in message and "import the log without --config, or give a configuration with the same" in message
 
 
 def test_system_message_must_be_the_same(tmp_path: Path) -> None:

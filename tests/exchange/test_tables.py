@@ -95,10 +95,10 @@ def test_texts_are_graded_and_questions_kept(tmp_path: Path) -> None:
         ({"model": "a", "question": "q", "category": 1, "seed": 2**40}, "seed must be from -1 to 2147483648, but got"),
         ({"model": "a", "question": "q", "category": 1, "round": 2**40}, "round must be from 0 to 2147483648, but got"),
         ({"model": "a", "question": "q", "category": 1, "text": "x", "prompt_bpt": -2}, "prompt_bpt must be from -1"),
-        ({"model": "a", "question": "q", "category": 1, "signals": "{"}, "signals is no JSON"),
-        ({"model": "a", "question": "q", "category": 1, "text": "x", "flags": "bad"}, "flags must be of"),
+        ({"model": "a", "question": "q", "category": 1, "signals": "{"}, "signals is not JSON"),
+        ({"model": "a", "question": "q", "category": 1, "text": "x", "flags": "bad"}, "flags must be some of"),
         ({"model": "a", "question": "q", "category": 1, "choices": {"a": 1}}, "choices must be a list"),
-        ({"model": "x\u0007y", "question": "q", "category": 1}, "'x\\x07y' can be no model's name"),
+        ({"model": "x\u0007y", "question": "q", "category": 1}, "'x\\x07y' is not a valid model name"),
     ],
 )  # fmt: skip
 def test_a_wrong_row_is_named(tmp_path: Path, row: dict[str, object], problem: str) -> None:
@@ -127,7 +127,7 @@ def test_an_array_without_any_trial_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "r.npz", R=np.full((2, 2, 3), -1))
     refused = imported(tmp_path / "r.npz", "--to", tmp_path / "run")
     assert refused.exit_code == 2
-    assert "r.npz: no trial is there" in refused.stderr
+    assert "r.npz: there are no trials" in refused.stderr
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +242,7 @@ def test_names_and_ids_are_those_of_the_configuration(source: Path, tmp_path: Pa
     other = (path, "--to", tmp_path / "other", "--config", source / "config.yaml")
     assert "has no question 'q9'; leave it out with --leave-out" in imported(*other).stderr
     mistyped = imported(path, "--to", tmp_path / "other", "--leave-out", "y")
-    assert "--leave-out names y, but no model and no question is called so" in mistyped.stderr
+    assert "--leave-out names y, but there is no such model or question" in mistyped.stderr
 
 
 def test_the_configuration_that_is_written_is_the_one_that_is_stored(

@@ -67,15 +67,15 @@ def test_categories_without_a_weight_are_refused(tmp_path: Path) -> None:
 WRONG = {
     "nothing it knows": (
         {"scores": R},
-        r"must have R, or correct and count, but has scores; rename the one that is meant to R",
+        r"must have R, or correct and count, but has scores; rename the array of outcomes to R",
     ),
     "no array": ({}, r"must have R, or correct and count, but has no array"),
-    "both": ({"R": R, "correct": CORRECT, "count": COUNT}, r"has R and also correct"),
+    "both": ({"R": R, "correct": CORRECT, "count": COUNT}, r"has both R and correct"),
     "one of two": ({"correct": CORRECT}, r"has no array count, but correct"),
     "two axes": ({"R": R[0]}, r"array R must have shape \(L, M, N\), but got \(2, 3\)"),
     "an empty axis": ({"R": R[:, :, :0]}, r"array R must have shape \(L, M, N\), but got \(2, 2, 0\)"),
-    "floats": ({"R": R.astype(float)}, r"array R must hold integers, but got float64"),
-    "texts": ({"correct": CORRECT.astype(str), "count": COUNT}, r"array correct must hold integers, but got <U"),
+    "floats": ({"R": R.astype(float)}, r"array R must contain integers, but got float64"),
+    "texts": ({"correct": CORRECT.astype(str), "count": COUNT}, r"array correct must contain integers, but got <U"),
     "too low": ({"R": R - 1}, r"array R must lie between -1 and 253, but has -2"),
     "too high": ({"R": R.astype(np.uint64) + 2**63}, r"array R must lie between -1 and 253, but has 92233720"),
     "an empty cell": ({"R": np.where(R == 2, -1, R)}, r"none of question 0 by model 1 \(counted from 0\); remove"),
@@ -84,8 +84,8 @@ WRONG = {
     "more right than tried": ({"correct": COUNT + 1, "count": COUNT}, r"at \(0, 0\) got 6 of 5"),
     "less than none": ({"correct": -CORRECT, "count": COUNT}, r"0 <= correct <= count, but at \(0, 0\) got -3 of 5"),
     "too few names": ({"R": R, "models": ["a"]}, r"array models must have shape \(2,\) .* got <U1 of shape \(1,\)"),
-    "a name twice": ({"R": R, "questions": ["q", "q"]}, r"array questions must hold different names, .* 'q'"),
-    "an empty name": ({"R": R, "models": ["a", ""]}, r"array models must hold different names, none of them empty"),
+    "a name twice": ({"R": R, "questions": ["q", "q"]}, r"array questions must contain distinct names, .* 'q'"),
+    "an empty name": ({"R": R, "models": ["a", ""]}, r"array models must contain distinct names, none of them empty"),
     "objects": (
         {"R": R, "models": np.array(["a", None])},
         r"array models cannot be read: .*np.array\(names, dtype=str\)",
@@ -127,7 +127,7 @@ def test_files_that_are_none_are_told_apart(tmp_path: Path) -> None:
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.writestr("R.npy", b"not an array at all")
     for path, message in (
-        (single, r"holds one array without a name; write it with np.savez\(file, R=array\)"),
+        (single, r"contains one array without a name; write it with np.savez\(file, R=array\)"),
         (text, "is not an .npz file, or is damaged; write it with np.savez$"),
         (empty, "is not an .npz file, or is damaged"),
         (zipped, "array R "),

@@ -1,7 +1,7 @@
 """Reads Inspect logs: `.eval` (a zip of samples) and the older JSON, including unfinished ones.
 
-An unfinished log has no header.json, but start.json in its journal, and the samples written so far. If it has only the
-journal's summaries, these give scores without texts.
+An unfinished log has start.json in its journal instead of header.json, and the samples written so far. If only the
+journal's summaries exist, the trials have scores but no texts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.exchange.samples import (
     NOT_LOGGED,
-    SEVERAL,
+    SEVERAL_ANSWERS,
     LoggedQuestion,
     LoggedSettings,
     Record,
@@ -25,7 +25,7 @@ from adaptive_eval.exchange.samples import (
     value_of_score,
     whole_number,
 )
-from adaptive_eval.exchange.tables.reader import OWN, record_of_row
+from adaptive_eval.exchange.tables.reader import EXPORT_COLUMNS, record_of_row
 from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, parse_sample_name
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.record.log_files import MOST_BYTES, Archive, LogFile
@@ -33,8 +33,8 @@ from adaptive_eval.record.transcripts import ATTACHED
 
 Sample = Mapping[str, Any]
 
-MOST_ATTACHED = 4 * MOST_BYTES
-"""Most characters of attachments in the messages of a sample: each may be named a million times."""
+MAX_ATTACHED_CHARACTERS = 4 * MOST_BYTES
+"""Limit on the attachments in the messages of a sample, since each may be referred to a million times."""
 
 STOP_REASONS = {"max_tokens": "length", "model_length": "length"}
 LIMITS: Mapping[str, Signal] = {
@@ -54,7 +54,7 @@ SAMPLING = {
 PENALTIES = ("frequency_penalty", "presence_penalty")
 GRADERS = {"choice": "choice", "exact": "exact", "includes": "contains", "math": "math"}
 SERVICES = {"openai", "vllm", "sglang", "ollama", "together", "openrouter", "hf", "groq", "mistral", "grok", "mockllm"}
-"""Prefixes that Inspect puts before the name that a server knows."""
+"""Prefixes that Inspect puts before the name sent to a server."""
 FROM_ANSWER = ("text", "reasoning", "latency", "prompt_tokens", "completion_tokens")
 """Fields of an answer that an export stores outside the metadata."""
 
@@ -73,10 +73,10 @@ class SampleReader:
         self._file = file
         spec = mapping(mapping(header).get("eval"))
         if not isinstance(spec.get("model"), str):
-            raise file.refuse("has no model (eval.model): it is not an Inspect log, or damaged")
+            raise file.refuse("has no model (eval.model): it is not an Inspect log, or is damaged")
         self._model: str = spec["model"]
         self._task = as_text(spec.get("task"))
-        self._own = "adaptive_eval" in mapping(spec.get("packages"))
+        self._is_own_export = "adaptive_eval" in mapping(spec.get("packages"))
         """Whether `adaptive-eval export` wrote the log, with everything stored about each sample."""
         of_run = mapping(spec.get("metadata"))
         self._of_run = MODEL_OF_RUN in of_run
@@ -87,7 +87,7 @@ class SampleReader:
         """The score that counts; None if there is only one."""
         plan = mapping(mapping(header).get("plan"))
         config = {**mapping(plan.get("config")), **mapping(spec.get("model_generate_config"))}
-        scorers = [as_text(mapping(one).get("name")) for one in sequence(spec.get("scorers"))]
+        scorers = [as_text(mapping(scorer).get("name")) for scorer in sequence(spec.get("scorers"))]
         self._settings = LoggedSettings(
             served=_served_name(self._model),
             sampling=known_sampling(
@@ -99,28 +99,30 @@ class SampleReader:
 
     def record(self, sample: object, place: str) -> Record:
         """Convert a sample, or its summary."""
-        told = mapping(sample)
-        epoch = whole_number(told.get("epoch"))
-        if not isinstance(told.get("id"), str | int) or epoch is None or epoch < 1:
+        fields = mapping(sample)
+        epoch = whole_number(fields.get("epoch"))
+        if not isinstance(fields.get("id"), str | int) or epoch is None or epoch < 1:
             raise self._file.refuse("is not a sample: it must have an id, and an epoch from 1 on", place)
-        if self._file.graded_anew and isinstance(told.get("target"), list) and len(told["target"]) > 1:
-            raise self._file.refuse(SEVERAL, place)
-        if _attached_size(told) > MOST_ATTACHED:
-            raise self._file.refuse("names its attachments again and again, which no harness writes", place)
-        prompt, system = _conversation(told)
-        score = self._score(told, place)
+        if self._file.graded_anew and isinstance(fields.get("target"), list) and len(fields["target"]) > 1:
+            raise self._file.refuse(SEVERAL_ANSWERS, place)
+        if _attached_size(fields) > MAX_ATTACHED_CHARACTERS:
+            raise self._file.refuse("refers to its attachments too often; no harness writes such a log", place)
+        prompt, system = _conversation(fields)
+        score = self._score(fields, place)
         value = value_of_score(score.get("value"))
-        answer, cost = _answer(told, self._model)
+        answer, cost = _answer(fields, self._model)
         if answer is not None and self._of_run:
-            answer = replace(answer, seed=_seed(told, self._model))
-        said = score.get("answer")
-        asked = LoggedQuestion(prompt, _target(told.get("target")), tuple(map(as_text, sequence(told.get("choices")))))
+            answer = replace(answer, seed=_seed(fields, self._model))
+        extracted = score.get("answer")
+        asked = LoggedQuestion(
+            prompt, _target(fields.get("target")), tuple(map(as_text, sequence(fields.get("choices"))))
+        )
         settings = self._settings if system is None else self._settings._replace(system=system)
-        if self._own and (found := self._exported_record(told, score, value, answer, place)) is not None:
-            return found._replace(task=self._task, asked=asked, settings=settings)
-        named = parse_sample_name(as_text(told["id"])) if self._of_run else None
-        question, trial = (as_text(told["id"]), epoch - 1) if named is None else named
-        uuid = told["uuid"] if isinstance(told.get("uuid"), str) else None
+        if self._is_own_export and (exported := self._exported_record(fields, score, value, answer, place)) is not None:
+            return exported._replace(task=self._task, asked=asked, settings=settings)
+        named = parse_sample_name(as_text(fields["id"])) if self._of_run else None
+        question, trial = (as_text(fields["id"]), epoch - 1) if named is None else named
+        uuid = fields["uuid"] if isinstance(fields.get("uuid"), str) else None
         return Record(
             place=place,
             model=self._file.model or self._name,
@@ -133,10 +135,10 @@ class SampleReader:
             has_text=answer is not None,
             value=value,
             signals={"has_answer": False} if score.get("value") == "N" else {},
-            extracted=None if said is None else as_text(said),
+            extracted=None if extracted is None else as_text(extracted),
             grader_error=None if value is not None else _ungraded(score),
             cost=cost,
-            missing=_missing(told),
+            missing=_missing(fields),
             identity=uuid if named is None else str(self._file.path.parent),  # a killed run asks for a trial again
             of_task=named is not None,
         )
@@ -145,9 +147,9 @@ class SampleReader:
         self, sample: Sample, score: Mapping[str, Any], value: float | None, answer: Answer | None, place: str
     ) -> Record | None:
         """The trial as it was stored; None if the sample does not have the form of an export."""
-        known, graded = mapping(sample.get("metadata")), mapping(score.get("metadata"))
+        metadata, graded = mapping(sample.get("metadata")), mapping(score.get("metadata"))
         row = {
-            **known,
+            **metadata,
             "model": self._model,
             "question": sample["id"],
             "trial": sample["epoch"] - 1,
@@ -156,30 +158,32 @@ class SampleReader:
             "value": value,
             "signals": graded.get("signals"),
             "extracted": score.get("answer"),
-            "flags": " ".join(map(as_text, sequence(known.get("flags")))),
+            "flags": " ".join(map(as_text, sequence(metadata.get("flags")))),
         }
         if answer is not None:
             row |= {name: getattr(answer, name) for name in FROM_ANSWER}
-        whole = row.keys() >= OWN and (graded.keys() >= {"category", "label"} or row.get("grader_error") is not None)
-        return record_of_row(self._file, place, row) if whole else None
+        is_complete = row.keys() >= EXPORT_COLUMNS and (
+            graded.keys() >= {"category", "label"} or row.get("grader_error") is not None
+        )
+        return record_of_row(self._file, place, row) if is_complete else None
 
     def _score(self, sample: Sample, place: str) -> Mapping[str, Any]:
         """The only score, or that of the chosen scorer (`scorer.key` for one of several values); empty without one."""
         scores: dict[str, Mapping[str, Any]] = {}
         for name, score in mapping(sample.get("scores")).items():
-            told = mapping(score)
-            parts = mapping(told.get("value"))
-            scores |= {f"{name}.{key}": {**told, "value": part} for key, part in parts.items()}
+            parsed = mapping(score)
+            parts = mapping(parsed.get("value"))
+            scores |= {f"{name}.{key}": {**parsed, "value": part} for key, part in parts.items()}
             if not parts:
-                scores[name] = told
-        wanted = self._scorer
-        if wanted is not None and scores and wanted not in scores:
-            raise self._file.refuse(f"has no score {wanted!r}, but {', '.join(scores)}", place)
-        if wanted is None and len(scores) > 1:
+                scores[name] = parsed
+        scorer = self._scorer
+        if scorer is not None and scores and scorer not in scores:
+            raise self._file.refuse(f"has no score {scorer!r}, but {', '.join(scores)}", place)
+        if scorer is None and len(scores) > 1:
             if self._file.graded_anew:
-                return {}  # it is unknown which of them counts, and not needed
+                return {}  # it is unknown which one counts, and irrelevant
             raise self._file.refuse(f"has several scores ({', '.join(scores)}); choose one with --scorer NAME", place)
-        return scores.get(wanted, {}) if wanted is not None else next(iter(scores.values()), {})
+        return scores.get(scorer, {}) if scorer is not None else next(iter(scores.values()), {})
 
 
 def _ungraded(score: Mapping[str, Any]) -> str:
@@ -203,8 +207,8 @@ def _conversation(sample: Sample) -> tuple[str, str | None]:
         if message.get("role") == "assistant":
             break
         turns.append((message.get("role"), _text(message.get("content"), sample)[0]))
-    if (found := single_prompt(turns)) is not None:
-        return found
+    if (prompt := single_prompt(turns)) is not None:
+        return prompt
     given = sample.get("input")
     if isinstance(given, str):
         return given, None
@@ -213,7 +217,7 @@ def _conversation(sample: Sample) -> tuple[str, str | None]:
 
 
 def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
-    """The answer and its cost; no answer for a summary, which has no texts, or output without a choice."""
+    """The answer and its cost; no answer for a summary, or for output without a choice."""
     output = mapping(sample.get("output"))
     usage = mapping(mapping(sample.get("model_usage")).get(model)) or mapping(output.get("usage"))
     prompt = sum(whole_number(usage.get(f"input_tokens{kind}")) or 0 for kind in ("", "_cache_read", "_cache_write"))
@@ -240,7 +244,7 @@ def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
 
 
 def _seed(sample: Sample, model: str) -> int:
-    """The seed that a run has given a sample: that of the first call of its model."""
+    """The seed that a run gave a sample: that of the first call of its model."""
     for event in map(mapping, sequence(sample.get("events"))):
         if event.get("event") == "model" and event.get("model") == model:
             seed = whole_number(mapping(event.get("config")).get("seed"))
@@ -259,12 +263,15 @@ def _text(content: object, sample: Sample) -> tuple[str, str | None]:
 
 
 def _attached_size(sample: Sample) -> int:
-    """Characters of all attachments that texts of a sample refer to, as often as they do."""
+    """Characters of all attachments that texts of a sample refer to, counting repetitions."""
     choices = map(mapping, sequence(mapping(sample.get("output")).get("choices")))
-    messages = [*map(mapping, sequence(sample.get("messages"))), *(mapping(one.get("message")) for one in choices)]
+    messages = [
+        *map(mapping, sequence(sample.get("messages"))),
+        *(mapping(choice.get("message")) for choice in choices),
+    ]
     parts = (part for message in messages for part in map(mapping, sequence(message.get("content"))))
     texts = (part.get(kind) for part in parts for kind in ("text", "reasoning"))
-    return sum(len(_attached(one, sample)) for one in texts if isinstance(one, str) and one.startswith(ATTACHED))
+    return sum(len(_attached(text, sample)) for text in texts if isinstance(text, str) and text.startswith(ATTACHED))
 
 
 def _attached(text: str, sample: Sample) -> str:
@@ -280,10 +287,10 @@ def _target(target: object) -> str:
 
 def _served_name(model: str) -> str:
     """The model's name without Inspect's prefix for the service."""
-    service, _, rest = model.partition("/")
+    service, _, name = model.partition("/")
     if service == "openai-api":
-        return rest.partition("/")[2] or model
-    return rest if rest and service in SERVICES else model
+        return name.partition("/")[2] or model
+    return name if name and service in SERVICES else model
 
 
 START, HEADER = "_journal/start.json", "header.json"
@@ -319,7 +326,7 @@ def read_json(file: LogFile, log: Mapping[str, Any]) -> Iterator[Record]:
     """Read the trials of a JSON log."""
     samples = sequence(log.get("samples"))
     if not samples:
-        raise file.refuse("has no samples; it was written with log_samples off, or holds no log of Inspect")
+        raise file.refuse("has no samples; it was written with log_samples off, or is not an Inspect log")
     reader = SampleReader(file, log)
     for place, sample in enumerate(samples, start=1):
         file.share = place / len(samples)

@@ -1,4 +1,4 @@
-"""Writes a run as Inspect logs, one a model: samples, task and results.
+"""Writes a run as Inspect logs, one per model: samples, task and results.
 
 Each model's trials are read once, and only their summaries are kept in memory.
 """
@@ -36,12 +36,12 @@ STOP_REASONS = {
     "tool_calls": "tool_calls",
     "content_filter": "content_filter",
 }
-"""Inspect's names of finish reasons; others become unknown."""
+"""Inspect's names of finish reasons; all others become `unknown`."""
 SUMMARISED = (
     *("id", "epoch", "input", "choices", "target", "scores", "metadata", "model_usage"),
     *("total_time", "working_time", "uuid"),
 )
-SHOWN = 1000
+MAX_SUMMARY_CHARACTERS = 1000
 """Characters of a text in a summary."""
 GENERATION = {"temperature", "top_p", "top_k", "max_tokens"}
 """Sampling settings with the same name in Inspect."""
@@ -53,10 +53,10 @@ METRICS = {
     "bayes": "bayes",
     "bayes_sigma": "bayes_sigma",
 }
-"""Names of metrics in the log, with those in results.json: the score as an average, which unequal numbers of trials do
-not bias, and as Bayes@N."""
+"""Metrics by their name in the log, with the field of results.json: avg@N, which unequal numbers of trials do not bias,
+and Bayes@N."""
 ENDING = ".eval"
-LEVEL = 4
+COMPRESSION_LEVEL = 4
 """Compression level: files are 5% larger than at the default, in half the time."""
 
 
@@ -66,24 +66,24 @@ def write_logs(source: ExportSource, folder: Path, on_progress: OnProgress) -> N
     before = 0
     plain = (re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-") or "model" for model in source.models)
     for name, file in zip(source.models, make_distinct(plain), strict=True):
-        with ZipFile(folder / f"{file}{ENDING}", "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
+        with ZipFile(folder / f"{file}{ENDING}", "w", ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as archive:
             before = _write_log(archive, LoggedModel(source, name, results), before, on_progress)
 
 
 def make_distinct(names: Iterable[str], joint: str = "-") -> list[str]:
     """The names, with a number appended to those that equal an earlier one ignoring case."""
-    found: dict[str, str] = {}
+    distinct: dict[str, str] = {}
     for plain in names:
         name, number = plain, 2
-        while name.casefold() in found:
+        while name.casefold() in distinct:
             name, number = f"{plain}{joint}{number}", number + 1
-        found[name.casefold()] = name
-    return list(found.values())
+        distinct[name.casefold()] = name
+    return list(distinct.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedModel:
-    """The model that a log is about."""
+    """The model of a log."""
 
     source: ExportSource
     name: str
@@ -102,10 +102,10 @@ class LoggedModel:
 
     @property
     def epochs(self) -> int:
-        """The allowed trials a question, or more if some question had more, since the limit is a mean."""
-        there = int(self.source.extent.max())
+        """The allowed trials per question, or more if some question had more, since the limit is a mean."""
+        max_stored = int(self.source.extent.max())
         run = self.source.run
-        return there if is_imported_alone(run.events) else max(there, run.setup.config.trials.max)
+        return max_stored if is_imported_alone(run.events) else max(max_stored, run.setup.config.trials.max)
 
     @property
     def is_whole(self) -> bool:
@@ -179,9 +179,9 @@ def _plan(subject: LoggedModel) -> Json:
 
 
 def _ending(subject: LoggedModel, samples: Sequence[Json]) -> Json:
-    """What the header says of all samples."""
+    """Summary of all samples, for the header."""
     reader, events = subject.source.reader, subject.source.run.events
-    scored = sum("scores" in one for one in samples)
+    scored = sum("scores" in sample for sample in samples)
     rows = [] if subject.results is None else [row for row in subject.results.models if row.name == subject.name]
     values = {name: getattr(row, attribute, None) for row in rows for name, attribute in METRICS.items()}
     score = {
@@ -193,7 +193,7 @@ def _ending(subject: LoggedModel, samples: Sequence[Json]) -> Json:
         "params": {},
         "metrics": {name: {"name": name, "value": value} for name, value in values.items() if value is not None},
     }
-    usages = [one["model_usage"][subject.name] for one in samples]
+    usages = [sample["model_usage"][subject.name] for sample in samples]
     return {
         "status": "success" if subject.is_whole else "cancelled",
         "results": {
@@ -204,7 +204,7 @@ def _ending(subject: LoggedModel, samples: Sequence[Json]) -> Json:
         "stats": {
             "started_at": iso_time(reader.created),
             "completed_at": iso_time(max([reader.created, *(event.at for event in events)])),
-            "model_usage": {subject.name: {key: sum(one[key] for one in usages) for key in usages[0]}},
+            "model_usage": {subject.name: {key: sum(sample[key] for sample in usages) for key in usages[0]}},
         },
     }
 
@@ -215,9 +215,9 @@ def _ending(subject: LoggedModel, samples: Sequence[Json]) -> Json:
 def _sample(record: TrialRecord, question: Question, prompt: Prompt, subject: LoggedModel) -> Json:
     """Convert a trial; an ungraded one has an error instead of a score, and one without text has no choice."""
     answer, asked = record.answer, _messages(prompt)
-    said = {"role": "assistant", "content": _content(answer), "source": "generate", "model": record.model}
+    message = {"role": "assistant", "content": _content(answer), "source": "generate", "model": record.model}
     reason = STOP_REASONS.get(answer.finish_reason, "unknown")
-    choices = [{"message": said, "stop_reason": reason, **_logprobs(answer.token_logprobs)}]
+    choices = [{"message": message, "stop_reason": reason, **_logprobs(answer.token_logprobs)}]
     if answer.finish_reason == GRADE_ONLY:
         choices = []
     read, written = answer.prompt_tokens, answer.completion_tokens
@@ -244,8 +244,8 @@ def _sample(record: TrialRecord, question: Question, prompt: Prompt, subject: Lo
     if question.choices:
         sample["choices"] = list(question.choices)
     if record.category is None:
-        message = f"the grader failed: {record.grader_error}"
-        sample["error"] = {"message": message, "traceback": message, "traceback_ansi": message}
+        error = f"the grader failed: {record.grader_error}"
+        sample["error"] = {"message": error, "traceback": error, "traceback_ansi": error}
     else:
         rubric, category = subject.source.rubric, record.category
         sample["scores"] = {
@@ -277,7 +277,7 @@ def _summary(sample: Mapping[str, Any]) -> Json:
     """The summary of a sample."""
     summary: Json = {key: sample[key] for key in SUMMARISED if key in sample}
     if isinstance(asked := sample["input"], str):
-        summary["input"] = asked[:SHOWN]
+        summary["input"] = asked[:MAX_SUMMARY_CHARACTERS]
     if "error" in sample:
         summary["error"] = sample["error"]["message"]
     return summary | {"completed": True, "message_count": len(sample["messages"])}
@@ -286,7 +286,7 @@ def _summary(sample: Mapping[str, Any]) -> Json:
 def _messages(prompt: Prompt) -> list[Json]:
     if prompt.messages is None:
         return [{"role": "user", "content": prompt.text, "source": "input"}]
-    return [{"role": one.role, "content": one.content, "source": "input"} for one in prompt.messages]
+    return [{"role": message.role, "content": message.content, "source": "input"} for message in prompt.messages]
 
 
 def _content(answer: Answer) -> object:
@@ -298,16 +298,18 @@ def _content(answer: Answer) -> object:
     ]
 
 
-def _logprobs(told: AnswerLogprobs | None) -> Json:
+def _logprobs(logprobs: AnswerLogprobs | None) -> Json:
     """The log-probabilities of an answer's tokens, without tokens that have none."""
-    if told is None:
+    if logprobs is None:
         return {}
-    each = zip(told.tokens, told.values, strict=True)
-    return {"logprobs": {"content": [{"token": valid_text(one), "logprob": p} for one, p in each if p is not None]}}
+    pairs = zip(logprobs.tokens, logprobs.values, strict=True)
+    return {
+        "logprobs": {"content": [{"token": valid_text(token), "logprob": p} for token, p in pairs if p is not None]}
+    }
 
 
 def _metadata(record: TrialRecord, question: Question) -> Json:
-    """Facts for which Inspect has no field."""
+    """Facts without a field in Inspect's format."""
     answer = record.answer
     return {
         **question.metadata,

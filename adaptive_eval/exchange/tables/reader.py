@@ -1,4 +1,4 @@
-"""Reads tables with one row a trial (CSV, JSONL or Parquet), including those of `adaptive-eval export`.
+"""Reads tables with one row per trial (CSV, JSONL or Parquet), including those of `adaptive-eval export`.
 
 model, question               the model, and the id of the question
 trial                         the trial's number; by default in the order of the rows
@@ -25,7 +25,7 @@ from adaptive_eval.base.imports import load_pyarrow
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.exchange.samples import (
-    LARGEST,
+    MAX_EXACT_INTEGER,
     NO_ANSWER,
     NOT_LOGGED,
     LoggedQuestion,
@@ -52,25 +52,25 @@ Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row]]
 PARQUET_MAGIC = b"PAR1"
 BOM = b"\xef\xbb\xbf"
-HEAD, MOST_HEADER = 4096, 2**16
-BATCH, BATCH_BYTES = 64, 4 * MOST_BYTES
-"""Rows of a Parquet file to load at once, and about the most bytes of a column: a row may have a thousand answers."""
-BUFFER = 2**20
-"""Bytes to read at once of each column of a Parquet file, instead of all that a row group has of it."""
-MOST_NESTED = 2**24
-"""Most values of lists in a row group, which may all be in one row."""
+HEAD_BYTES, MAX_HEADER_BYTES = 4096, 2**16
+BATCH_ROWS, BATCH_BYTES = 64, 4 * MOST_BYTES
+"""Limits of a batch of Parquet rows: rows, and approximate bytes of a column (a row may have a thousand answers)."""
+BUFFER_BYTES = 2**20
+"""Bytes to read at once of each column of a Parquet file, instead of a whole row group."""
+MAX_NESTED_VALUES = 2**24
+"""Maximum list values in a row group, which may all be in one row."""
 LIMITS = {
     "seed": (NOT_LOGGED, MOST_TRIALS),
     **dict.fromkeys(("round", "attempts"), (0, MOST_TRIALS)),
-    **dict.fromkeys(("completion_bpt", "prompt_bpt"), (-1, LARGEST)),
+    **dict.fromkeys(("completion_bpt", "prompt_bpt"), (-1, MAX_EXACT_INTEGER)),
 }
-"""By column, the least and the largest number that a run can store; of others 0 and `LARGEST`."""
+"""Minimum and maximum by column; those of other columns are 0 and `MAX_EXACT_INTEGER`."""
 
 
 def first_bytes(file: LogFile) -> bytes:
-    """The beginning of a file without byte order mark and white space, by which its reader is chosen."""
+    """The beginning of a file without byte order mark and white space, to choose a reader."""
     with open_log(file) as handle:
-        return handle.read(HEAD).removeprefix(BOM).lstrip()
+        return handle.read(HEAD_BYTES).removeprefix(BOM).lstrip()
 
 
 def json_rows(file: LogFile) -> Rows:
@@ -86,18 +86,18 @@ def json_rows(file: LogFile) -> Rows:
                 continue
             row = parse_log_json(file, line.removeprefix(BOM) if number == 1 else line, place)
             if not isinstance(row, dict):
-                raise file.refuse("is not a JSON object; a JSONL file has one a line", place)
+                raise file.refuse("is not a JSON object; a JSONL file has one per line", place)
             yield place, row
 
 
 def csv_columns(file: LogFile) -> frozenset[str]:
     """The column names of a CSV file."""
     with open_log(file) as handle:
-        line = handle.readline(MOST_HEADER)
+        line = handle.readline(MAX_HEADER_BYTES)
     try:
         return frozenset(next(csv.reader([line.decode("utf-8-sig")]), []))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise file.refuse("is not a text in UTF-8 with a header of comma-separated names", "line 1") from error
+        raise file.refuse("must be UTF-8 text with a header of comma-separated names", "line 1") from error
 
 
 def csv_rows(file: LogFile) -> Rows:
@@ -117,14 +117,14 @@ def csv_rows(file: LogFile) -> Rows:
         except ValueError as error:
             raise file.refuse(str(error)) from error
         finally:
-            text.detach()  # so that it does not close the file, which `open_log` does
+            text.detach()  # `open_log` closes the file
 
 
 def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
     """Read the rows of a Parquet file, or only the named columns, which may be nested (`a.b`) or missing."""
     pyarrow, parquet = load_pyarrow()
     try:
-        with parquet.ParquetFile(file.path, buffer_size=BUFFER, pre_buffer=False) as table:
+        with parquet.ParquetFile(file.path, buffer_size=BUFFER_BYTES, pre_buffer=False) as table:
             batch_size = _batch_size(file, table.metadata, columns)
             number, count = 0, max(table.metadata.num_rows, 1)
             for batch in table.iter_batches(batch_size=batch_size, columns=columns):
@@ -137,15 +137,15 @@ def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
     except OSError as error:
         raise file.refuse(f"cannot be read: {error}") from error
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise file.refuse(f"is a damaged Parquet file, or cut off: {error}") from error
+        raise file.refuse(f"is a damaged or truncated Parquet file: {error}") from error
 
 
 def _batch_size(file: LogFile, metadata: Any, columns: Sequence[str] | None) -> int:
-    """How many rows to load at once: a column may repeat one large text in each row, or have a long list in a row.
+    """Number of rows to load at once: a column may repeat a large text in each row, or have a long list in a row.
 
-    Raises `LogError` for a file that claims far more than it has bytes for.
+    Raises `LogError` for a file that claims far more than its size allows.
     """
-    most, size, largest = ALLOWANCE + MOST_GROWTH * file.path.stat().st_size, BATCH, 1
+    max_bytes, size, largest = ALLOWANCE + MOST_GROWTH * file.path.stat().st_size, BATCH_ROWS, 1
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         for place in range(group.num_columns):
@@ -153,10 +153,10 @@ def _batch_size(file: LogFile, metadata: Any, columns: Sequence[str] | None) -> 
             if columns is not None and not any(_is_within(part.path_in_schema, column) for column in columns):
                 continue
             claims = max(part.num_values, part.total_uncompressed_size)
-            if claims > most or (part.num_values > max(group.num_rows, MOST_NESTED)):
+            if claims > max_bytes or (part.num_values > max(group.num_rows, MAX_NESTED_VALUES)):
                 raise file.refuse(
                     f"claims {part.num_values:,} values of {part.total_uncompressed_size:,} bytes in the column "
-                    f"{part.path_in_schema[:80]}, far more than such a file has"
+                    f"{part.path_in_schema[:80]}, far more than its size allows"
                 )
             largest = max(largest, part.total_uncompressed_size)
     return max(1, min(size, BATCH_BYTES // largest))
@@ -168,9 +168,9 @@ def _is_within(path: str, column: str) -> bool:
 
 
 def _batch_rows(file: LogFile, batch: Any, before: int) -> Iterator[Row | None]:
-    """The rows of a batch of Arrow's, after `before` others; None for one that is too long.
+    """The rows of an Arrow batch, after `before` others; None for a row that is too long.
 
-    Long rows become Python values one by one. Raises `LogError` for values that Python does not have.
+    Long rows are converted one by one. Raises `LogError` for values without a Python equivalent.
     """
     is_long = batch.nbytes > MOST_BYTES
     parts = (batch.slice(at, 1) for at in range(batch.num_rows)) if is_long else [batch]
@@ -193,7 +193,7 @@ def parquet_columns(file: LogFile) -> frozenset[str]:
     try:
         return frozenset(parquet.read_schema(file.path).names)
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise file.refuse(f"is a damaged Parquet file, or cut off: {error}") from error
+        raise file.refuse(f"is a damaged or truncated Parquet file: {error}") from error
 
 
 GRADES = ("category", "label", "value", "score", "correct")
@@ -202,12 +202,12 @@ NUMBERS = ("prompt_tokens", "completion_tokens", "tokens", "usd", "gpu_seconds",
 FURTHER = ("signals", "grader_error", "attempts", "replica", "completion_bpt", "prompt_bpt", "round", "seed", "trial")
 COLUMNS = frozenset({"model", "question", *GRADES, *TEXTS, *NUMBERS, *FURTHER})
 """The columns that are read."""
-OWN = frozenset({"model", "question", "trial", "round", "seed", "attempts", "replica"})
+EXPORT_COLUMNS = frozenset({"model", "question", "trial", "round", "seed", "attempts", "replica"})
 """Columns in every row that `adaptive-eval export` writes."""
 Number = TypeVar("Number", int, float)
 
 
-def is_long(columns: frozenset[str], model: str | None) -> bool:
+def has_required_columns(columns: frozenset[str], model: str | None) -> bool:
     """Whether a table has the required columns; the model may have been named on the command line."""
     return "question" in columns and ("model" in columns or model is not None)
 
@@ -225,7 +225,7 @@ class _Row:
 
     def record(self) -> Record:
         value, category, error = self._grade()
-        answer, own = self._answer(), self._row.keys() >= OWN
+        answer, is_own_export = self._answer(), self._row.keys() >= EXPORT_COLUMNS
         return Record(
             place=self._place,
             model=self._file.model or self._named("model"),
@@ -248,8 +248,8 @@ class _Row:
                 self._number("gpu_seconds", float, 0.0) or 0.0,
             ),
             round=self._number("round", int, 0) or 0,
-            identity=f"{answer.seed} {category}" if own and answer is not None else None,
-            own=own,
+            identity=f"{answer.seed} {category}" if is_own_export and answer is not None else None,
+            is_own_export=is_own_export,
         )
 
     def _grade(self) -> tuple[float | None, int | None, str | None]:
@@ -260,11 +260,11 @@ class _Row:
         for name in ("score", "correct"):
             if (given := self._row.get(name)) is not None:
                 if (value := value_of_score(given)) is None:
-                    raise self._refuse(f"{name} must be a number, or true or false, but got {as_text(given):.80}")
+                    raise self._log_error(f"{name} must be a number, or true or false, but got {as_text(given):.80}")
                 return value, None, None
         error = self._text("grader_error")
         if error is None and self._row.get("text") is None:
-            raise self._refuse("must have a category, a score, correct, or a text to be graded")
+            raise self._log_error("must have a category, a score, correct, or a text to be graded")
         return None, None, error
 
     def _question(self) -> LoggedQuestion:
@@ -272,7 +272,7 @@ class _Row:
         if isinstance(choices, str):
             choices = self._json("choices", choices)
         if not isinstance(choices, list | tuple | None):
-            raise self._refuse("choices must be a list, as JSON")
+            raise self._log_error("choices must be a list, as JSON")
         return LoggedQuestion(
             self._text("prompt") or "",
             self._text("answer") or "",
@@ -305,8 +305,10 @@ class _Row:
     def _flags(self, flags: str) -> frozenset[Any]:
         given = frozenset(flags.split())
         if unknown := given.difference(FLAGS):
-            known = ", ".join(sorted(FLAGS))
-            raise self._refuse(f"flags must be of {known}, by spaces, but got {', '.join(sorted(unknown))}")
+            allowed = ", ".join(sorted(FLAGS))
+            raise self._log_error(
+                f"flags must be some of {allowed}, separated by spaces, but got {', '.join(sorted(unknown))}"
+            )
         return given
 
     def _signals(self) -> Mapping[str, SignalValue]:
@@ -314,8 +316,10 @@ class _Row:
         value = self._json("signals", given) if isinstance(given, str) else given
         if value is None:
             return {}
-        if not isinstance(value, dict) or not all(isinstance(one, bool | int | float | str) for one in value.values()):
-            raise self._refuse("signals must be a mapping of names to numbers, texts, true or false")
+        if not isinstance(value, dict) or not all(
+            isinstance(item, bool | int | float | str) for item in value.values()
+        ):
+            raise self._log_error("signals must be a mapping of names to numbers, texts, true or false")
         return value
 
     # -- single values --------------------------------------------------------------------------------------------
@@ -323,7 +327,7 @@ class _Row:
     def _named(self, key: str) -> str:
         name = as_text(self._row.get(key)).strip()
         if not name:
-            raise self._refuse(f"{key} must be given")
+            raise self._log_error(f"{key} must be given")
         return name
 
     def _text(self, key: str) -> str | None:
@@ -335,23 +339,23 @@ class _Row:
         if value is None:
             return default
         try:
-            found = float(value) if isinstance(value, str | int | float) else float("nan")
+            number = float(value) if isinstance(value, str | int | float) else float("nan")
         except (OverflowError, ValueError):
-            found = float("nan")
-        if not abs(found) <= LARGEST or (kind is int and not found.is_integer()):
+            number = float("nan")
+        if not abs(number) <= MAX_EXACT_INTEGER or (kind is int and not number.is_integer()):
             what = "a whole number" if kind is int else "a number"
-            raise self._refuse(f"{key} must be {what}, but got {as_text(value):.80}")
-        least, most = LIMITS.get(key, (0, LARGEST))
-        if not least <= found <= most:
-            limits = f"be from {least} to {most}" if key in LIMITS else "not be negative"
-            raise self._refuse(f"{key} must {limits}, but got {as_text(value):.80}")
-        return kind(found)
+            raise self._log_error(f"{key} must be {what}, but got {as_text(value):.80}")
+        low, high = LIMITS.get(key, (0, MAX_EXACT_INTEGER))
+        if not low <= number <= high:
+            limits = f"be from {low} to {high}" if key in LIMITS else "not be negative"
+            raise self._log_error(f"{key} must {limits}, but got {as_text(value):.80}")
+        return kind(number)
 
     def _json(self, key: str, text: str) -> Any:
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise self._refuse(f"{key} is no JSON") from error
+            raise self._log_error(f"{key} is not JSON") from error
 
-    def _refuse(self, problem: str) -> Exception:
+    def _log_error(self, problem: str) -> Exception:
         return self._file.refuse(problem, self._place)

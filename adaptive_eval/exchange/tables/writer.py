@@ -1,7 +1,7 @@
-"""Writes tables with one row a trial, in the order of commitment, with the same columns in every format.
+"""Writes tables with one row per trial, in the order of commitment, with the same columns in every format.
 
 Spreadsheets would evaluate a cell that begins like a formula (=, +, -, @ and their full-width forms, also after white
-space), so such texts get an apostrophe in front. Line breaks are kept within quotes, as one character each.
+space), so such texts get a leading apostrophe. Line breaks stay within quotes, as one character each.
 """
 
 import csv
@@ -23,11 +23,11 @@ FORMULA = frozenset("=+-@＝＋－＠")
 APOSTROPHE = "'"
 Row = dict[str, object]
 PARQUET_ROWS, PARQUET_BYTES = 4096, 8 * 2**20
-"""Rows of a row group of Parquet, or characters of texts if these come first."""
+"""Limits of a Parquet row group: rows, and characters of texts."""
 
 
 def escape_formula(value: object) -> object:
-    """A value that no spreadsheet takes for a formula; numbers are unchanged."""
+    """Escape a text that a spreadsheet would read as a formula; numbers are unchanged."""
     if not isinstance(value, str):
         return value
     text = value.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
@@ -42,21 +42,21 @@ def csv_text(columns: Sequence[str], cells: Iterable[Sequence[object]]) -> str:
 
 
 def rows(source: ExportSource, texts: bool) -> Iterator[Row]:
-    """Rows of all stored trials; `texts` includes what the models wrote, and their tokens if stored."""
+    """Rows of all stored trials; `texts` adds the models' texts, and their tokens if stored."""
     in_run = source.run.setup.roster.models
     for record in source.reader.trials():
-        row = _row(record, source.rubric) | {"removed": record.model not in in_run}
+        row = _trial_row(record, source.rubric) | {"removed": record.model not in in_run}
         if texts:
             row["text"], row["reasoning"] = valid_text(record.answer.text), valid_text(record.answer.reasoning)
-            told = record.answer.token_logprobs
-            row["token_logprobs"] = told and {
-                "tokens": list(map(valid_text, told.tokens)),
-                "logprobs": list(told.values),
+            logprobs = record.answer.token_logprobs
+            row["token_logprobs"] = logprobs and {
+                "tokens": list(map(valid_text, logprobs.tokens)),
+                "logprobs": list(logprobs.values),
             }
         yield row
 
 
-def _row(record: TrialRecord, rubric: Rubric) -> Row:
+def _trial_row(record: TrialRecord, rubric: Rubric) -> Row:
     """The columns of a trial. `category` is a number and `label` its name; both and `value` are empty if the grader
     failed (`grader_error`). `flags` are those of the answer (truncated, empty ...), `signals` those of the grader."""
     answer, category = record.answer, record.category
@@ -89,7 +89,7 @@ def _row(record: TrialRecord, rubric: Rubric) -> Row:
 
 
 def write_jsonl(source: ExportSource, path: Path, texts: bool, on_progress: OnProgress) -> None:
-    """Write one JSON object a trial, with a key for every column."""
+    """Write one JSON object per trial, with a key for every column."""
     with path.open("wb") as file:
         for number, row in enumerate(rows(source, texts), 1):
             file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
@@ -97,7 +97,7 @@ def write_jsonl(source: ExportSource, path: Path, texts: bool, on_progress: OnPr
 
 
 def write_csv(source: ExportSource, path: Path, texts: bool, on_progress: OnProgress) -> None:
-    """Write one CSV row a trial, after a header with the column names."""
+    """Write one CSV row per trial, after a header with the column names."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         for number, row in enumerate(rows(source, texts), 1):
@@ -108,12 +108,12 @@ def write_csv(source: ExportSource, path: Path, texts: bool, on_progress: OnProg
 
 
 def write_parquet(source: ExportSource, path: Path, texts: bool, on_progress: OnProgress) -> None:
-    """Write a Parquet file with one row a trial, compressed with zstd; `signals` are JSON, as in CSV."""
+    """Write a Parquet file with one row per trial, compressed with zstd; `signals` are JSON, as in CSV."""
     pyarrow, parquet = load_pyarrow()
-    text, whole, number = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
+    text, integer, number = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
     kinds = {
-        **dict.fromkeys(("trial", "category", "round", "seed", "prompt_tokens", "completion_tokens"), whole),
-        **dict.fromkeys(("tokens", "attempts"), whole),
+        **dict.fromkeys(("trial", "category", "round", "seed", "prompt_tokens", "completion_tokens"), integer),
+        **dict.fromkeys(("tokens", "attempts"), integer),
         **dict.fromkeys(("value", "usd", "gpu_seconds", "latency", "ttft", "completion_bpt", "prompt_bpt"), number),
         "removed": pyarrow.bool_(),
         "token_logprobs": pyarrow.struct({"tokens": pyarrow.list_(text), "logprobs": pyarrow.list_(number)}),
